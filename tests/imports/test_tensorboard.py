@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from epochal.imports.formats.tensorboard import find
+from epochal.media.files import TABLE
 from epochal.records import Record
 from tests.imports.event_files import event, field, frame, scalar, write_events
 from tests.imports.samples import TENSORBOARD, opened, records_in, values_of
@@ -76,9 +77,10 @@ def test_images_and_sounds_are_blobs() -> None:
     assert named(NEW_STYLE, "define", "img")["title"] == "an image"
 
 
-def test_tensors_that_nothing_of_ours_is_made_for_are_kept() -> None:
-    curve = named(FIRST, "tensor", "pr")
-    assert (curve["plugin"], curve["shape"], len(curve["values"])) == ("pr_curves", [6, 5], 30)
+def test_a_precision_recall_curve_is_a_table_with_a_chart() -> None:
+    curve = named(FIRST, "blob", "pr")
+    assert (curve["media_type"], curve["rows"]) == (TABLE, 5)
+    assert curve["chart"] == {"kind": "line", "x": "recall", "y": "precision"}
 
 
 def test_hyperparameters_of_a_subfolder_belong_to_the_run_above() -> None:
@@ -139,7 +141,7 @@ def test_a_tag_that_is_no_text_is_still_shown(tmp_path: Path) -> None:
 
 
 def test_an_event_longer_than_what_is_read_at_once_is_read(tmp_path: Path) -> None:
-    content = bytes(5 * 1024 * 1024)
+    content = b"\x89PNG\r\n\x1a\n" + bytes(5 * 1024 * 1024)
     summary = field(1, field(1, "big") + field(4, field(4, content)))
     write_events(
         tmp_path, [scalar("a", 1.0, step=1), event(field(5, summary)), scalar("a", 2, step=2)]
@@ -220,3 +222,49 @@ def test_an_event_that_ends_within_its_step_is_damage(tmp_path: Path) -> None:
         range(20)
     )
     assert len(run.problems) == 3
+
+
+def test_a_damaged_sample_is_one_problem_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    def shown(tag: int, content: bytes) -> bytes:
+        return event(field(5, field(1, field(1, "x") + field(tag, field(4, content)))), step=1)
+
+    image, audio = 4, 6
+    samples = [shown(image, b"<svg onload=alert(1)>"), shown(image, b""), shown(audio, b"")]
+    write_events(tmp_path, [scalar("a", 1, step=1), *samples, scalar("a", 2, step=2)])
+    (run,) = opened(tmp_path).runs()
+    (batch,) = run.read_new()
+    assert values_of(list(batch.records), "a") == [(1, 1.0), (2, 2.0)]
+    assert len(batch.records) == 2
+    assert [problem.count("'x' at step 1") for problem in run.problems] == [1, 1, 1]
+
+
+def test_files_of_the_projector_are_files_of_the_run(tmp_path: Path) -> None:
+    logs, secret = tmp_path / "logs", tmp_path / "secret.tsv"
+    secret.write_text("secret")
+    write_events(logs / "run", [scalar("a", 1, step=1)])
+    (logs / "run" / "00020" / "ü").mkdir(parents=True)
+    (logs / "run" / "00020" / "ü" / "tensors.tsv").write_text("1\t2\n")
+    (logs / "run" / "link.tsv").symlink_to(secret)
+    named = (
+        "00020/\\303\\274/tensors.tsv",
+        "../../secret.tsv",
+        str(secret),
+        "link.tsv",
+        "gone",
+        "",
+    )
+    config = "".join(f'embeddings {{ tensor_path: "{path}" }}\n' for path in named)
+    (logs / "run" / "projector_config.pbtxt").write_text(config)
+    source = opened(logs)
+    (run,) = source.runs()
+    found = [(batch.records[0], run) for batch in run.read_new()]
+    files = {record["name"]: record for record, _ in found if record["log"] == "file"}
+    assert {name: record["step"] for name, record in files.items()} == {
+        "00020/ü/tensors.tsv": 20,
+        "projector_config.pbtxt": 0,
+    }
+    (logs / "run" / "projector_config.pbtxt").write_text(config + "# more")
+    source.runs()
+    (batch,) = run.read_new()
+    assert batch.records[0]["name"] == "projector_config.pbtxt"
+    assert run.blob(batch.records[0]["file"]) == (config + "# more").encode()

@@ -21,6 +21,8 @@ from torch.utils.tensorboard.summary import hparams as torch_hparams
 import epochal
 from epochal import SummaryWriter
 from epochal.integrations.tensorboard_values import video_frames
+from epochal.journal.layout import RunFolder
+from epochal.media.files import blob_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +38,8 @@ def entries(folder: Path, kind: str, name: str | None = None) -> list[dict[str, 
 
 
 def blob(folder: Path, name: str) -> bytes:
-    (record,) = entries(folder, "blob", name)
-    return epochal.load(folder).view.blob(record["file"])
+    (record,) = [*entries(folder, "blob", name), *entries(folder, "file", name)]
+    return blob_bytes(RunFolder(folder), record["file"])
 
 
 # -- histograms -----------------------------------------------------------------------------------
@@ -123,13 +125,13 @@ def test_a_batch_of_two_channels_is_refused(tmp_path: Path) -> None:
 
 
 def test_labels_of_boxes_may_be_one_text_or_too_many(tmp_path: Path) -> None:
-    boxes = np.array([[1.0, 1.0, 8.0, 8.0]])
+    boxes = np.array([[3.0, 1.0, 15.0, 8.0]])
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_image_with_boxes("one", torch.zeros(3, 20, 30), boxes, labels="cat")
         writer.add_image_with_boxes("two", torch.zeros(3, 20, 30), boxes, labels=["a", "b"])
-        writer.add_image_with_boxes("large", torch.zeros(3, 20, 30), boxes, rescale=2)
-    assert Image.open(io.BytesIO(blob(tmp_path / "a", "large"))).size == (60, 40)
-    assert blob(tmp_path / "a", "one") != blob(tmp_path / "a", "two")
+    edges = {"x0": 0.1, "y0": 0.05, "x1": 0.5, "y1": 0.4}
+    found = {record["name"]: record["boxes"] for record in entries(tmp_path / "a", "blob")}
+    assert found == {"one": [{**edges, "label": "cat"}], "two": [edges]}
 
 
 def test_figures(tmp_path: Path) -> None:
@@ -155,10 +157,11 @@ def test_videos_are_animated_pictures(tmp_path: Path, dtype: Any) -> None:
     videos = (np.random.default_rng(0).random((3, 5, 3, 8, 8)) * 255).astype(dtype)
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_video("v", videos, 0, fps=10)
+    (record,) = entries(tmp_path / "a", "blob")
     shown = Image.open(io.BytesIO(blob(tmp_path / "a", "v")))
     length, height, width, _ = arranged_by_torch(videos).shape
-    assert (shown.format, shown.size) == ("GIF", (width, height))
-    assert getattr(shown, "n_frames", 0) == length == 5
+    assert (record["frames"], record["width"], record["height"]) == (length, width, height)
+    assert (getattr(shown, "n_frames", 0), shown.size) == (length, (width, height))
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 6, 8])
@@ -167,18 +170,17 @@ def test_videos_are_arranged_as_torch_arranges_them(count: int) -> None:
     assert np.array_equal(video_frames(videos), arranged_by_torch(videos))
 
 
-def test_without_pillow_the_frames_of_a_video_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_pillow_images_are_recorded_and_videos_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     image, boxes = torch.zeros(3, 9, 9), np.array([[1, 1, 5, 5]])
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_video("v", torch.zeros(1, 4, 3, 6, 5))
-        with pytest.raises(ImportError, match="pip install pillow"):
-            writer.add_image("i", image)
-        with pytest.raises(ImportError, match="pip install pillow"):
-            writer.add_image_with_boxes("b", image, boxes)
-    assert np.load(io.BytesIO(blob(tmp_path / "a", "v"))).shape == (4, 6, 5, 3)
+        writer.add_image("i", image)
+        writer.add_image_with_boxes("b", image, boxes)
+    assert [record["name"] for record in entries(tmp_path / "a", "blob")] == ["i", "b"]
+    assert capsys.readouterr().err.count("pip install pillow") == 1
 
 
 # -- sound, words, tables -------------------------------------------------------------------------
@@ -238,9 +240,10 @@ def test_embeddings_are_the_files_of_the_projector(tmp_path: Path) -> None:
         writer.add_embedding(points, labels, torch.zeros(3, 3, 5, 5), global_step=2)
         header = list(zip(labels.tolist(), "abc", strict=True))
         writer.add_embedding(points, header, tag="two", metadata_header=["digit", "letter"])
-    assert blob(tmp_path / "a", "default/tensors") == b"1.0\t2.0\n3.0\t4.0\n5.0\t6.0\n"
-    assert blob(tmp_path / "a", "two/metadata") == b"digit\tletter\n7\ta\n8\tb\n9\tc\n"
-    assert Image.open(io.BytesIO(blob(tmp_path / "a", "default/sprite"))).size == (10, 10)
+    assert blob(tmp_path / "a", "00002/default/tensors.tsv") == b"1.0\t2.0\n3.0\t4.0\n5.0\t6.0\n"
+    assert blob(tmp_path / "a", "00000/two/metadata.tsv") == b"digit\tletter\n7\ta\n8\tb\n9\tc\n"
+    sprite = blob(tmp_path / "a", "00002/default/sprite.png")
+    assert Image.open(io.BytesIO(sprite)).size == (10, 10)
 
 
 @pytest.mark.parametrize(
@@ -260,35 +263,45 @@ def test_embeddings_whose_sizes_do_not_fit_are_refused(
         writer.add_embedding(**{"mat": torch.zeros(3, 2), **wrong})
 
 
-def test_layouts_of_charts_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    layout = {"usa": {"dow": ["Margin", ["dow/a", "dow/b", "dow/c"]]}}
+def test_layouts_of_charts_are_tables(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path / "a") as writer:
-        writer.add_custom_scalars(layout)
+        writer.add_custom_scalars({"usa": {"dow": ["Margin", ["dow/a", "dow/b", "dow/c"]]}})
         writer.add_custom_scalars_multilinechart(["x", "y"], title="both")
-        writer.add_custom_scalars_marginchart(["x", "y", "z"], category="c")
         with pytest.raises(AssertionError):
             writer.add_custom_scalars_marginchart(["x"])
         with pytest.raises(AssertionError):
             writer.add_custom_scalars({"usa": {"dow": ["Margin", ["dow/a"]]}})
-    layouts = [e["layout"] for e in entries(tmp_path / "a", "event") if "layout" in e]
-    assert layouts[0] == layout
-    assert layouts[1:] == [
-        {"default": {"both": ["Multiline", ["x", "y"]]}},
-        {"c": {"untitled": ["Margin", ["x", "y", "z"]]}},
+    records = entries(tmp_path / "a", "blob", "custom_scalars")
+    tables = [json.loads(blob_bytes(RunFolder(tmp_path / "a"), r["file"])) for r in records]
+    assert tables[0]["columns"] == ["category", "chart", "type", "tag"]
+    assert [table["data"] for table in tables] == [
+        [["usa", "dow", "Margin", tag] for tag in ("dow/a", "dow/b", "dow/c")],
+        [["default", "both", "Multiline", "x"], ["default", "both", "Multiline", "y"]],
     ]
-    assert capsys.readouterr().err.count("add_custom_scalars") == 1
 
 
-def test_what_the_page_only_links_to_is_said_once(
+# -- bad input ------------------------------------------------------------------------------------
+
+
+def test_a_bad_sample_is_reported_once_and_loses_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    odd = "../a b\\c\n<b>ü🚂%2f"
     with SummaryWriter(tmp_path / "a") as writer:
         for step in range(3):
-            writer.add_audio("s", torch.zeros(10), step)
-            writer.add_image("i", torch.zeros(3, 4, 4), step)
+            writer.add_audio("silence", np.zeros(0), step)
+            writer.add_image("channels", np.zeros((5, 8, 8)), step)
+            writer.add_image("nothing", np.zeros((3, 0, 4)), step)
+            writer.add_video("still", np.zeros((1, 0, 3, 4, 4)), step)
+            writer.add_image(odd, np.zeros((3, 4, 4)), step)
+            writer.add_embedding(np.zeros((2, 2)), ["a", "b"], tag=odd, global_step=step)
+            writer.add_scalar("loss", 1.0, step)
     said = capsys.readouterr().err
-    assert said.count("add_audio") == 1
-    assert "add_image" not in said
+    assert [said.count(repr(tag)) for tag in ("silence", "channels", "nothing", "still")] == [2] * 4
+    assert [record["step"] for record in entries(tmp_path / "a", "blob")] == [0, 1, 2]
+    assert len(entries(tmp_path / "a", "file")) == 6
+    assert len(epochal.load(tmp_path / "a").series("loss")) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 
 
 # -- models ---------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import encode, encode_lines
 from epochal.journal.writer import PART_BYTES
+from epochal.media.files import files_of, store_blob
 from epochal.records import FORMAT_VERSION
 from epochal.values import plain_json
 
@@ -238,6 +239,5 @@ class RunCopy:
 
     def _store_blobs(self, batch: Batch) -> None:
         for record in batch.records:
-            if record["log"] == "blob":
-                self.folder.blobs.mkdir(exist_ok=True)
-                (self.folder.blobs / record["file"]).write_bytes(self._run.blob(record["file"]))
+            for file in files_of(record) if record["log"] in ("blob", "file") else ():
+                store_blob(self.folder, file, self._run.blob(file))

@@ -13,7 +13,8 @@ Importers never write to the files they read, and read on demand.
   record is ``resume`` with ``step`` S, as in a journal.
 - Files only grow while they are read. Smaller sizes in the ``signature`` mean that they were
   replaced; then ``rewind`` makes the run be read again from its beginning.
-- A ``blob`` record names a file; ``ForeignRun.blob`` reads its bytes.
+- Records of the kinds ``blob`` and ``file`` name a file; ``ForeignRun.blob`` gives its bytes
+  until the next batch is read.
 - ``read_new`` never raises for damage. It adds a sentence with the file and the position to
   ``problems``, and reads the rest. A file that cannot be read raises ``FormatError`` from ``find``
   or ``runs``, or is a problem of its run.
@@ -33,8 +34,13 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
+from epochal.errors import EpochalError
+from epochal.guard import attempt, describe
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
+from epochal.media.encode import Pixels, encode
+from epochal.media.files import blob_name
+from epochal.media.types import Sample
 from epochal.records import Record
 
 BATCH_RECORDS = 8192
@@ -95,7 +101,7 @@ class SourceRun(Protocol):
         """What was written since the last call."""
 
     def blob(self, file: str) -> bytes:
-        """The bytes of a ``blob`` record that was returned earlier; ``KeyError`` for others."""
+        """The bytes of a file that the last batch names; ``KeyError`` for others."""
 
 
 class ForeignRun(SourceRun, Protocol):
@@ -256,6 +262,29 @@ class FileRun:
     def _new_records(self) -> Iterable[Record]:
         """The same one by one, for runs that have no batches."""
         return ()
+
+    def sample_records(self, name: str, sample: Sample, *, t: float, step: int) -> Iterator[Record]:
+        """The record of a sample, whose files ``blob`` returns; a problem if it cannot be read."""
+        record, error = attempt(sample.record, self)
+        if record is not None:
+            yield {"log": "", "t": t, "step": step, "name": name, **record}
+        elif error is not None:
+            reason = str(error) if isinstance(error, EpochalError) else f"{describe(error)}."
+            self._said.say(f"{self.path}: {name!r} at step {step} is skipped: {reason}")
+
+    def file(self, data: bytes, media_type: str) -> str:
+        """Keep the file of a sample until it is copied."""
+        name = blob_name(media_type, data)
+        self._blobs[name] = data
+        return name
+
+    def pixels(self, pixels: Pixels) -> str:
+        """Keep the pixels of a sample as a picture."""
+        return self.file(encode(pixels), pixels.media_type)
+
+    def note(self, sentence: str) -> None:
+        """Report something about a sample."""
+        self._said.say_once(f"{self.path}: {sentence}")
 
     def blob(self, file: str) -> bytes:
         """The bytes of a file that a record names."""

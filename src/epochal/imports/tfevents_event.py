@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,17 +13,18 @@ from numpy.typing import NDArray
 
 from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
 from epochal.imports.protobuf import BYTES, FIXED32, VARINT, Field, WireError, message, varint
-from epochal.media.files import blob_record, media_type_of
+from epochal.media.files import LAYOUT, LAYOUT_COLUMNS, PR_CURVE_COLUMNS
+from epochal.media.types import Audio, Image, Keep, Markdown, Sample, Table
 from epochal.records import Record
-from epochal.values import nonfinite_word
 
 _START = 1
 _TEXT_SUFFIX = "/text_summary"  # what the writers of torch and tensorboardX add to a tag
-_MAX_KEPT_VALUES = 65_536
 _LEVELS = {10: "debug", 20: "info", 30: "warning", 40: "error", 50: "error"}
 _STATUS = {1: "success", 2: "failure", 3: "running"}
 _MAX_DEPTH = 20
 _PROTOBUF = "application/x-protobuf"
+# How the tags of the mesh plugin end, and the arrays of our files of meshes.
+_MESH = {"VERTEX": "vertices", "FACE": "faces", "COLOR": "colors"}
 _FLOAT, _STRING, _BFLOAT16, _HALF = 1, 7, 14, 19
 # Number of a type: how its raw content is laid out, and the field that else holds its values.
 _TYPES: dict[int, tuple[str, int]] = {
@@ -51,15 +53,29 @@ class Tags(msgspec.Struct):
     described: set[str] = msgspec.field(default_factory=set)
 
 
+class KeptFile(Sample):
+    """A file that the page offers and does not show, such as a mesh."""
+
+    def __init__(self, data: bytes, media_type: str) -> None:
+        super().__init__()
+        self._data, self._media_type = data, media_type
+
+    def _stored(self, keep: Keep) -> Record:
+        file = keep.file(self._data, self._media_type)
+        size = len(self._data)
+        return {"log": "file", "file": file, "media_type": self._media_type, "bytes": size}
+
+
 class Event(msgspec.Struct):
-    """The records of one event."""
+    """The records and the samples of one event."""
 
     t: float = 0.0
     step: int = 0
     points: list[tuple[str, float]] = []
     records: list[Record] = []
-    # By the file that a record names, where its bytes lie.
-    blobs: dict[str, Field] = {}
+    samples: list[tuple[str, Sample]] = []
+    # By the name of a mesh, its arrays.
+    meshes: dict[str, dict[str, NDArray[Any]]] = {}
     writer: str | None = None
     is_restart: bool = False
     # Where the last point ends, if it is a 32-bit float.
@@ -68,19 +84,12 @@ class Event(msgspec.Struct):
     @property
     def is_scalar(self) -> bool:
         """Whether it is one number and nothing else."""
-        is_more = self.records or self.writer or self.is_restart
+        is_more = self.records or self.samples or self.writer or self.is_restart
         return len(self.points) == 1 and not is_more
 
-    def add(self, kind: str, name: str, **fields: Any) -> None:
-        """Add a record of this step."""
-        self.records.append({"log": kind, "t": self.t, "step": self.step, "name": name, **fields})
-
-    def add_blob(self, name: str, place: Field, media_type: str | None = None) -> None:
-        """Add the bytes of a field."""
-        kind = media_type or media_type_of(place.content)
-        record = blob_record(name, place.content, t=self.t, step=self.step, media_type=kind)
-        self.records.append(record)
-        self.blobs[record["file"]] = place
+    def add_file(self, name: str, data: bytes, media_type: str) -> None:
+        """Add a file that the page offers and does not show."""
+        self.samples.append((name, KeptFile(data, media_type)))
 
     def add_histogram(self, name: str, **bins: Any) -> None:
         """Add a histogram."""
@@ -95,13 +104,15 @@ def read_event(data: bytes, tags: Tags) -> Event:
     for summary in found.each(5):
         for value in summary.each(1):
             _read_value(value, event, tags)
+    for name, arrays in event.meshes.items():
+        event.add_file(name, npz(arrays), "application/x-npz")
     for graph in found.each(4):
-        event.add_blob("graph", graph, _PROTOBUF)
+        event.add_file("graph", graph.content, _PROTOBUF)
     for graph in found.each(9):
-        event.add_blob("meta_graph", graph, _PROTOBUF)
+        event.add_file("meta_graph", graph.content, _PROTOBUF)
     for run in found.each(8):
         if 1 in run and 2 in run:
-            event.add_blob(f"run_metadata/{run[1].text}", run[2], _PROTOBUF)
+            event.add_file(f"run_metadata/{run[1].text}", run[2].content, _PROTOBUF)
     for line in found.each(6):
         level = _LEVELS.get(line[1].number, "info")
         event.records.append({"log": "message", "t": event.t, "level": level, "text": line[2].text})
@@ -129,13 +140,14 @@ def _read_value(value: Field, event: Event, tags: Tags) -> None:
     elif value[2].wire == FIXED32:
         event.points.append((name, value[2].real))
         event.float_end = value[2].end
-    elif 4 in value or 6 in value:  # an image or a sound
-        for content in value[4 if 4 in value else 6].each(4)[-1:]:
-            event.add_blob(name, content)
+    elif 4 in value:
+        event.samples.append((name, Image(value[4][4].content)))
+    elif 6 in value:
+        event.samples.append((name, Audio(value[6][4].content)))
     elif 5 in value:
         _read_histogram(value[5], event, name)
     elif value.each(8):
-        _read_tensor(value[8], event, name, plugin)
+        _read_tensor(value[8], event, name, plugin, message(metadata[1][2].content))
 
 
 def _read_histogram(given: Field, event: Event, name: str) -> None:
@@ -148,7 +160,7 @@ def _read_histogram(given: Field, event: Event, name: str) -> None:
     event.add_histogram(name, edges=edges, counts=counts, moments=moments)
 
 
-def _read_tensor(tensor: Field, event: Event, name: str, plugin: str) -> None:
+def _read_tensor(tensor: Field, event: Event, name: str, plugin: str, about: Field) -> None:
     """A ``TensorProto``; nothing for types other than numbers and strings."""
     kind = tensor[1].number
     if kind == _STRING:
@@ -156,6 +168,7 @@ def _read_tensor(tensor: Field, event: Event, name: str, plugin: str) -> None:
     if kind not in _TYPES:
         return
     numbers = _shaped(_numbers(tensor, kind), tensor)
+    stem, _, part = name.rpartition("_")
     if numbers.ndim == 0 or (plugin in ("", "scalars") and numbers.size == 1):
         event.points.append((name, float(numbers.reshape(-1)[0])))
         values = [value for tag, each in tensor.inner.items() if tag > 2 for value in each]
@@ -165,12 +178,15 @@ def _read_tensor(tensor: Field, event: Event, name: str, plugin: str) -> None:
         rows = numbers.astype(np.float64)
         edges = [*rows[:1, 0].tolist(), *rows[:, 1].tolist()]
         event.add_histogram(name, edges=edges, counts=rows[:, 2])
+    elif plugin == "pr_curves" and numbers.ndim == 2 and numbers.shape[0] == 6:
+        event.samples.append((name, curve_table(numbers)))
+    elif plugin == "mesh" and part in _MESH:
+        mesh = event.meshes.setdefault(stem, {})
+        mesh[_MESH[part]] = numbers
+        if (config := about[5].text) not in ("", "{}"):
+            mesh["config"] = np.array(config)
     else:  # numbers that no kind of ours is made for, kept as they are
-        fields: Record = {"plugin": plugin} if plugin else {}
-        fields["shape"] = list(numbers.shape)
-        if numbers.size <= _MAX_KEPT_VALUES:
-            fields["values"] = [nonfinite_word(v) or v for v in numbers.reshape(-1).tolist()]
-        event.add("tensor", name, **fields)
+        event.add_file(name, npy(numbers), "application/x-npy")
 
 
 def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) -> None:
@@ -178,10 +194,51 @@ def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) ->
         # Images are [width, height, image…]; audio is [[clip, label], …].
         chosen = strings[2:] if plugin == "images" else strings[::2]
         for number, place in enumerate(chosen):
-            event.add_blob(name if len(chosen) == 1 else f"{name}/{number}", place)
+            sample = Image(place.content) if plugin == "images" else Audio(place.content)
+            event.samples.append((name if len(chosen) == 1 else f"{name}/{number}", sample))
+    elif plugin == LAYOUT:
+        rows = [row for layout in strings for row in _layout_rows(message(layout.content))]
+        event.samples.append((LAYOUT, Table(rows, LAYOUT_COLUMNS)))
     else:
         words = "\n\n".join(string.text for string in strings)
-        event.add("text", name.removesuffix(_TEXT_SUFFIX) or name, text=words)
+        name = name.removesuffix(_TEXT_SUFFIX) or name
+        if plugin == "text":
+            event.samples.append((name, Markdown(words)))
+        else:
+            record = {"log": "text", "t": event.t, "step": event.step, "name": name, "text": words}
+            event.records.append(record)
+
+
+def _layout_rows(layout: Field) -> Iterator[tuple[str, str, str, str]]:
+    """The series of the charts of a layout, as the rows of a table."""
+    for category in layout.each(2):
+        for chart in category.each(2):
+            margins = [series[number] for series in chart[3].each(1) for number in (1, 2, 3)]
+            kind = "Margin" if margins else "Multiline"
+            for tag in margins or chart[2].each(1):
+                yield category[1].text, chart[1].text, kind, tag.text
+
+
+def curve_table(curve: NDArray[Any]) -> Table:
+    """A precision-recall curve; its rows are all columns but the thresholds, which are even."""
+    thresholds = np.linspace(0.0, 1.0, curve.shape[1])
+    rows = np.vstack((thresholds, curve)).T.tolist()
+    chart = {"kind": "line", "x": "recall", "y": "precision"}
+    return Table(rows, PR_CURVE_COLUMNS, chart=chart)
+
+
+def npy(array: NDArray[Any]) -> bytes:
+    """A NumPy file of an array."""
+    out = io.BytesIO()
+    np.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """A NumPy file of several arrays."""
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
+    return out.getvalue()
 
 
 def _numbers(tensor: Field, kind: int) -> NDArray[Any]:

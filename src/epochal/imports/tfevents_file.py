@@ -30,8 +30,8 @@ _TIME_BYTES = 9
 _CHECK, _FLOAT, _DOUBLE = struct.Struct("<I"), struct.Struct("<f"), struct.Struct("<d")
 _MAX_SCALARS = 4096
 
-# Place, time in whole milliseconds, step, name and value of a scalar; or an event in its place.
-Item = tuple[int, float, int, str, "float | Event"]
+# Time in whole milliseconds, step, name and value of a scalar; or an event in its place.
+Item = tuple[float, int, str, "float | Event"]
 
 
 class Frames(NamedTuple):
@@ -141,7 +141,7 @@ class EventFile:
                 if name is not None:
                     t, value = _DOUBLE.unpack_from(data, 1)[0], _FLOAT.unpack(data[-4:])[0]
                     if math.isfinite(t):
-                        yield place, round(t, 3), _step(data[_TIME_BYTES:content]), name, value
+                        yield round(t, 3), _step(data[_TIME_BYTES:content]), name, value
                         continue
                 event = read_event(data, self._tags)
             except WireError as error:
@@ -151,7 +151,7 @@ class EventFile:
                 if len(self._scalars) >= _MAX_SCALARS:
                     self._scalars.clear()
                 self._scalars[data[content:-4]] = event.points[0][0]
-            yield place, round(event.t, 3), event.step, "", event
+            yield round(event.t, 3), event.step, "", event
 
 
 def _after_step(data: bytes) -> int:

@@ -73,11 +73,10 @@ class FileWriter:
         for record in event.records:
             if self._prefix and "name" in record and record["log"] != "event":
                 record["name"] = f"{self._prefix}{record['name']}"
-            place = event.blobs.get(record.get("file", ""))
-            if place is None:
-                run.write(record)
-            else:
-                write_blob(run, record, data[place.start : place.end])
+            run.write(record)
+        for name, sample in event.samples:
+            named = f"{self._prefix}{name}"
+            recorder_of(run).write_sample(named, sample, event.step, t=event.t)
 
 
 def _at(walltime: float | None) -> bytes:

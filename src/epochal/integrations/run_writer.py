@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
-from epochal.integrations.file_writer import write_blob
 from epochal.journal.layout import is_run_folder
+from epochal.media.types import Sample
 from epochal.run.accepted import CallValues
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init_in
-from epochal.values import element_count, plain_json
+from epochal.values import element_count
 
 
 class RunWriter:
@@ -86,48 +86,12 @@ class RunWriter:
         flat = CallValues(recorder_of(run).values).metrics(numbers)
         run.write({"log": "metrics", "t": float(walltime), "step": step, "m": flat})
 
-    def add_layout(self, layout: Mapping[str, Any]) -> None:
-        """Write the layout of custom charts."""
-        for charts in layout.values():
-            for kind, tags in charts.values():
-                if kind == "Margin" and len(tags) != 3:
-                    raise AssertionError("len(tags) != 3")
-        self.run.event("custom-scalars", layout=plain_json(layout))
-        recorder_of(self.run).console.notice(
-            "the layout of add_custom_scalars is recorded; the page does not arrange charts by it"
-            " yet."
-        )
-
-    def keep_png(self, tag: str, pixels: Any, global_step: Any, walltime: float | None) -> None:
-        """Store pixels as an image of the run."""
-        from epochal.media.encode import encode_png
-        from epochal.media.pixels import pixels_of
-
-        self.keep(tag, encode_png(pixels_of(pixels)), "image/png", global_step, walltime)
-
-    def keep(
-        self,
-        tag: str,
-        data: bytes,
-        media_type: str,
-        global_step: Any,
-        walltime: float | None,
-        *,
-        call: str = "",
+    def add_sample(
+        self, tag: str, sample: Sample, global_step: Any, walltime: float | None = None
     ) -> None:
-        """Store a file of the run; say once of a ``call`` that the page only links to it."""
-        from epochal.media.files import TABLE, blob_record
-
+        """Write a picture, a sound, a table, a text or a file."""
         run, step = self.run, self.step(tag, global_step)
-        at = time_of(walltime)
-        write_blob(
-            run, blob_record(name_of(tag), data, t=at, step=step, media_type=media_type), data
-        )
-        if not media_type.startswith("image/") and media_type != TABLE:
-            recorder_of(run).console.notice(
-                f"what {call} adds is kept as files of the run; the page links to them and does"
-                " not draw them yet."
-            )
+        recorder_of(run).write_sample(name_of(tag), sample, step, t=walltime)
 
 
 def _has_event_files(folder: Path) -> bool:

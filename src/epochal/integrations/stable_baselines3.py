@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from epochal.integrations.framework import TrainingRun, callback, require
-from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
+from epochal.integrations.tensorboard_values import figure_pixels, image
 from epochal.media import types
 from epochal.run.run import Run, recorder_of
 
@@ -46,12 +46,13 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
                 self.run.config.update(value.hparam_dict)
                 numbers.update(value.metric_dict)
             elif isinstance(value, Figure):
-                pixels = figure_pixels(value.figure, close=value.close)
-                self.run.log({name: types.Image(image_pixels(pixels, "CHW"))}, step)
+                pixels = figure_pixels(value.figure, value.close)
+                self.run.log({name: image(pixels, "CHW")}, step)
             elif isinstance(value, Image):
                 is_path = isinstance(value.image, str)
-                image = value.image if is_path else image_pixels(value.image, value.dataformats)
-                self.run.log({name: types.Image(image)}, step)
+                data = value.image
+                picture = types.Image(data) if is_path else image(data, value.dataformats)
+                self.run.log({name: picture}, step)
             elif isinstance(value, Video):
                 recorder_of(self.run).console.notice("videos of Stable-Baselines3 are not kept.")
             else:

@@ -1,9 +1,9 @@
 """``SummaryWriter`` with the interface of ``torch.utils.tensorboard``, over an Epochal run.
 
 ``from epochal import SummaryWriter`` takes the place of torch's in a script that stays as it is.
-The run lies in ``log_dir``. Charts, pictures, texts and histograms are recorded as such. Anything
-else is kept as a file of the run, and reported once. With ``report_to="tensorboard"`` the
-companion writes TensorBoard's event files as well.
+The run lies in ``log_dir``. Charts, histograms, pictures, videos, sounds, texts and curves are
+recorded as such; meshes, embeddings and tensors are kept as files of the run. With
+``report_to="tensorboard"`` the companion writes TensorBoard's event files as well.
 
 Calls raise what torch's raise for arguments that cannot be accepted.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from epochal.errors import MissingPackageError, RunFinishedError
+from epochal.errors import RunFinishedError
 from epochal.integrations.file_writer import FileWriter
 from epochal.integrations.run_writer import (
     RunWriter,
@@ -30,15 +30,10 @@ from epochal.integrations.run_writer import (
     one_number,
     time_of,
 )
-from epochal.media.files import TABLE
-from epochal.run.accepted import CallValues
-from epochal.run.run import recorder_of
+from epochal.media.files import LAYOUT
+from epochal.media.types import Markdown
 from epochal.run.start import init_in
 from epochal.settings import read_settings
-from epochal.values import element_count
-
-# How many equal bins the default histogram has.
-_BINS = 64
 
 
 class SummaryWriter:
@@ -168,14 +163,9 @@ class SummaryWriter:
         self, tag: str, tensor: Any, global_step: Any = None, walltime: float | None = None
     ) -> None:
         """Keep a whole tensor as a NumPy file."""
-        from epochal.integrations.tensorboard_values import as_array, npy
+        from epochal.integrations import tensorboard_values as made
 
-        array = as_array(tensor)
-        if array.nbytes >= 1 << 31:
-            raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
-        self._to.keep(
-            tag, npy(array), "application/x-npy", global_step, walltime, call="add_tensor"
-        )
+        self._to.add_sample(tag, made.tensor(tensor), global_step, walltime)
 
     def add_histogram(
         self,
@@ -188,31 +178,14 @@ class SummaryWriter:
     ) -> None:
         """Add the distribution of values.
 
-        By default they are counted in 64 equal bins, on a GPU without waiting. Other ``bins``, as
-        ``numpy.histogram`` takes them, are kept as they are.
+        By default they are counted in 64 equal bins, on a GPU without waiting. Other ``bins`` are
+        those of ``numpy.histogram``.
         """
-        from epochal.imports.histogram import histogram_record, moments_of
-        from epochal.integrations.tensorboard_values import as_array, counted
-        from epochal.run import histogram
+        from epochal.integrations import tensorboard_values as made
 
-        count = element_count(values)
-        if count == 0:
-            raise ValueError("The input has no element.")
         name, at = name_of(tag), time_of(walltime)
-        if isinstance(bins, str) and bins == "tensorflow":
-            values = as_array(values) if count is None else values
-            equal = _BINS if max_bins is None else max(1, min(_BINS, int(max_bins)))
-            step = self._to.step(tag, global_step)
-            record = histogram.histogram_record(at, name=name, values=values, step=step, bins=equal)
-        else:
-            array = as_array(values).astype(float).reshape(-1)
-            edges, counts = counted(array, bins, max_bins)
-            moments = moments_of(array.size, float(array.sum()), float(array.dot(array)))
-            step = self._to.step(tag, global_step)
-            record = histogram_record(
-                name, t=at, step=step, edges=edges, counts=counts, moments=moments
-            )
-        self._to.run.write(record)
+        record = made.histogram(name, values, bins, max_bins, t=at)
+        self._to.run.write({**record, "step": self._to.step(tag, global_step)})
 
     def add_histogram_raw(
         self,
@@ -254,9 +227,9 @@ class SummaryWriter:
         dataformats: str = "CHW",
     ) -> None:
         """Add an image: bytes, or floats between 0 and 1."""
-        from epochal.integrations.tensorboard_values import image_pixels
+        from epochal.integrations import tensorboard_values as made
 
-        self._to.keep_png(tag, image_pixels(img_tensor, dataformats), global_step, walltime)
+        self._to.add_sample(tag, made.image(img_tensor, dataformats), global_step, walltime)
 
     def add_images(
         self,
@@ -267,9 +240,7 @@ class SummaryWriter:
         dataformats: str = "NCHW",
     ) -> None:
         """Add a batch of images as a grid of eight columns."""
-        from epochal.integrations.tensorboard_values import image_pixels
-
-        self._to.keep_png(tag, image_pixels(img_tensor, dataformats), global_step, walltime)
+        self.add_image(tag, img_tensor, global_step, walltime, dataformats)
 
     def add_image_with_boxes(
         self,
@@ -282,11 +253,14 @@ class SummaryWriter:
         dataformats: str = "CHW",
         labels: Any = None,
     ) -> None:
-        """Add an image with boxes (left, top, right, bottom) drawn into it; needs Pillow."""
-        from epochal.integrations.tensorboard_values import image_pixels, with_boxes
+        """Add an image with boxes: left, top, right and bottom in pixels.
 
-        pixels = with_boxes(image_pixels(img_tensor, dataformats), box_tensor, labels, rescale)
-        self._to.keep_png(tag, pixels, global_step, walltime)
+        The boxes are drawn over the image when it is shown, so ``rescale`` has no effect.
+        """
+        from epochal.integrations import tensorboard_values as made
+
+        image = made.image(img_tensor, dataformats, box_tensor, labels)
+        self._to.add_sample(tag, image, global_step, walltime)
 
     def add_figure(
         self,
@@ -297,11 +271,10 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a Matplotlib figure, or a list of them as a grid; ``close`` closes it afterwards."""
-        from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
+        from epochal.integrations import tensorboard_values as made
 
-        pixels = figure_pixels(figure, close=close)
         formats = "NCHW" if isinstance(figure, list) else "CHW"
-        self._to.keep_png(tag, image_pixels(pixels, formats), global_step, walltime)
+        self.add_image(tag, made.figure_pixels(figure, close), global_step, walltime, formats)
 
     def add_video(
         self,
@@ -311,15 +284,10 @@ class SummaryWriter:
         fps: float = 4,
         walltime: float | None = None,
     ) -> None:
-        """Add N×T×C×H×W videos as one animated GIF; without Pillow the frames are kept."""
-        from epochal.integrations import tensorboard_values as values
+        """Add N×T×C×H×W videos, side by side in one."""
+        from epochal.integrations import tensorboard_values as made
 
-        try:
-            data, media_type = values.gif(vid_tensor, fps), "image/gif"
-        except MissingPackageError:
-            frames = values.to_bytes(values.video_frames(values.as_array(vid_tensor)))
-            data, media_type = values.npy(frames), "application/x-npy"
-        self._to.keep(tag, data, media_type, global_step, walltime, call="add_video")
+        self._to.add_sample(tag, made.video(vid_tensor, fps), global_step, walltime)
 
     def add_audio(
         self,
@@ -329,31 +297,25 @@ class SummaryWriter:
         sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:
-        """Keep a sound, values between -1 and 1, as a WAV file."""
-        from epochal.integrations.tensorboard_values import wav
+        """Add a sound of one channel, with values between -1 and 1."""
+        from epochal.integrations import tensorboard_values as made
 
-        data = wav(snd_tensor, sample_rate)
-        self._to.keep(tag, data, "audio/wav", global_step, walltime, call="add_audio")
+        self._to.add_sample(tag, made.audio(snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(
         self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None
     ) -> None:
-        """Add a text."""
-        run, name = self._to.run, name_of(tag)
-        words = CallValues(recorder_of(run).values).text(text_string, name=name)
-        if words is not None:
-            step = self._to.step(tag, global_step)
-            run.write(
-                {"log": "text", "t": time_of(walltime), "step": step, "name": name, "text": words}
-            )
+        """Add a text, which is shown as Markdown."""
+        self._to.add_sample(tag, Markdown(text_string), global_step, walltime)
 
     # -- models -----------------------------------------------------------------------------------
 
     def add_onnx_graph(self, prototxt: str) -> None:
         """Keep an ONNX file."""
-        data = Path(prototxt).read_bytes()
-        name = Path(prototxt).stem
-        self._to.keep(name, data, "application/onnx", 0, None, call="add_onnx_graph")
+        from epochal.imports.tfevents_event import KeptFile
+
+        file = KeptFile(Path(prototxt).read_bytes(), "application/onnx")
+        self._to.add_sample(Path(prototxt).stem, file, 0)
 
     def add_graph(
         self,
@@ -375,14 +337,13 @@ class SummaryWriter:
         metadata_header: Any = None,
     ) -> None:
         """Keep points with their labels and pictures as the files that the projector takes."""
-        from epochal.integrations.tensorboard_values import projector_files
+        from epochal.integrations import tensorboard_values as made
 
-        files = projector_files(mat, metadata, label_img, metadata_header)
         step = 0 if global_step is None else int(global_step)
-        for name, (data, media_type) in files.items():
-            self._to.keep(
-                f"{name_of(tag)}/{name}", data, media_type, step, None, call="add_embedding"
-            )
+        files = made.projector_files(mat, metadata, label_img, metadata_header)
+        folder = f"{step:05d}/{made.folder_name(name_of(tag))}"
+        for name, file in files.items():
+            self._to.add_sample(f"{folder}/{name}", file, step)
 
     # -- curves, charts, meshes -------------------------------------------------------------------
 
@@ -396,11 +357,11 @@ class SummaryWriter:
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Keep a precision-recall curve as a table; labels are 0 or 1, predictions 0 to 1."""
-        from epochal.integrations.tensorboard_values import curve_table, pr_curve
+        """Add a precision-recall curve; labels are 0 or 1, predictions 0 to 1."""
+        from epochal.integrations import tensorboard_values as made
 
-        data = curve_table(pr_curve(labels, predictions, num_thresholds, weights))
-        self._to.keep(tag, data, TABLE, global_step, walltime, call="add_pr_curve")
+        curve = made.pr_curve(labels, predictions, num_thresholds, weights)
+        self._to.add_sample(tag, curve, global_step, walltime)
 
     def add_pr_curve_raw(
         self,
@@ -416,31 +377,31 @@ class SummaryWriter:
         weights: Any = None,
         walltime: float | None = None,
     ) -> None:
-        """Keep a precision-recall curve that was computed before."""
-        from epochal.integrations.tensorboard_values import curve_table, raw_curve
+        """Add a precision-recall curve that was computed before."""
+        from epochal.integrations import tensorboard_values as made
 
-        counts = [true_positive_counts, false_positive_counts]
-        counts += [true_negative_counts, false_negative_counts]
-        data = curve_table(raw_curve(*counts, precision, recall))
-        self._to.keep(tag, data, TABLE, global_step, walltime, call="add_pr_curve")
+        positives = (true_positive_counts, false_positive_counts)
+        negatives = (true_negative_counts, false_negative_counts)
+        curve = made.raw_curve(*positives, *negatives, precision, recall)
+        self._to.add_sample(tag, curve, global_step, walltime)
 
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Keep the wish for a chart of several series."""
-        self._to.add_layout({category: {title: ["Multiline", tags]}})
+        """Record that a chart of several series is wanted."""
+        self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Keep the wish for a chart of a series between two others."""
-        if len(tags) != 3:
-            raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
-        self._to.add_layout({category: {title: ["Margin", tags]}})
+        """Record that a chart of a series between two others is wanted."""
+        self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
-        """Keep the wish for charts: category to title to type and tags."""
-        self._to.add_layout(layout)
+        """Record which charts are wanted, as a table; the page does not arrange charts by it."""
+        from epochal.integrations import tensorboard_values as made
+
+        self._to.add_sample(LAYOUT, made.layout_table(layout), None)
 
     def add_mesh(
         self,
@@ -453,10 +414,10 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Keep meshes or clouds of points (B×N×3 arrays) as a NumPy file."""
-        from epochal.integrations.tensorboard_values import mesh_arrays, npz
+        from epochal.integrations import tensorboard_values as made
 
-        data = npz(mesh_arrays(vertices, colors, faces), config_dict)
-        self._to.keep(tag, data, "application/x-npz", global_step, walltime, call="add_mesh")
+        mesh = made.mesh(vertices, colors, faces, config_dict)
+        self._to.add_sample(tag, mesh, global_step, walltime)
 
     def add_hparams(
         self,

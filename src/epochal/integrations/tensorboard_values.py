@@ -1,4 +1,4 @@
-"""What TensorBoard's ``add_*`` calls make of their arguments: pixels, frames, sound, curves.
+"""What TensorBoard's ``add_*`` calls make of their arguments: samples, histograms and files.
 
 The results are those of ``torch.utils.tensorboard``: the same pixels, the same counts, and the same
 types of exceptions for arguments that cannot be accepted. NumPy is imported by whoever imports
@@ -18,16 +18,24 @@ import numpy as np
 import numpy.typing as npt
 
 from epochal.errors import MissingPackageError
-from epochal.journal.line import encode_json
+from epochal.imports import histogram as binned
+from epochal.imports.tfevents_event import KeptFile, curve_table, npz
+from epochal.imports.tfevents_event import npy as npy
+from epochal.media import pixels as media
 from epochal.media.encode import encode_png
-from epochal.media.files import PR_CURVE_COLUMNS
-from epochal.media.pixels import pixels_of
+from epochal.media.files import LAYOUT_COLUMNS, media_type_of_name
+from epochal.media.types import Audio, Image, Table, Video
+from epochal.records import Record
+from epochal.run import histogram as counted
+from epochal.values import element_count
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]
 
 _GRID_COLUMNS = 8
-_TSV = "text/tab-separated-values"
+# How many equal bins the default histogram has.
+_BINS = 64
+_MAX_BINS = 10_000
 _SMALLEST_COUNT = 1e-7
 # TensorBoard's table of curves has no more thresholds.
 MAX_THRESHOLDS = 127
@@ -38,33 +46,86 @@ def as_array(value: Any) -> Array:
 
     Raises ``NotImplementedError`` for anything else, ``ValueError`` for a text.
     """
-    if isinstance(value, np.ndarray):
-        return value
     if isinstance(value, str):
         raise ValueError(  # noqa: TRY004 (what torch raises for it)
             f"{value!r} is a text: names of Caffe2 blobs are not supported, pass the values."
         )
-    if np.isscalar(value):
-        return np.array([value])
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        tensor = value.detach()
-        if str(tensor.dtype) == "torch.bfloat16":
-            tensor = tensor.float()
-        array: Array = tensor.cpu().numpy()
-        return array
-    raise NotImplementedError(f"Got {type(value)}, but numpy array or torch tensor are expected.")
+    if not np.isscalar(value) and not hasattr(value, "__array__"):
+        raise NotImplementedError(f"Got {type(value)}, but an array or a tensor is expected.")
+    return media.as_array([value] if np.isscalar(value) else value, what="the argument")
 
 
-def image_pixels(value: Any, dataformats: str) -> Pixels:
-    """H×W×C bytes of an image, or of a batch of images as a grid; floats are taken as 0 to 1."""
-    return to_bytes(_to_hwc(as_array(value), dataformats))
+def histogram(name: str, values: Any, bins: Any, max_bins: int | None, *, t: float) -> Record:
+    """The record of a distribution, at step 0; ``bins`` are torch's, or those of NumPy."""
+    count = element_count(values)
+    if count == 0:
+        raise ValueError("The input has no element.")
+    is_default = isinstance(bins, str) and bins == "tensorflow"
+    if count is None or not is_default:
+        values = as_array(values)
+    if not isinstance(bins, (str, int)):
+        counts, edges = np.histogram(values, bins)
+        moments = float(values.mean()), float(values.std())
+        return binned.histogram_record(
+            name, t=t, step=0, edges=edges, counts=counts, moments=moments
+        )
+    number = _BINS if is_default else len(np.histogram_bin_edges(values, bins)) - 1
+    number = max(1, min(number, _MAX_BINS if max_bins is None else int(max_bins)))
+    return counted.histogram_record(t, name=name, values=values, step=0, bins=number)
 
 
-def to_bytes(array: Array) -> Pixels:
-    """Values of pixels as bytes; those out of range are clipped."""
+def image(value: Any, dataformats: str, boxes: Any = None, labels: Any = None) -> Image:
+    """An image, or a batch of images as a grid; floats are taken as 0 to 1.
+
+    Labels that are not one for each box are left out, as torch does.
+    """
+    pixels = _bytes(_to_hwc(as_array(value), dataformats))
+    if boxes is None:
+        return Image(pixels)
+    edges = as_array(boxes).tolist()
+    labels = [labels] if isinstance(labels, str) else labels
+    if labels is None or len(labels) != len(edges):
+        labels = [None] * len(edges)
+    pairs = zip(edges, labels, strict=True)
+    return Image(pixels, boxes=[{"box": box, "label": label} for box, label in pairs])
+
+
+def video(value: Any, fps: float) -> Video:
+    """N×T×C×H×W videos, side by side in one."""
+    return Video(_bytes(video_frames(as_array(value))), fps)
+
+
+def audio(value: Any, sample_rate: int) -> Audio:
+    """A sound of one channel."""
+    sound = as_array(value).squeeze()
+    if sound.ndim != 1:
+        raise AssertionError("input tensor should be 1 dimensional.")
+    return Audio(sound, sample_rate)
+
+
+def tensor(value: Any) -> KeptFile:
+    """A tensor as a NumPy file."""
+    array = as_array(value)
+    if array.nbytes >= 1 << 31:
+        raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
+    return KeptFile(npy(array), "application/x-npy")
+
+
+def layout_table(layout: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The charts of ``add_custom_scalars``: category to title to type and tags."""
+    rows = []
+    for category, charts in layout.items():
+        for title, (kind, tags) in charts.items():
+            if kind == "Margin" and len(tags) != 3:
+                raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
+            rows += [(category, title, kind, tag) for tag in tags]
+    return Table(rows, LAYOUT_COLUMNS)
+
+
+def _bytes(array: Array) -> Pixels:
+    """Values of pixels as torch turns them into bytes: it scales all but bytes, and truncates."""
     scale = 1 if array.dtype == np.uint8 else 255
-    scaled = (array.astype(np.float32) * scale).clip(0, 255)
-    return scaled.astype(np.uint8)
+    return (array.astype(np.float32) * scale).clip(0, 255).astype(np.uint8)
 
 
 def grid(images: Array, columns: int = _GRID_COLUMNS) -> Array:
@@ -75,48 +136,17 @@ def grid(images: Array, columns: int = _GRID_COLUMNS) -> Array:
         raise AssertionError("Input should be a 4D numpy array with 3 channels")
     count, _, height, width = images.shape
     columns = min(count, columns)
-    rows = int(np.ceil(count / columns))
-    canvas = np.zeros((3, height * rows, width * columns), dtype=images.dtype)
-    for number, image in enumerate(images):
-        top, left = number // columns * height, number % columns * width
-        canvas[:, top : top + height, left : left + width] = image
-    return canvas
+    rows = math.ceil(count / columns)
+    tiles = np.zeros((rows * columns, 3, height, width), dtype=images.dtype)
+    tiles[:count] = images
+    placed = tiles.reshape(rows, columns, 3, height, width).transpose(2, 0, 3, 1, 4)
+    return placed.reshape(3, rows * height, columns * width)
 
 
-def with_boxes(pixels: Pixels, boxes: Any, labels: Any, rescale: float) -> Pixels:
-    """An image with boxes (left, top, right, bottom) and their labels drawn into it, resized.
-
-    Labels that are not one for each box are left out, as torch does.
-    """
-    labels = [labels] if isinstance(labels, str) else labels
-    if labels is not None and len(labels) != len(boxes):
-        labels = None
-    image_module = _pillow("add_image_with_boxes")
-    from PIL import ImageDraw, ImageFont
-
-    image = image_module.fromarray(pixels)
-    draw = ImageDraw.Draw(image)
-    font = ImageFont.load_default()
-    for number, box in enumerate(as_array(boxes)):
-        left, top, right, bottom = (float(edge) for edge in box)
-        corners = [(left, top), (left, bottom), (right, bottom), (right, top), (left, top)]
-        draw.line(corners, width=2, fill="Red")
-        if labels is None or not labels[number]:
-            continue
-        inner = font.getbbox(labels[number])
-        width, height = inner[2] - inner[0], inner[3] - inner[1]
-        margin = np.ceil(0.05 * height)
-        draw.rectangle([(left, bottom - height - 2 * margin), (left + width, bottom)], fill="Red")
-        place = (left + margin, bottom - height - margin)
-        draw.text(place, labels[number], fill="black", font=font)
-    size = (int(image.width * rescale), int(image.height * rescale))
-    return np.asarray(image.resize(size, image_module.Resampling.LANCZOS))
-
-
-def figure_pixels(figures: Any, *, close: bool) -> Pixels:
+def figure_pixels(figures: Any, close: bool) -> Pixels:
     """C×H×W bytes of a Matplotlib figure, N×C×H×W of a list of them."""
     if isinstance(figures, list):
-        return np.stack([figure_pixels(figure, close=close) for figure in figures])
+        return np.stack([figure_pixels(figure, close) for figure in figures])
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = FigureCanvasAgg(figures)
@@ -127,23 +157,6 @@ def figure_pixels(figures: Any, *, close: bool) -> Pixels:
 
         pyplot.close(figures)
     return np.moveaxis(drawn, 2, 0)
-
-
-def gif(value: Any, fps: float) -> bytes:
-    """An animated GIF of N×T×C×H×W frames; the N videos stand side by side in a grid."""
-    image_module = _pillow("add_video")
-    frames = to_bytes(video_frames(as_array(value)))
-    images = [image_module.fromarray(_as_rgb(frame)) for frame in frames]
-    out = io.BytesIO()
-    images[0].save(
-        out,
-        format="GIF",
-        save_all=True,
-        append_images=images[1:],
-        duration=max(1, round(1000 / fps)),
-        loop=0,
-    )
-    return out.getvalue()
 
 
 def video_frames(videos: Array) -> Array:
@@ -162,23 +175,8 @@ def video_frames(videos: Array) -> Array:
     return ordered.reshape(length, rows * height, columns * width, channels)
 
 
-def wav(value: Any, sample_rate: int) -> bytes:
-    """A WAV file of one channel; values are between -1 and 1, those beyond are clipped."""
-    sound = as_array(value).squeeze()
-    if sound.ndim != 1:
-        raise AssertionError("input tensor should be 1 dimensional.")
-    samples = (sound.clip(-1, 1) * np.iinfo(np.int16).max).astype("<i2")
-    out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(sample_rate)
-        file.writeframes(samples.tobytes())
-    return out.getvalue()
-
-
-def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -> Array:
-    """The rows of ``PR_CURVE_COLUMNS`` at evenly spaced thresholds."""
+def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -> Table:
+    """The precision-recall curve at evenly spaced thresholds."""
     num_thresholds = min(num_thresholds, MAX_THRESHOLDS)
     truth = as_array(labels).astype(np.float64)
     weight = 1.0 if weights is None else weights
@@ -193,65 +191,27 @@ def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -
     tn, fn = fp[0] - fp, tp[0] - tp
     precision = tp / np.maximum(_SMALLEST_COUNT, tp + fp)
     recall = tp / np.maximum(_SMALLEST_COUNT, tp + fn)
-    return np.stack((tp, fp, tn, fn, precision, recall))
+    return curve_table(np.stack((tp, fp, tn, fn, precision, recall)))
 
 
-def raw_curve(*rows: Any) -> Array:
-    """The rows of ``PR_CURVE_COLUMNS`` as they are given: lists, arrays or tensors."""
-    return np.stack([row if isinstance(row, list) else as_array(row) for row in rows])
+def raw_curve(*rows: Any) -> Table:
+    """A curve as it is given: lists, arrays or tensors."""
+    return curve_table(np.stack([row if isinstance(row, list) else as_array(row) for row in rows]))
 
 
-def curve_table(curve: Array) -> bytes:
-    """A curve as JSON, with ``columns`` and ``data``: one row for each threshold."""
-    thresholds = np.linspace(0.0, 1.0, curve.shape[1])
-    rows = np.vstack((thresholds, curve)).T.tolist()
-    return encode_json({"columns": PR_CURVE_COLUMNS, "data": rows})
-
-
-def npy(array: Array) -> bytes:
-    """A NumPy file of an array."""
-    out = io.BytesIO()
-    np.save(out, array, allow_pickle=False)
-    return out.getvalue()
-
-
-def mesh_arrays(vertices: Any, colors: Any, faces: Any) -> dict[str, Array]:
-    """The arrays of meshes by name; raises ValueError for one that is not of shape B×N×3."""
-    given = {"vertices": vertices, "colors": colors, "faces": faces}
+def mesh(vertices: Any, colors: Any, faces: Any, config: Mapping[str, Any] | None) -> KeptFile:
+    """A NumPy file of a mesh; raises ValueError for an array that is not of shape B×N×3."""
+    given = {"vertices": vertices, "faces": faces, "colors": colors}
     arrays = {name: as_array(value) for name, value in given.items() if value is not None}
     for name, array in arrays.items():
         if array.ndim != 3 or array.shape[-1] != 3:
             raise ValueError(f"{name} should be of shape BxNx3, but got {array.shape}.")
-    return arrays
-
-
-def npz(arrays: Mapping[str, Array], config: Mapping[str, Any] | None) -> bytes:
-    """A NumPy file of several arrays, and of a configuration as JSON."""
-    out = io.BytesIO()
-    words = {} if config is None else {"config": np.array(json.dumps(config, sort_keys=True))}
-    np.savez_compressed(out, **arrays, **words)  # type: ignore[arg-type]
-    return out.getvalue()
-
-
-def counted(values: Array, bins: Any, max_bins: int | None) -> tuple[Array, Array]:
-    """Edges and counts of given bins, the empty ones at both ends left out."""
-    counts, edges = np.histogram(values, bins=bins)
-    if max_bins is not None and len(counts) > max_bins:
-        together = len(counts) // max_bins
-        padding = -len(counts) % together
-        last = edges[-1:]
-        counts = np.pad(counts, (0, padding)).reshape(-1, together).sum(axis=-1)
-        edges = np.concatenate((edges[:-1:together], last))
-    held = np.flatnonzero(counts)
-    if not held.size:
-        return edges, counts
-    first, end = int(held[0]), int(held[-1]) + 1
-    return edges[first : end + 1], counts[first:end]
+    if config is not None:
+        arrays["config"] = np.array(json.dumps(config, sort_keys=True))
+    return KeptFile(npz(arrays), "application/x-npz")
 
 
 def _to_hwc(array: Array, dataformats: str) -> Array:
-    if len(set(dataformats)) != len(dataformats):
-        raise AssertionError(f"dataformats={dataformats!r} names one dimension twice.")
     if array.ndim != len(dataformats):
         raise AssertionError(
             "size of input tensor and input format are different."
@@ -268,42 +228,33 @@ def _to_hwc(array: Array, dataformats: str) -> Array:
     return np.concatenate([placed] * 3, 2) if placed.shape[2] == 1 else placed
 
 
-def _as_rgb(frame: Pixels) -> Pixels:
-    return np.repeat(frame, 3, axis=2) if frame.shape[2] == 1 else frame
-
-
-def _pillow(call: str) -> Any:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(call, error) from error
-    return Image
-
-
 def projector_files(
     mat: Any, metadata: Any, label_img: Any, metadata_header: Any
-) -> Mapping[str, tuple[bytes, str]]:
+) -> dict[str, KeptFile]:
     """The files that TensorBoard's projector takes: points, their labels, and their pictures.
-
-    Name to content and media type, the points first.
 
     Raises AssertionError where the sizes do not fit.
     """
     points = as_array(mat)
     if points.ndim != 2:
         raise AssertionError("mat should be 2D, where mat.size(0) is the number of data points")
-    rows = ("\t".join(str(number) for number in row) for row in points.tolist())
-    found = {"tensors": ("".join(f"{row}\n" for row in rows).encode(), _TSV)}
+    rows = ("\t".join(map(str, row)) for row in points.tolist())
+    files = {"tensors.tsv": "".join(f"{row}\n" for row in rows).encode()}
     if metadata is not None:
         if points.shape[0] != len(metadata):
             raise AssertionError("#labels should equal with #data points")
-        found["metadata"] = (_labels(metadata, metadata_header), _TSV)
+        files["metadata.tsv"] = _labels(metadata, metadata_header)
     if label_img is not None:
         images = as_array(label_img)
         if points.shape[0] != images.shape[0]:
             raise AssertionError("#images should equal with #data points")
-        found["sprite"] = (_sprite(images), "image/png")
-    return found
+        files["sprite.png"] = _sprite(images)
+    return {name: KeptFile(data, media_type_of_name(name)) for name, data in files.items()}
+
+
+def folder_name(tag: str) -> str:
+    """The name that torch gives the folder of an embedding."""
+    return tag.replace("%", "%25").replace("/", "%2f").replace("\\", "%5c")
 
 
 def _labels(metadata: Any, header: Any) -> bytes:
@@ -321,4 +272,51 @@ def _sprite(images: Any) -> bytes:
     arranged = grid(images, math.ceil(images.shape[0] ** 0.5)).transpose(1, 2, 0)
     square = np.zeros((arranged.shape[1], arranged.shape[1], 3))
     square[: arranged.shape[0]] = arranged
-    return encode_png(pixels_of((square * 255).clip(0, 255).astype(np.uint8)))
+    return encode_png(media.pixels_of((square * 255).clip(0, 255).astype(np.uint8)))
+
+
+# -- for the W&B drop-in, until it records samples --
+
+
+def gif(value: Any, fps: float) -> bytes:
+    """An animated GIF of N×T×C×H×W frames; the N videos stand side by side in a grid."""
+    image_module = _pillow("add_video")
+    frames = _bytes(video_frames(as_array(value)))
+    images = [image_module.fromarray(_as_rgb(frame)) for frame in frames]
+    out = io.BytesIO()
+    images[0].save(
+        out,
+        format="GIF",
+        save_all=True,
+        append_images=images[1:],
+        duration=max(1, round(1000 / fps)),
+        loop=0,
+    )
+    return out.getvalue()
+
+
+def wav(value: Any, sample_rate: int) -> bytes:
+    """A WAV file of one channel; values are between -1 and 1, those beyond are clipped."""
+    sound = as_array(value).squeeze()
+    if sound.ndim != 1:
+        raise AssertionError("input tensor should be 1 dimensional.")
+    samples = (sound.clip(-1, 1) * np.iinfo(np.int16).max).astype("<i2")
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(sample_rate)
+        file.writeframes(samples.tobytes())
+    return out.getvalue()
+
+
+def _as_rgb(frame: Pixels) -> Pixels:
+    return np.repeat(frame, 3, axis=2) if frame.shape[2] == 1 else frame
+
+
+def _pillow(call: str) -> Any:
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(call, error) from error
+    return Image

@@ -95,8 +95,8 @@ class Entry:
     @property
     def content(self) -> str:
         """What ``Sink.holds`` calls the record: its kind, with a file's type or an event's name."""
-        if self.kind == "blob":
-            return f"blob:{self.record.get('media_type')}"
+        if self.kind in ("blob", "file"):
+            return f"{self.kind}:{self.record.get('media_type')}"
         if self.kind == "event":
             return f"event:{self.record.get('name')}"
         # A kind that is not declared is held where its numbers are.

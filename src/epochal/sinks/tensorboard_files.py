@@ -7,37 +7,45 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import quote, unquote
+from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
 from epochal.atomic_file import new_text_file
-from epochal.media.files import PR_CURVE_COLUMNS, TABLE
+from epochal.media.files import LAYOUT_COLUMNS, PR_CURVE_COLUMNS, TABLE
 from epochal.sinks import protobuf as pb
 from epochal.sinks import summaries
 from epochal.sinks.sink import Entry, NotHeldError
+from epochal.sinks.tags import RoleTags
 
 _CONFIG = "projector_config.pbtxt"
-# The parts of an embedding, which come in this order, and their files.
-_PARTS = {"tensors": "tensors.tsv", "metadata": "metadata.tsv", "sprite": "sprite.png"}
+# The files of an embedding: step, tag and part.
+_EMBEDDING = re.compile(r"\d+/(?!\.\.?/)[^/\0]+/(tensors\.tsv|metadata\.tsv|sprite\.png)")
 # The mesh plugin's numbers of the arrays of a mesh, and how its tags call them.
 _MESH = {"vertices": (1, "VERTEX"), "faces": (2, "FACE"), "colors": (3, "COLOR")}
 
 
-def file_events(entry: Entry, path: Path, folder: Path) -> list[bytes]:
-    """The events of a file; ``folder`` is where the event file lies.
+def file_events(entry: Entry, path: Path, folder: Path, tags: RoleTags) -> list[bytes]:
+    """The events of a file; ``folder`` is where the event file lies, ``tags`` are its tags.
 
     Raises ``NotHeldError`` for a file that TensorBoard has no place for.
     """
     media_type = str(entry.record.get("media_type"))
-    if _is_part(entry, folder):
-        _place_embedding(entry, path.read_bytes(), folder)
+    if entry.kind == "file" and (part := _EMBEDDING.fullmatch(_name(entry))):
+        _place_embedding(folder / part[0], path.read_bytes(), folder)
         return []
     if media_type == "application/x-protobuf":
         return [_graph_event(entry, path.read_bytes())]
+    if entry.kind == "file" and media_type in ("text/tab-separated-values", "image/png"):
+        raise NotHeldError("the file is no part of an embedding.")
+    if media_type == TABLE:
+        value = _table(_name(entry), json.loads(path.read_bytes()), tags)
+        return [summaries.summary_event(entry.t, entry.step, [value])]
     make = _VALUES.get(media_type, _image)
     return [summaries.summary_event(entry.t, entry.step, make(_name(entry), path))]
 
@@ -55,17 +63,23 @@ def _audio(name: str, path: Path) -> list[bytes]:
     return [summaries.audio_value(name, data, rate=rate, channels=channels, frames=frames)]
 
 
-def _table(name: str, path: Path) -> list[bytes]:
-    """A precision-recall curve; any other table is a text in Markdown, which TensorBoard shows."""
-    table = json.loads(path.read_bytes())
-    columns = table["columns"]
-    if tuple(columns) != PR_CURVE_COLUMNS:
-        rows = [columns, ["---"] * len(columns), *table["data"]]
-        lines = (" | ".join(str(cell).replace("|", "\\|") for cell in row) for row in rows)
-        return [summaries.text_value(name, "\n".join(f"| {line} |" for line in lines))]
-    curve = np.array(table["data"], dtype="<f4").T[1:]
-    content = pb.whole(2, curve.shape[1])  # the number of thresholds
-    return [summaries.tensor_value(name, curve, plugin="pr_curves", content=content)]
+def _table(name: str, table: dict[str, Any], tags: RoleTags) -> bytes:
+    """A precision-recall curve or a layout of charts; any other table is a text in Markdown."""
+    columns, rows = tuple(table["columns"]), table["data"]
+    if columns == PR_CURVE_COLUMNS:
+        curve = np.array(rows, dtype="<f4").T[1:]
+        content = pb.whole(2, curve.shape[1])  # the number of thresholds
+        return summaries.tensor_value(name, curve, plugin="pr_curves", content=content)
+    if columns == LAYOUT_COLUMNS:
+        layout: dict[str, dict[str, tuple[str, list[str]]]] = {}
+        for category, chart, kind, tag in rows:
+            layout.setdefault(category, {}).setdefault(chart, (kind, []))[1].append(tag)
+        return summaries.layout_value(layout, tags)
+    lines = (
+        " | ".join(str(cell).replace("|", "\\|") for cell in row)
+        for row in (columns, ["---"] * len(columns), *rows)
+    )
+    return summaries.text_value(name, "\n".join(f"| {line} |" for line in lines))
 
 
 def _mesh(name: str, path: Path) -> list[bytes]:
@@ -93,7 +107,6 @@ def _tensor(name: str, path: Path) -> list[bytes]:
 
 _VALUES: Mapping[str, Callable[[str, Path], list[bytes]]] = {
     "audio/wav": _audio,
-    TABLE: _table,
     "application/x-npz": _mesh,
     "application/x-npy": _tensor,
 }
@@ -112,27 +125,9 @@ def _graph_event(entry: Entry, data: bytes) -> bytes:
     raise NotHeldError("the message is no graph.")
 
 
-def _is_part(entry: Entry, folder: Path) -> bool:
-    """Whether a file is part of an embedding; its points come first."""
-    name, media_type = _name(entry), entry.record.get("media_type")
-    if media_type == "text/tab-separated-values" and name.endswith("/tensors"):
-        return True
-    if name.endswith(("/metadata", "/sprite")) and (_place(entry, folder) / "tensors.tsv").exists():
-        return True
-    if media_type == "text/tab-separated-values":
-        raise NotHeldError("the file is no part of an embedding.")
-    return False
-
-
-def _place(entry: Entry, folder: Path) -> Path:
-    tag = quote(_name(entry).rpartition("/")[0], safe="").replace(".", "%2E")
-    return folder / f"{entry.step:05d}" / tag
-
-
-def _place_embedding(entry: Entry, data: bytes, folder: Path) -> None:
-    place = _place(entry, folder)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / _PARTS[_name(entry).rpartition("/")[2]]).write_bytes(data)
+def _place_embedding(path: Path, data: bytes, folder: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
     with new_text_file(folder / _CONFIG) as out:
         for points in sorted(folder.glob("*/*/tensors.tsv")):
             out.write(_embedding_config(points.parent, folder))
@@ -140,17 +135,18 @@ def _place_embedding(entry: Entry, data: bytes, folder: Path) -> None:
 
 def _embedding_config(place: Path, folder: Path) -> str:
     """An entry of the projector's configuration, in the text format of protobuf."""
-    step, tag = place.parent.name, unquote(place.name)
-    paths = {part: place / file for part, file in _PARTS.items()}
-    lines = [f"tensor_name: {_quoted(f'{tag}:{step}')}"]
-    for part, field in (("tensors", "tensor_path"), ("metadata", "metadata_path")):
-        if paths[part].exists():
-            lines.append(f"{field}: {_quoted(str(paths[part].relative_to(folder)))}")
-    if paths["sprite"].exists():
-        num_points = paths["tensors"].read_bytes().count(b"\n")
-        width, _ = summaries.image_size(paths["sprite"].read_bytes())
+    lines = [f"tensor_name: {_quoted(f'{unquote(place.name)}:{place.parent.name}')}"]
+    points, labels, sprite = (
+        place / file for file in ("tensors.tsv", "metadata.tsv", "sprite.png")
+    )
+    for path, field in ((points, "tensor_path"), (labels, "metadata_path")):
+        if path.exists():
+            lines.append(f"{field}: {_quoted(str(path.relative_to(folder)))}")
+    if sprite.exists():
+        num_points = points.read_bytes().count(b"\n")
+        width, _ = summaries.image_size(sprite.read_bytes())
         side = width // max(1, math.ceil(num_points**0.5))  # the images are squares, in a square
-        image = _quoted(str(paths["sprite"].relative_to(folder)))
+        image = _quoted(str(sprite.relative_to(folder)))
         lines.append(f"sprite {{ image_path: {image} {f'single_image_dim: {side} ' * 2}}}")
     return "embeddings {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
 

@@ -2,7 +2,8 @@
 
 Points keep the time and step of their event; nothing is sampled. A session that begins at step S
 (as ``purge_step`` writes it) is a new attempt. ``add_hparams`` makes subfolders named by the time
-of the call. They are part of the run above them and give it its configuration.
+of the call. They are part of the run above them and give it its configuration. The files that
+``add_embedding`` writes for the projector are files of the run, under their paths in its folder.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from epochal.errors import FormatError
 from epochal.imports.foreign import (
     Batch,
     FileRun,
@@ -23,14 +25,18 @@ from epochal.imports.foreign import (
     is_event_file,
     stable_id,
 )
-from epochal.imports.tfevents_event import Event, Tags
+from epochal.imports.tfevents_event import Event, KeptFile, Tags
 from epochal.imports.tfevents_file import EventFile
-from epochal.journal.regular_file import regular_only
+from epochal.journal.regular_file import read_regular
+from epochal.media.files import media_type_of_name
 from epochal.records import Record
 
 ORDER = 20
 _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:\..*)?$")
 _TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")
+_PROJECTOR = "projector_config.pbtxt"
+_PROJECTOR_PATH = re.compile(rb'_path:\s*"((?:[^"\\]|\\.)*)"')
+_MAX_CONFIG_BYTES = 1 << 20
 
 
 class TensorboardRun(FileRun):
@@ -39,6 +45,7 @@ class TensorboardRun(FileRun):
     def __init__(self, key: str, root: Path) -> None:
         self._root = root
         self._files: dict[Path, EventFile] = {}
+        self._projector_files: list[Path] = []
         super().__init__(root / key if root.is_dir() else root, key)
 
     def rewind(self) -> None:
@@ -46,17 +53,19 @@ class TensorboardRun(FileRun):
         super().rewind()
         self._tags = Tags()
         self._files = {path: EventFile(path, tags=self._tags) for path in self._files}
-        # Where the bytes of blobs lie: file, start and end.
-        self._places: dict[str, tuple[Path, int, int]] = {}
+        # The files of the projector that were read, as they were then.
+        self._read_files: FileSignature = ()
         self._attempt = 1
         self._has_read = False
         self._writer: str | None = None
 
     def learn(self, files: Sequence[Path], /) -> None:
         """Take these files as the run's; what was read of those that stay is kept."""
-        for path in files:
+        events = {path for path in files if is_event_file(path.name)}
+        self._projector_files = [path for path in files if path not in events]
+        for path in events:
             self._files.setdefault(path, EventFile(path, tags=self._tags))
-        for path in self._files.keys() - set(files):
+        for path in self._files.keys() - events:
             self._said += self._files.pop(path).problems
 
     @property
@@ -88,8 +97,8 @@ class TensorboardRun(FileRun):
         return [*self._said, *(p for file in self._files.values() for p in file.problems)]
 
     def signature(self) -> FileSignature:
-        """Sizes and times of the event files."""
-        return file_signature(*self._files)
+        """Sizes and times of the files."""
+        return file_signature(*self._files, *self._projector_files)
 
     def read_new(self) -> Iterator[Batch]:
         """What was written to any of the files since."""
@@ -101,23 +110,36 @@ class TensorboardRun(FileRun):
                 yield from self._batches(file)
             except OSError as error:
                 file.problems.say_once(f"{path} cannot be read: {error.strerror or error}.")
+        for record in self._projector_records():
+            yield Batch([record], self._attempt)
 
     def _ordered(self) -> list[Path]:
         """The files by name, which begins with the time they were begun at."""
         return sorted(self._files, key=lambda path: (path.name, path))
 
-    def blob(self, file: str) -> bytes:
-        """The bytes of an image, a sound or a graph, from its place in the event file."""
-        path, start, end = self._places[file]
-        with open(path, "rb", opener=regular_only) as opened:
-            opened.seek(start)
-            return opened.read(end - start)
+    def _projector_records(self) -> Iterator[Record]:
+        """The files of the projector that are new or have changed, at the step of their folder."""
+        found = file_signature(*self._projector_files)
+        for path, _, changed_ns in sorted(set(found) - set(self._read_files)):
+            name = Path(path).relative_to(self.path)
+            try:
+                data = read_regular(path)
+            except OSError as error:
+                self._said.say_once(f"{path} cannot be read: {error.strerror or error}.")
+                continue
+            self._blobs = {}
+            sample = KeptFile(data, media_type_of_name(path))
+            step = int(name.parts[0]) if name.parts[0].isdecimal() else 0
+            t = round(changed_ns / 1e9, 3)
+            yield from self.sample_records(name.as_posix(), sample, t=t, step=step)
+        self._read_files = found
 
     def _batches(self, file: EventFile) -> Iterator[Batch]:
         """The new records of one file; a batch has records of one attempt."""
         for items in file.read():
+            self._blobs = {}
             records = RecordList()
-            for place, t, step, name, value in items:
+            for t, step, name, value in items:
                 if not isinstance(value, Event):
                     records.add_point(name, value, step=step, t=t)
                     continue
@@ -128,7 +150,7 @@ class TensorboardRun(FileRun):
                     file.attempt = self._attempt
                     at: Record = {"t": t, "attempt": self._attempt, "step": step}
                     records = RecordList([{"log": "resume", **at}])
-                self._take(file.path, place, value, records)
+                self._take(value, records)
             if records:
                 yield self._batch(file, records)
 
@@ -136,7 +158,7 @@ class TensorboardRun(FileRun):
         self._has_read = True
         return Batch(records, file.attempt or 1)
 
-    def _take(self, path: Path, place: int, event: Event, records: RecordList) -> None:
+    def _take(self, event: Event, records: RecordList) -> None:
         self._writer = event.writer or self._writer
         t = round(event.t, 3)
         for name, value in event.points:
@@ -144,8 +166,8 @@ class TensorboardRun(FileRun):
         for record in event.records:
             record["t"] = t
         records.extend(event.records)
-        for file, blob in event.blobs.items():
-            self._places.setdefault(file, (path, place + blob.start, place + blob.end))
+        for name, sample in event.samples:
+            records.extend(self.sample_records(name, sample, t=t, step=event.step))
 
 
 class TensorboardFolder(Files[TensorboardRun]):
@@ -175,7 +197,9 @@ class TensorboardFolder(Files[TensorboardRun]):
             left += folders
             files = sorted({e.path for e in inner if is_event_file(e.name)} - folders)
             if files:
-                yield Path(folder), [Path(file) for file in files]
+                has_projector = any(entry.name == _PROJECTOR for entry in inner)
+                more = _projector_files(Path(folder)) if has_projector else []
+                yield Path(folder), [*map(Path, files), *self.bounds.chosen(more)]
 
     def listed(self) -> Iterable[tuple[tuple[str, Path], list[Path]]]:
         """Every folder with event files, those of hyperparameters as part of the run above."""
@@ -190,6 +214,18 @@ class TensorboardFolder(Files[TensorboardRun]):
 
 
 find = TensorboardFolder.find
+
+
+def _projector_files(folder: Path) -> list[Path]:
+    """The configuration of the projector, and the files in its folder that it names."""
+    try:
+        config = read_regular(folder / _PROJECTOR, max_bytes=_MAX_CONFIG_BYTES)
+    except (OSError, FormatError):
+        return []
+    escaped = (name.decode("unicode_escape", "replace") for name in _PROJECTOR_PATH.findall(config))
+    names = {name.encode("latin-1", "replace").decode("utf-8", "replace") for name in escaped}
+    paths = {Path(os.path.normpath(folder / name)) for name in (_PROJECTOR, *names)}
+    return [path for path in sorted(paths) if path.is_relative_to(folder) and path.is_file()]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -197,12 +197,6 @@ EVENTS = (
         ),
     ),
     Event(
-        "custom-scalars",
-        "training",
-        "charts that `SummaryWriter.add_custom_scalars` asks for",
-        (Field("layout", "object", meaning="category to title to kind and tags"),),
-    ),
-    Event(
         "artifact",
         "training",
         "files that `wandb.log_artifact` copied into the run's folder",

@@ -18,10 +18,10 @@ from epochal.values import flat_items
 if TYPE_CHECKING:
     from epochal.sinks.event_file import EventFile
 
+_SAMPLES = ("image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", TABLE)
 _FILES = (
-    *("image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", TABLE),
     *("application/x-npy", "application/x-npz", "application/x-protobuf"),
-    "text/tab-separated-values",
+    *("text/tab-separated-values", "image/png"),
 )
 # As many columns as the table of hyperparameters can have and still be read.
 _MOST_HEADLINES = 20
@@ -49,8 +49,9 @@ class TensorBoardSink(Sink):
     summary = "One event file per run, which `tensorboard --logdir` reads as it grows."
     options = TensorBoardOptions
     holds = (
-        *(*NUMBERS, "histogram", "text", "option", "define", "graph", "event:custom-scalars"),
-        *(f"blob:{media_type}" for media_type in _FILES),
+        *(*NUMBERS, "histogram", "text", "option", "define", "graph"),
+        *(f"blob:{media_type}" for media_type in _SAMPLES),
+        *(f"file:{media_type}" for media_type in _FILES),
     )
 
     _context: SinkContext
@@ -184,17 +185,14 @@ class TensorBoardSink(Sink):
         from epochal.sinks.tensorboard_files import file_events  # it needs NumPy
 
         assert self._file is not None
-        return file_events(entry, self._context.file(entry.record), self._file.path.parent)
+        path, folder = self._context.file(entry.record), self._file.path.parent
+        return file_events(entry, path, folder, self._tags)
 
     def _graph(self, entry: Entry) -> list[bytes]:
         nodes = entry.record.get("nodes")
         if not nodes:
             raise NotHeldError("the graph is only a picture.")
         return [summaries.graph_event(entry.t, nodes)]
-
-    def _layout(self, entry: Entry) -> list[bytes]:
-        value = summaries.layout_value(entry.record["layout"], self._tags)
-        return [summaries.summary_event(entry.t, 0, [value])]
 
     def _option(self, entry: Entry) -> list[bytes]:
         self._hparams[str(entry.record.get("name"))] = entry.record.get("value")
@@ -212,8 +210,8 @@ _WRITERS: Mapping[str, Callable[[TensorBoardSink, Entry], list[bytes]]] = {
     "histogram": TensorBoardSink._histogram,
     "text": TensorBoardSink._text,
     "blob": TensorBoardSink._file_events,
+    "file": TensorBoardSink._file_events,
     "graph": TensorBoardSink._graph,
-    "event": TensorBoardSink._layout,
     "option": TensorBoardSink._option,
     "define": TensorBoardSink._define,
     "resume": TensorBoardSink._resume,
