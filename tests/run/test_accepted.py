@@ -293,7 +293,7 @@ def test_bad_values_of_ever_new_names_are_told_together_after_a_while(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for step in range(3 * MAX_NAMES):
-        run.log({f"name{step}": None, "ok": 1.0})  # type: ignore[dict-item]
+        run.log({f"name{step}": None, "ok": 1.0})
     assert len(notes(run)) == MAX_NAMES + 1
     assert capsys.readouterr().err.count("Reported once") == MAX_NAMES + 1
     assert sum(recorder_of(run).values.dropped.values()) == 3 * MAX_NAMES
@@ -301,7 +301,7 @@ def test_bad_values_of_ever_new_names_are_told_together_after_a_while(
 
 def test_the_end_of_a_run_says_how_often(run: Run) -> None:
     for _ in range(5):
-        run.log({"a": None, "c": 1.0})  # type: ignore[dict-item]
+        run.log({"a": None, "c": 1.0})
     run.finish()
     (counts,) = [e for e in of_kind(run.dir, "event") if e["name"] == "value-counts"]
     assert counts["dropped"] == {"a": 5}
@@ -309,7 +309,7 @@ def test_the_end_of_a_run_says_how_often(run: Run) -> None:
 
 
 def test_an_event_says_what_was_passed_and_where(run: Run) -> None:
-    run.log({"a": 1j}, step=7)  # type: ignore[dict-item]
+    run.log({"a": 1j}, step=7)
     (event,) = of_kind(run.dir, "event")
     assert (event["step"], event["type"]) == (7, "complex")
     assert event["reason"] == "metric 'a' is a complex, not a number."
@@ -522,8 +522,8 @@ def test_the_environment_makes_runs_strict(
 ) -> None:
     monkeypatch.setenv("EPOCHAL_STRICT", "1")
     with pytest.raises(ValueTypeError, match="metric 'a' is None"):
-        start_run().log({"a": None})  # type: ignore[dict-item]
-    start_run(strict=False).log({"a": None})  # type: ignore[dict-item]
+        start_run().log({"a": None})
+    start_run(strict=False).log({"a": None})
 
 
 AFTER = {**STRICT, **{name: call for name, call in WHOLES.items() if name != "phase"}}

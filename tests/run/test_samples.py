@@ -115,7 +115,7 @@ def test_a_sample_is_what_it_was_when_it_was_made(run: Run) -> None:
 
 
 def test_boxes_are_shares_of_the_picture_and_masks_are_pictures(run: Run) -> None:
-    boxes = [
+    boxes: list[dict[str, Any]] = [
         {"box": (10, 5, 20, 10), "label": "cat", "score": 0.9, "group": "truth"},
         {"box": (0.1, 0.1, 0.5, 1)},
     ]

@@ -159,10 +159,10 @@ def test_a_run_that_is_off_checks_its_arguments_and_writes_nothing(
     run.log({"a": "b"})
     run.log({"a": Image(b"GIF89a")})
     run.flush()
-    run.log({"a": None})  # type: ignore[dict-item]
+    run.log({"a": None})
     recorder_of(run).values.strict = True
     with pytest.raises(TypeError, match="metric 'a'"):
-        run.log({"a": None})  # type: ignore[dict-item]
+        run.log({"a": None})
     run.finish()
     assert not recorder_of(run).is_recorded
     assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from epochal.journal.layout import RunFolder
-from epochal.media.files import encode_pending
 
 # The companion's other tasks wait no longer than this.
 _LOOK_S = 0.5
@@ -30,11 +29,14 @@ class SampleEncoding:
             return
         if changed != self._seen or not self._is_done:
             self._seen = changed
-            self._is_done = encode_pending(self._folder, budget_s=_LOOK_S)
+            self.go_on()
 
     def go_on(self) -> bool:
         """Encode for a moment; False when nothing is left."""
-        self._is_done = encode_pending(self._folder, budget_s=_LOOK_S)
+        if self._folder.blobs.is_dir():
+            from epochal.media.files import encode_pending  # which most runs have no use for
+
+            self._is_done = encode_pending(self._folder, budget_s=_LOOK_S)
         return not self._is_done
 
     def stop(self) -> None:

@@ -88,14 +88,18 @@ def _bytes(array: npt.NDArray[Any]) -> bytes:
     """The values of pixels as bytes, a copy in any case; those out of range are clipped."""
     import numpy as np
 
+    pixels: npt.NDArray[np.uint8]
     if array.dtype == np.uint8:
-        return array.tobytes()
-    if array.dtype.kind == "f":
+        pixels = array
+    elif array.dtype.kind == "f":
         kind = np.float64 if array.dtype.itemsize == 8 else np.float32
         scaled = np.multiply(array, 255.0, dtype=kind)
-        np.nan_to_num(scaled, copy=False) if not np.isfinite(scaled.sum()) else None
+        if not np.isfinite(scaled.sum()):
+            np.nan_to_num(scaled, copy=False)
         scaled += 0.5
-        return np.clip(scaled, 0.0, 255.0, out=scaled).astype(np.uint8).tobytes()
-    if array.dtype.kind == "b":
-        return (array * np.uint8(255)).tobytes()
-    return np.clip(array, 0, 255).astype(np.uint8).tobytes()
+        pixels = np.clip(scaled, 0.0, 255.0, out=scaled).astype(np.uint8)
+    elif array.dtype.kind == "b":
+        pixels = array * np.uint8(255)
+    else:
+        pixels = np.clip(array, 0, 255).astype(np.uint8)
+    return pixels.tobytes()

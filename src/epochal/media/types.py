@@ -45,16 +45,19 @@ class Keep(Protocol):
 
 
 class Sample:
-    """What all of them have in common: ``caption`` is shown below the sample."""
+    """What all of them have in common.
+
+    ``caption`` is shown below the sample. ``error`` is what was raised when it was read.
+    """
 
     def __init__(self, caption: object = None) -> None:
         self.caption = None if caption is None else shown_text(caption)
-        self._error: Exception | None = None
+        self.error: Exception | None = None
 
     def record(self, keep: Keep) -> Record:
         """Store the sample, and return its record without name, time and step."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         caption = {} if self.caption is None else {"caption": self.caption}
         return {"log": "blob", **self._stored(keep), **caption}
 
@@ -64,7 +67,7 @@ class Sample:
     def _read(self, call: Callable[..., Any], *args: Any) -> Any:
         """What a call returns; None, and an error for later, if it raises."""
         value, error = attempt(call, *args)
-        self._error = self._error or error
+        self.error = self.error or error
         return value
 
 
@@ -174,7 +177,10 @@ class Table(Sample):
         caption: object = None,
     ) -> None:
         super().__init__(caption)
-        self.columns, self.rows = self._read(_table, data, columns) or ([], [])
+        self.columns: list[str] = []
+        self.rows: list[list[Any]] = []
+        if (read := self._read(_table, data, columns)) is not None:
+            self.columns, self.rows = read
         self.chart: dict[str, str] | None = None
         if chart is not None:
             self.chart = self._read(_chart, chart, self.columns)

@@ -22,7 +22,6 @@ Other parts of Epochal (companion, ``epochal.torch``, ``Monitor``) use the recor
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
 import os
 import threading
@@ -62,8 +61,6 @@ from epochal.values import plain_json
 Append = Callable[[bytes, float], None]
 # An array with two sides as long as this has the shape of a picture.
 _LEAST_PICTURE = 8
-# What a disk raises, not what reading a user's file does.
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES})
 # After a fault in showing metrics the next try is so much later.
 _SHOW_AGAIN_S = 10.0
 
@@ -357,7 +354,7 @@ class Recorder:
             record, error = attempt(one.record, self.samples)
             if isinstance(error, OverBudgetError):
                 self.values.drop("(samples)", one, error, then="")
-            elif isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            elif isinstance(error, OSError) and one.error is None:
                 lost = f"sample {name!r} could not be stored: {error}"
                 self._report(lost, "blob-lost", name_of=name, reason=str(error))
             elif error is not None:

@@ -202,7 +202,7 @@ class Run:
         try:
             line = encode_lines([MetricsRecord(at, step, metrics)])
             # A TypeError for texts, and for decimals, which the encoder would write as texts.
-            zero = sum(metrics.values(), 0.0) * 0.0  # type: ignore[operator, type-var]
+            zero = sum(metrics.values(), 0.0) * 0.0
         except _NOT_PLAIN:
             zero = nan
         # Not zero when a value is not finite, which JSON cannot hold.
