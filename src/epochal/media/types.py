@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import math
-import wave
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -350,6 +349,8 @@ def _masks(masks: Mapping[str, Any]) -> list[tuple[str, Pixels, dict[str, str]]]
 
 
 def _audio(data: Any, rate: int | None) -> bytes:
+    import wave
+
     import numpy as np
 
     content = _content(data)

@@ -109,6 +109,7 @@ class Recorder:
         self.guard = console.guard = Guard(report=self._report_fault)
         self.values = ValuePolicy(self._report)
         self.samples = SampleStore(self, self._report)
+        self._has_hinted = False
         self.epoch = 0
         self.cell: Cell | None = None
         self.page_url: str | None = None
@@ -377,7 +378,8 @@ class Recorder:
     def _hint_at_picture(self, name: str, value: Any) -> None:
         shape = tuple(getattr(value, "shape", ()))
         has_channels = len(shape) == 3 and (shape[0] in (1, 3) or shape[2] in (1, 3, 4))
-        if has_channels and sorted(shape)[1] >= _LEAST_PICTURE:
+        if has_channels and sorted(shape)[1] >= _LEAST_PICTURE and not self._has_hinted:
+            self._has_hinted = True
             self.console.notice(
                 f"{name!r} has the shape of a picture, and the distribution of its values is"
                 " recorded. Log epochal.Image(array) to see the picture."

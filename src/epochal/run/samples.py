@@ -55,8 +55,8 @@ class SampleStore:
         return file
 
     def note(self, sentence: str) -> None:
-        """Report something about a sample on the terminal and as an event, once."""
-        self._report(sentence, "sample-changed", reason=sentence)
+        """Print something that the user should know about a sample, once."""
+        self._recorder.console.notice(sentence)
 
     def reserve(self, size: int) -> None:
         """Raise ``OverBudgetError`` if so many more bytes do not fit; warn before that."""
