@@ -129,9 +129,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
             return
         from epochal.integrations.run_writer import draw_model
 
-        if input_array is None:
-            input_array = getattr(model, "example_input_array", None)
-        _, fault = attempt(draw_model, self._open(), model, input_array, verbose=False, strict=True)
+        _, fault = attempt(draw_model, self._open(), model)
         if fault is not None:
             recorder_of(self._open()).console.notice(
                 f"the model is not drawn: {describe(fault).partition(chr(10))[0]}"

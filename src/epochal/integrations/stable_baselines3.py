@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from epochal.integrations.framework import TrainingRun, callback, require
-from epochal.integrations.tensorboard_values import figure_pixels, image
 from epochal.media import types
+from epochal.media.pixels import as_array
 from epochal.run.run import Run, recorder_of
 
 require("stable_baselines3", "epochal.integrations.stable_baselines3")
@@ -45,16 +45,8 @@ class EpochalOutput(KVWriter):  # type: ignore[misc]
             elif isinstance(value, HParam):
                 self.run.config.update(value.hparam_dict)
                 numbers.update(value.metric_dict)
-            elif isinstance(value, Figure):
-                pixels = figure_pixels(value.figure, value.close)
-                self.run.log({name: image(pixels, "CHW")}, step)
-            elif isinstance(value, Image):
-                is_path = isinstance(value.image, str)
-                data = value.image
-                picture = types.Image(data) if is_path else image(data, value.dataformats)
-                self.run.log({name: picture}, step)
-            elif isinstance(value, Video):
-                recorder_of(self.run).console.notice("videos of Stable-Baselines3 are not kept.")
+            elif isinstance(value, (Figure, Image, Video)):
+                self.run.log({name: _samples(value)}, step)
             else:
                 recorder_of(self.run).write_histogram(name, value, step)
         if numbers:
@@ -96,6 +88,25 @@ class EpochalCallback(BaseCallback):  # type: ignore[misc]
         """Leave the logger; after an exception it has the output of the training before."""
         if self._output in self.logger.output_formats:
             self.logger.output_formats.remove(self._output)
+
+
+def _samples(value: Any) -> types.Sample | list[types.Sample]:
+    """A picture or a video of SB3's logger as ours; a batch as several."""
+    if isinstance(value, Figure):
+        picture = types.Image(value.figure)
+        if value.close:
+            from matplotlib import pyplot
+
+            pyplot.close(value.figure)
+        return picture
+    if isinstance(value, Video):  # N×T×C×H×W
+        return [types.Video(frames, value.fps) for frames in as_array(value.frames, what="a video")]
+    if isinstance(value.image, str):
+        return types.Image(value.image)
+    axes = value.dataformats.upper()
+    ours = "".join(axis for axis in "NHWC" if axis in axes)
+    pixels = np.einsum(f"{axes}->{ours}", as_array(value.image, what="a picture"))
+    return [types.Image(one) for one in pixels] if "N" in axes else types.Image(pixels)
 
 
 def _parameters(model: Any) -> dict[str, Any]:

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from epochal.errors import RunFinishedError
-from epochal.integrations.file_writer import FileWriter
 from epochal.integrations.run_writer import (
     RunWriter,
     checked_hparams,
@@ -31,12 +29,12 @@ from epochal.integrations.run_writer import (
     time_of,
 )
 from epochal.media.files import LAYOUT
-from epochal.media.types import Markdown
+from epochal.media.types import Image, Markdown, Sample
 from epochal.run.start import init_in
 from epochal.settings import read_settings
 
 
-class SummaryWriter:
+class SummaryWriter(RunWriter):
     """Records what training scripts hand to TensorBoard as an Epochal run in ``log_dir``.
 
     ``log_dir`` is ``runs/<date and time>_<host><comment>`` by default. Opened again, it goes on
@@ -60,55 +58,12 @@ class SummaryWriter:
         if not log_dir:
             begun = datetime.now().strftime("%b%d_%H-%M-%S")
             log_dir = os.path.join(read_settings().dir, f"{begun}_{socket.gethostname()}{comment}")
-        self.log_dir = log_dir
-        self.purge_step = purge_step
-        self.max_queue = max_queue
-        self.flush_secs = flush_secs
-        self.filename_suffix = filename_suffix
-        self.file_writer: FileWriter | None = None
-        self.all_writers: dict[str, FileWriter] | None = None
-        self._writer = RunWriter(log_dir, report_to=report_to)
-        # The run's own call, for plain numbers; None while closed.
-        self._log: Callable[..., None] | None = None
+        super().__init__(log_dir, report_to)
         self._hparams: dict[str, Any] | None = None
-        self._get_file_writer()
-
-    # -- the writer -------------------------------------------------------------------------------
-
-    def _get_file_writer(self) -> FileWriter:
-        """The writer of TensorBoard's own messages; opens the run again after ``close``."""
-        if self.file_writer is None or self.all_writers is None:
-            run = self._writer.open(purge_step=self.purge_step)
-            self.purge_step = None
-            self._log = run.log
-            log_dir = str(self.log_dir)
-            self.file_writer = FileWriter(log_dir, self._writer.open_at)
-            self.all_writers = {log_dir: self.file_writer}
-        return self.file_writer
-
-    def get_logdir(self) -> str | os.PathLike[str]:
-        """The folder of the run, as it was given."""
-        return self.log_dir
-
-    def flush(self) -> None:
-        """Wait until everything added so far is on the disk."""
-        if self.all_writers is not None:
-            self._to.run.flush()
-
-    def close(self) -> None:
-        """Finish the run, unless another writer of the folder is open; adding opens it again."""
-        self._close(None)
+        self._open(purge_step)
 
     def __enter__(self) -> SummaryWriter:
         return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self._close(exc_val)
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -128,21 +83,14 @@ class SummaryWriter:
         kind = type(scalar_value)
         number = scalar_value if kind is float or kind is int else one_number(scalar_value)
         log = self._log
-        if (
-            log is not None
-            and walltime is None
-            and type(global_step) is int
-            and type(tag) is str
-            and tag
-        ):
+        if log and type(tag) is str and tag and type(global_step) is int and walltime is None:
             try:
                 log({tag: number}, global_step)
             except RunFinishedError:
                 pass  # by another writer of the folder: the way below opens it again
             else:
                 return
-        self._to.add_numbers({name_of(tag): number}, tag, global_step, walltime)
-        self._log = self._writer.run.log
+        self._add_numbers({name_of(tag): number}, tag, global_step, walltime)
 
     def add_scalars(
         self,
@@ -157,7 +105,7 @@ class SummaryWriter:
             for key, value in tag_scalar_dict.items()
         }
         if numbers:
-            self._to.add_numbers(numbers, main_tag, global_step, walltime)
+            self._add_numbers(numbers, main_tag, global_step, walltime)
 
     def add_tensor(
         self, tag: str, tensor: Any, global_step: Any = None, walltime: float | None = None
@@ -165,7 +113,7 @@ class SummaryWriter:
         """Keep a whole tensor as a NumPy file."""
         from epochal.integrations import tensorboard_values as made
 
-        self._to.add_sample(tag, made.tensor(tensor), global_step, walltime)
+        self._add(tag, made.tensor(tensor), global_step, walltime)
 
     def add_histogram(
         self,
@@ -185,7 +133,7 @@ class SummaryWriter:
 
         name, at = name_of(tag), time_of(walltime)
         record = made.histogram(name, values, bins, max_bins, t=at)
-        self._to.run.write({**record, "step": self._to.step(tag, global_step)})
+        self._open().write({**record, "step": self._step(tag, global_step)})
 
     def add_histogram_raw(
         self,
@@ -209,12 +157,12 @@ class SummaryWriter:
         record = histogram_record(
             name_of(tag),
             t=time_of(walltime),
-            step=self._to.step(tag, global_step),
+            step=self._step(tag, global_step),
             edges=edges_from_limits(upper, low=float(min), high=float(max)) if upper else [],
             counts=[float(count) for count in bucket_counts],
             moments=moments_of(float(num), float(sum), float(sum_squares)),
         )
-        self._to.run.write(record)
+        self._open().write(record)
 
     # -- pictures, words, sound -------------------------------------------------------------------
 
@@ -229,7 +177,7 @@ class SummaryWriter:
         """Add an image: bytes, or floats between 0 and 1."""
         from epochal.integrations import tensorboard_values as made
 
-        self._to.add_sample(tag, made.image(img_tensor, dataformats), global_step, walltime)
+        self._add(tag, made.image(img_tensor, dataformats), global_step, walltime)
 
     def add_images(
         self,
@@ -260,7 +208,7 @@ class SummaryWriter:
         from epochal.integrations import tensorboard_values as made
 
         image = made.image(img_tensor, dataformats, box_tensor, labels)
-        self._to.add_sample(tag, image, global_step, walltime)
+        self._add(tag, image, global_step, walltime)
 
     def add_figure(
         self,
@@ -270,11 +218,15 @@ class SummaryWriter:
         close: bool = True,
         walltime: float | None = None,
     ) -> None:
-        """Add a Matplotlib figure, or a list of them as a grid; ``close`` closes it afterwards."""
-        from epochal.integrations import tensorboard_values as made
+        """Add a Matplotlib figure, or a list of them; ``close`` closes them afterwards."""
+        figures = figure if isinstance(figure, list) else [figure]
+        images: list[Sample] = [Image(each) for each in figures]
+        self._add(tag, images if isinstance(figure, list) else images[0], global_step, walltime)
+        if close:
+            from matplotlib import pyplot
 
-        formats = "NCHW" if isinstance(figure, list) else "CHW"
-        self.add_image(tag, made.figure_pixels(figure, close), global_step, walltime, formats)
+            for each in figures:
+                pyplot.close(each)
 
     def add_video(
         self,
@@ -284,10 +236,10 @@ class SummaryWriter:
         fps: float = 4,
         walltime: float | None = None,
     ) -> None:
-        """Add N×T×C×H×W videos, side by side in one."""
+        """Add the videos of an N×T×C×H×W array."""
         from epochal.integrations import tensorboard_values as made
 
-        self._to.add_sample(tag, made.video(vid_tensor, fps), global_step, walltime)
+        self._add(tag, made.videos(vid_tensor, fps), global_step, walltime)
 
     def add_audio(
         self,
@@ -300,13 +252,13 @@ class SummaryWriter:
         """Add a sound of one channel, with values between -1 and 1."""
         from epochal.integrations import tensorboard_values as made
 
-        self._to.add_sample(tag, made.audio(snd_tensor, sample_rate), global_step, walltime)
+        self._add(tag, made.audio(snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(
         self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None
     ) -> None:
         """Add a text, which is shown as Markdown."""
-        self._to.add_sample(tag, Markdown(text_string), global_step, walltime)
+        self._add(tag, Markdown(text_string), global_step, walltime)
 
     # -- models -----------------------------------------------------------------------------------
 
@@ -315,7 +267,7 @@ class SummaryWriter:
         from epochal.imports.tfevents_event import KeptFile
 
         file = KeptFile(Path(prototxt).read_bytes(), "application/onnx")
-        self._to.add_sample(Path(prototxt).stem, file, 0)
+        self._add(Path(prototxt).stem, file, 0)
 
     def add_graph(
         self,
@@ -324,8 +276,8 @@ class SummaryWriter:
         verbose: bool = False,
         use_strict_trace: bool = True,
     ) -> None:
-        """Draw a model; raises RuntimeError when it cannot be traced with these inputs."""
-        draw_model(self._to.run, model, input_to_model, verbose=verbose, strict=use_strict_trace)
+        """Draw a model by its structure; the other arguments have no effect."""
+        draw_model(self._open(), model)
 
     def add_embedding(
         self,
@@ -341,9 +293,10 @@ class SummaryWriter:
 
         step = 0 if global_step is None else int(global_step)
         files = made.projector_files(mat, metadata, label_img, metadata_header)
-        folder = f"{step:05d}/{made.folder_name(name_of(tag))}"
+        # The folder that torch gives an embedding.
+        tag = name_of(tag).replace("%", "%25").replace("/", "%2f").replace("\\", "%5c")
         for name, file in files.items():
-            self._to.add_sample(f"{folder}/{name}", file, step)
+            self._add(f"{step:05d}/{tag}/{name}", file, step)
 
     # -- curves, charts, meshes -------------------------------------------------------------------
 
@@ -361,7 +314,7 @@ class SummaryWriter:
         from epochal.integrations import tensorboard_values as made
 
         curve = made.pr_curve(labels, predictions, num_thresholds, weights)
-        self._to.add_sample(tag, curve, global_step, walltime)
+        self._add(tag, curve, global_step, walltime)
 
     def add_pr_curve_raw(
         self,
@@ -383,7 +336,7 @@ class SummaryWriter:
         positives = (true_positive_counts, false_positive_counts)
         negatives = (true_negative_counts, false_negative_counts)
         curve = made.raw_curve(*positives, *negatives, precision, recall)
-        self._to.add_sample(tag, curve, global_step, walltime)
+        self._add(tag, curve, global_step, walltime)
 
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
@@ -401,7 +354,7 @@ class SummaryWriter:
         """Record which charts are wanted, as a table; the page does not arrange charts by it."""
         from epochal.integrations import tensorboard_values as made
 
-        self._to.add_sample(LAYOUT, made.layout_table(layout), None)
+        self._add(LAYOUT, made.layout_table(layout), None)
 
     def add_mesh(
         self,
@@ -417,7 +370,7 @@ class SummaryWriter:
         from epochal.integrations import tensorboard_values as made
 
         mesh = made.mesh(vertices, colors, faces, config_dict)
-        self._to.add_sample(tag, mesh, global_step, walltime)
+        self._add(tag, mesh, global_step, walltime)
 
     def add_hparams(
         self,
@@ -431,28 +384,14 @@ class SummaryWriter:
 
         A later call with other hyperparameters makes a run of its own beside this one.
         """
-        hparams = checked_hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        hparams = checked_hparams(hparam_dict, metric_dict)
         metrics = {name_of(tag): one_number(value) for tag, value in metric_dict.items()}
         step = 0 if global_step is None else int(global_step)
-        folder = hparams_folder(self._writer.folder, run_name)
-        is_own = self._hparams in (None, hparams) or folder == self._writer.folder
+        folder = hparams_folder(self._folder, run_name)
+        is_own = self._hparams in (None, hparams) or folder == self._folder
         if is_own:
             self._hparams = hparams
-        with nullcontext(self._to.run) if is_own else init_in(folder, companion=False) as run:
+        with nullcontext(self._open()) if is_own else init_in(folder, companion=False) as run:
             run.config.update(hparams)
             if metrics:
                 run.log(metrics, step)
-
-    # -- inner ------------------------------------------------------------------------------------
-
-    def _close(self, error: BaseException | None) -> None:
-        if self.all_writers is None:
-            return
-        self.file_writer = self.all_writers = self._log = None
-        self._writer.close(error)
-
-    @property
-    def _to(self) -> RunWriter:
-        """What is written with; open."""
-        self._get_file_writer()
-        return self._writer

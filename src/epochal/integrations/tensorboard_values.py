@@ -24,7 +24,7 @@ from epochal.imports.tfevents_event import npy as npy
 from epochal.media import pixels as media
 from epochal.media.encode import encode_png
 from epochal.media.files import LAYOUT_COLUMNS, media_type_of_name
-from epochal.media.types import Audio, Image, Table, Video
+from epochal.media.types import Audio, Image, Sample, Table, Video
 from epochal.records import Record
 from epochal.run import histogram as counted
 from epochal.values import element_count
@@ -90,9 +90,10 @@ def image(value: Any, dataformats: str, boxes: Any = None, labels: Any = None) -
     return Image(pixels, boxes=[{"box": box, "label": label} for box, label in pairs])
 
 
-def video(value: Any, fps: float) -> Video:
-    """N×T×C×H×W videos, side by side in one."""
-    return Video(_bytes(video_frames(as_array(value))), fps)
+def videos(value: Any, fps: float) -> Sample | list[Sample]:
+    """The videos of an N×T×C×H×W array; one of them by itself."""
+    found = [Video(_bytes(frames.transpose(0, 2, 3, 1)), fps) for frames in as_array(value)]
+    return found[0] if len(found) == 1 else list(found)
 
 
 def audio(value: Any, sample_rate: int) -> Audio:
@@ -143,38 +144,6 @@ def grid(images: Array, columns: int = _GRID_COLUMNS) -> Array:
     return placed.reshape(3, rows * height, columns * width)
 
 
-def figure_pixels(figures: Any, close: bool) -> Pixels:
-    """C×H×W bytes of a Matplotlib figure, N×C×H×W of a list of them."""
-    if isinstance(figures, list):
-        return np.stack([figure_pixels(figure, close) for figure in figures])
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figures)
-    canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba())[:, :, :3]
-    if close:
-        from matplotlib import pyplot
-
-        pyplot.close(figures)
-    return np.moveaxis(drawn, 2, 0)
-
-
-def video_frames(videos: Array) -> Array:
-    """N×T×C×H×W videos as T×H×W×C frames, the N of them in a grid that is filled up."""
-    count, length, channels, height, width = videos.shape
-    if videos.dtype == np.uint8:
-        videos = videos.astype(np.float32) / 255.0
-    if count & (count - 1):
-        missing = 2 ** int(count).bit_length() - count
-        nothing = np.zeros((missing, length, channels, height, width))
-        videos = np.concatenate((videos, nothing), axis=0)
-    rows = 2 ** ((int(count).bit_length() - 1) // 2)
-    columns = videos.shape[0] // rows
-    tiles = videos.reshape(rows, columns, length, channels, height, width)
-    ordered = tiles.transpose(2, 0, 4, 1, 5, 3)
-    return ordered.reshape(length, rows * height, columns * width, channels)
-
-
 def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -> Table:
     """The precision-recall curve at evenly spaced thresholds."""
     num_thresholds = min(num_thresholds, MAX_THRESHOLDS)
@@ -212,19 +181,16 @@ def mesh(vertices: Any, colors: Any, faces: Any, config: Mapping[str, Any] | Non
 
 
 def _to_hwc(array: Array, dataformats: str) -> Array:
-    if array.ndim != len(dataformats):
+    axes = dataformats.upper()
+    order = {4: "NCHW", 3: "HWC", 2: "HW"}.get(array.ndim, "")
+    if len(axes) != len(order) or set(axes) != set(order):
         raise AssertionError(
-            "size of input tensor and input format are different."
-            f" tensor shape: {array.shape}, input_format: {dataformats}"
+            f"an image of shape {array.shape} does not have the dimensions {dataformats!r}."
         )
-    order = {4: "NCHW", 3: "HWC", 2: "HW"}.get(len(dataformats), "")
-    if not order or set(dataformats.upper()) != set(order):
-        raise AssertionError(f"dataformats={dataformats!r} must be an order of NCHW, CHW or HW.")
-    placed = array.transpose([dataformats.upper().find(axis) for axis in order])
+    placed = array.transpose([axes.find(axis) for axis in order])
     if len(order) == 4:
         return grid(placed).transpose(1, 2, 0)
-    if len(order) == 2:
-        return np.stack([placed, placed, placed], 2)
+    placed = placed if len(order) == 3 else placed[:, :, None]
     return np.concatenate([placed] * 3, 2) if placed.shape[2] == 1 else placed
 
 
@@ -250,11 +216,6 @@ def projector_files(
             raise AssertionError("#images should equal with #data points")
         files["sprite.png"] = _sprite(images)
     return {name: KeptFile(data, media_type_of_name(name)) for name, data in files.items()}
-
-
-def folder_name(tag: str) -> str:
-    """The name that torch gives the folder of an embedding."""
-    return tag.replace("%", "%25").replace("/", "%2f").replace("\\", "%5c")
 
 
 def _labels(metadata: Any, header: Any) -> bytes:
@@ -293,6 +254,22 @@ def gif(value: Any, fps: float) -> bytes:
         loop=0,
     )
     return out.getvalue()
+
+
+def video_frames(videos: Array) -> Array:
+    """N×T×C×H×W videos as T×H×W×C frames, the N of them in a grid that is filled up."""
+    count, length, channels, height, width = videos.shape
+    if videos.dtype == np.uint8:
+        videos = videos.astype(np.float32) / 255.0
+    if count & (count - 1):
+        missing = 2 ** int(count).bit_length() - count
+        nothing = np.zeros((missing, length, channels, height, width))
+        videos = np.concatenate((videos, nothing), axis=0)
+    rows = 2 ** ((int(count).bit_length() - 1) // 2)
+    columns = videos.shape[0] // rows
+    tiles = videos.reshape(rows, columns, length, channels, height, width)
+    ordered = tiles.transpose(2, 0, 4, 1, 5, 3)
+    return ordered.reshape(length, rows * height, columns * width, channels)
 
 
 def wav(value: Any, sample_rate: int) -> bytes:
