@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder
+from epochal.media.files import encode_pending
 from epochal.records import KINDS, Position, Record, finite, moment_of
 
 # The kinds of which trackers get the numbers, as entries of ``Sink.holds``.
@@ -129,8 +130,11 @@ class SinkContext:
         return finite(self.identity.get("created")) or 0.0
 
     def file(self, record: Mapping[str, Any]) -> Path:
-        """The file that a ``blob`` record names."""
-        return self.folder.blobs / Path(str(record.get("file"))).name
+        """The file that a record names; pixels are encoded first."""
+        path = self.folder.blobs / Path(str(record.get("file"))).name
+        if not path.exists():
+            encode_pending(self.folder)
+        return path
 
     def fact(self, name: str, otherwise: str) -> str:
         """A text of the run's identity."""
