@@ -207,6 +207,16 @@ def test_a_curve_that_was_computed_before(tmp_path: Path) -> None:
     assert [row[1] for row in table["data"]] == [0, 1, 2, 3, 4]
 
 
+def test_predictions_that_are_not_finite_are_left_out_of_a_curve(tmp_path: Path) -> None:
+    labels, finite = np.array([0, 1, 1, 1]), np.array([0.1, 0.9])
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_pr_curve("finite", labels[:2], finite)
+        with pytest.warns(UserWarning, match="1 predictions that are NaN"):
+            writer.add_pr_curve("others", labels, np.array([*finite, np.nan, np.inf]))
+    first, second = entries(tmp_path / "a", "blob")
+    assert first["file"] == second["file"]
+
+
 def test_a_tensor_is_kept_whole(tmp_path: Path) -> None:
     tensor = torch.arange(12, dtype=torch.float64).reshape(3, 4)
     with SummaryWriter(tmp_path / "a") as writer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import warnings
 import wave
 from collections.abc import Mapping
 from typing import Any
@@ -149,7 +150,9 @@ def pr_curve(labels: Any, predictions: Any, num_thresholds: int, weights: Any) -
     num_thresholds = min(num_thresholds, MAX_THRESHOLDS)
     truth = as_array(labels).astype(np.float64)
     weight = 1.0 if weights is None else weights
-    bucket = np.floor(as_array(predictions) * (num_thresholds - 1)).astype(np.int32)
+    bucket = np.floor(as_array(predictions) * (num_thresholds - 1))
+    if num_nan := int(np.isnan(bucket).sum()):
+        warnings.warn(f"add_pr_curve leaves out {num_nan} predictions that are NaN.", stacklevel=3)
 
     def reached(amounts: Array) -> Array:
         edges = (0, num_thresholds - 1)
