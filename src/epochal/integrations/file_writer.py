@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from epochal.media.files import store_blob
-from epochal.records import Record
 from epochal.run.run import Run, recorder_of
 from epochal.sinks import protobuf as pb
 
@@ -49,16 +47,15 @@ class FileWriter:
         self, summary: Any, global_step: Any = None, walltime: float | None = None
     ) -> None:
         """Write a ``Summary`` message."""
+        at = pb.double(1, time.time() if walltime is None else walltime)
         step = b"" if global_step is None else pb.whole(2, int(global_step))
-        self.write_serialized(_at(walltime) + step + pb.chunk(5, summary.SerializeToString()))
+        self.write_serialized(at + step + pb.chunk(5, summary.SerializeToString()))
 
     def flush(self) -> None:
         """Wait until what was written is on the disk."""
         self._open_run(None).flush()
 
-    def close(self) -> None:
-        """Flush; the ``SummaryWriter`` closes."""
-        self.flush()
+    close = flush  # the ``SummaryWriter`` closes
 
     def write_serialized(self, data: bytes) -> None:
         """Write an ``Event`` message that is encoded already."""
@@ -77,21 +74,3 @@ class FileWriter:
         for name, sample in event.samples:
             named = f"{self._prefix}{name}"
             recorder_of(run).write_sample(named, sample, event.step, t=event.t)
-
-
-def _at(walltime: float | None) -> bytes:
-    return pb.double(1, time.time() if walltime is None else walltime)
-
-
-def write_blob(run: Run, record: Record, data: bytes) -> None:
-    """Store a file of a run and write the record that names it; a full disk is noted."""
-    recorder = recorder_of(run)
-    if not recorder.is_recorded:
-        return
-    try:
-        store_blob(recorder.folder, record["file"], data)
-    except OSError as error:
-        recorder.console.notice(f"{record['name']!r} could not be stored: {error}")
-        run.event("blob-lost", name_of=record["name"], reason=str(error))
-        return
-    run.write(record)

@@ -6,9 +6,8 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,16 @@ from epochal.integrations.file_writer import FileWriter
 from epochal.journal.layout import is_run_folder
 from epochal.journal.line import now
 from epochal.media.types import Sample
+from epochal.records import Record
 from epochal.run.accepted import CallValues
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init_in
 from epochal.values import element_count
+
+# The open runs by their folders, and their writers: the last one to close finishes the run.
+_RUNS: dict[Path, Run] = {}
+_HOLDERS: defaultdict[Path, weakref.WeakSet[RunWriter]] = defaultdict(weakref.WeakSet)
+_LOCK = threading.RLock()
 
 
 class RunWriter:
@@ -59,9 +64,14 @@ class RunWriter:
         self.__exit__(None, None, None)
 
     def __exit__(self, exc_type: Any, exc_val: BaseException | None, exc_tb: Any) -> None:
-        if self._run is not None:
-            self._run = self._log = self.file_writer = self.all_writers = None
-            _release(self._folder, self, exc_val)
+        if self._run is None:
+            return
+        self._run = self._log = self.file_writer = self.all_writers = None
+        with _LOCK:
+            _HOLDERS[self._folder].discard(self)
+            run = None if _HOLDERS[self._folder] else _RUNS.pop(self._folder, None)
+        if run is not None:
+            run.__exit__(exc_type, exc_val, exc_tb)
 
     def _get_file_writer(self) -> FileWriter:
         """The writer of TensorBoard's own messages; opens the run again after ``close``."""
@@ -78,7 +88,14 @@ class RunWriter:
         if purge_step is None and run is not None and run.state != "finished":
             return run
         has_others = run is None and _has_event_files(self._folder)
-        self._run = run = _hold(self._folder, self, purge_step, self._report_to)
+        with _LOCK:
+            run = _RUNS.get(self._folder)
+            if run is not None and purge_step is not None:
+                run.finish(reason=f"another writer takes over at step {purge_step}")
+            if run is None or run.state == "finished":
+                run = init_in(self._folder, resume_step=purge_step, report_to=self._report_to)
+            _RUNS[self._folder] = self._run = run
+            _HOLDERS[self._folder].add(self)
         self._log = run.log
         if self.file_writer is None:
             log_dir = str(self.log_dir)
@@ -109,6 +126,11 @@ class RunWriter:
         flat = CallValues(recorder_of(run).values).metrics(numbers)
         run.write({"log": "metrics", "t": float(walltime), "step": step, "m": flat})
 
+    def _write(self, record: Record, tag: str, global_step: Any, walltime: float | None) -> None:
+        """Write a record, whose time and step are those of the call."""
+        at = now() if walltime is None else float(walltime)
+        self._open().write({**record, "t": at, "step": self._step(tag, global_step)})
+
     def _add(
         self,
         tag: str,
@@ -119,6 +141,18 @@ class RunWriter:
         """Write a picture, a sound, a table, a text or a file, or a list of them."""
         run, step = self._open(), self._step(tag, global_step)
         recorder_of(run).write_sample(name_of(tag), sample, step, t=walltime)
+
+    def _hparams_folder(self, run_name: str | None) -> Path:
+        """Where another set of hyperparameters is recorded.
+
+        TensorBoard puts it into a folder within the writer's. Readers of runs do not look into
+        runs, so ours lies beside the writer's; a ``run_name`` that leads elsewhere is followed.
+        """
+        folder = self._folder
+        inner = Path(os.path.normpath(folder / (run_name or str(time.time()))))
+        if inner == folder or folder not in inner.parents:
+            return inner
+        return folder.with_name(f"{folder.name}_{'_'.join(inner.relative_to(folder).parts)}")
 
 
 def _has_event_files(folder: Path) -> bool:
@@ -133,11 +167,6 @@ def name_of(tag: Any) -> str:
     if not isinstance(tag, str):
         raise TypeError(f"tag must be a text, not {type(tag).__name__}.")
     return tag or "unnamed"
-
-
-def time_of(walltime: float | None) -> float:
-    """A given time, or now, in Unix seconds."""
-    return now() if walltime is None else float(walltime)
 
 
 def one_number(value: Any) -> Any:
@@ -155,46 +184,6 @@ def one_number(value: Any) -> Any:
     return number if type(number) in (float, int) else float(number)
 
 
-@dataclass(slots=True)
-class _Held:
-    run: Run
-    holders: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
-
-
-# The runs that writers hold; a run is finished when its last holder lets go of it.
-_HELD: dict[Path, _Held] = {}
-_LOCK = threading.RLock()
-
-
-def _hold(
-    folder: Path, holder: object, purge_step: int | None, report_to: str | Iterable[str] | None
-) -> Run:
-    """The open run of a folder, or a new attempt of it, in any case for a ``purge_step``."""
-    with _LOCK:
-        held = _HELD.get(folder)
-        if held is not None and purge_step is not None:
-            held.run.finish(reason=f"another writer takes over at step {purge_step}")
-        if held is None or held.run.state == "finished":
-            run = init_in(folder, resume_step=purge_step, report_to=report_to)
-            held = _HELD.setdefault(folder, _Held(run))
-            held.run = run
-        held.holders.add(holder)
-        return held.run
-
-
-def _release(folder: Path, holder: object, error: BaseException | None) -> None:
-    """Let go of a folder's run; ``error`` is what ends its last holder, if anything does."""
-    with _LOCK:
-        held = _HELD.get(folder)
-        if held is None:
-            return
-        held.holders.discard(holder)
-        if held.holders:
-            return
-        del _HELD[folder]
-    held.run.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
-
-
 def checked_hparams(hparams: Any, metrics: Any) -> dict[str, Any]:
     """The hyperparameters as plain values; raises TypeError or ValueError as torch does."""
     if type(hparams) is not dict or type(metrics) is not dict:
@@ -202,27 +191,12 @@ def checked_hparams(hparams: Any, metrics: Any) -> dict[str, Any]:
     return {name: _plain_hparam(name, value) for name, value in hparams.items()}
 
 
-def hparams_folder(folder: Path, run_name: str | None) -> Path:
-    """Where another set of hyperparameters is recorded.
-
-    TensorBoard puts it into a folder within the writer's. Readers of runs do not look into runs, so
-    a folder of ours lies beside the writer's; a ``run_name`` that leads elsewhere is followed.
-    """
-    inner = Path(os.path.normpath(folder / (run_name or str(time.time()))))
-    if inner == folder or folder not in inner.parents:
-        return inner
-    return folder.with_name(f"{folder.name}_{'_'.join(inner.relative_to(folder).parts)}")
-
-
 def _plain_hparam(name: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if element_count(value) == 1 and hasattr(value, "item"):
         return value.item()
-    raise ValueError(
-        f"hyperparameter {name!r} should be one of int, float, str, bool, or torch.Tensor, not"
-        f" {type(value).__name__}."
-    )
+    raise ValueError(f"hyperparameter {name!r} must not be a {type(value).__name__}.")
 
 
 def draw_model(run: Run, model: Any) -> None:

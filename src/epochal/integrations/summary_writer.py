@@ -23,10 +23,8 @@ from epochal.integrations.run_writer import (
     RunWriter,
     checked_hparams,
     draw_model,
-    hparams_folder,
     name_of,
     one_number,
-    time_of,
 )
 from epochal.media.files import LAYOUT
 from epochal.media.types import Image, Markdown, Sample
@@ -100,10 +98,8 @@ class SummaryWriter(RunWriter):
         walltime: float | None = None,
     ) -> None:
         """Add several numbers at once, as the series ``main_tag/key`` of this run."""
-        numbers = {
-            f"{name_of(main_tag)}/{key}": one_number(value)
-            for key, value in tag_scalar_dict.items()
-        }
+        group = name_of(main_tag)
+        numbers = {f"{group}/{key}": one_number(value) for key, value in tag_scalar_dict.items()}
         if numbers:
             self._add_numbers(numbers, main_tag, global_step, walltime)
 
@@ -131,9 +127,8 @@ class SummaryWriter(RunWriter):
         """
         from epochal.integrations import tensorboard_values as made
 
-        name, at = name_of(tag), time_of(walltime)
-        record = made.histogram(name, values, bins, max_bins, t=at)
-        self._open().write({**record, "step": self._step(tag, global_step)})
+        record = made.histogram(name_of(tag), values, bins, max_bins)
+        self._write(record, tag, global_step, walltime)
 
     def add_histogram_raw(
         self,
@@ -153,16 +148,11 @@ class SummaryWriter(RunWriter):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
         from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
 
-        upper = [float(limit) for limit in bucket_limits]
-        record = histogram_record(
-            name_of(tag),
-            t=time_of(walltime),
-            step=self._step(tag, global_step),
-            edges=edges_from_limits(upper, low=float(min), high=float(max)) if upper else [],
-            counts=[float(count) for count in bucket_counts],
-            moments=moments_of(float(num), float(sum), float(sum_squares)),
-        )
-        self._open().write(record)
+        edges = edges_from_limits(bucket_limits, low=float(min), high=float(max))
+        moments = moments_of(float(num), float(sum), float(sum_squares))
+        bins = {"edges": edges if len(bucket_limits) else [], "counts": bucket_counts}
+        record = histogram_record(name_of(tag), t=0.0, step=0, moments=moments, **bins)
+        self._write(record, tag, global_step, walltime)
 
     # -- pictures, words, sound -------------------------------------------------------------------
 
@@ -387,7 +377,7 @@ class SummaryWriter(RunWriter):
         hparams = checked_hparams(hparam_dict, metric_dict)
         metrics = {name_of(tag): one_number(value) for tag, value in metric_dict.items()}
         step = 0 if global_step is None else int(global_step)
-        folder = hparams_folder(self._folder, run_name)
+        folder = self._hparams_folder(run_name)
         is_own = self._hparams in (None, hparams) or folder == self._folder
         if is_own:
             self._hparams = hparams

@@ -7,21 +7,17 @@ this, torch and TensorBoard by nobody.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import warnings
-import wave
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from epochal.errors import MissingPackageError
 from epochal.imports import histogram as binned
-from epochal.imports.tfevents_event import KeptFile, curve_table, npz
-from epochal.imports.tfevents_event import npy as npy
+from epochal.imports.tfevents_event import KeptFile, curve_table, npy, npz
 from epochal.media import pixels as media
 from epochal.media.encode import encode_png
 from epochal.media.files import LAYOUT_COLUMNS, media_type_of_name
@@ -56,8 +52,8 @@ def as_array(value: Any) -> Array:
     return media.as_array([value] if np.isscalar(value) else value, what="the argument")
 
 
-def histogram(name: str, values: Any, bins: Any, max_bins: int | None, *, t: float) -> Record:
-    """The record of a distribution, at step 0; ``bins`` are torch's, or those of NumPy."""
+def histogram(name: str, values: Any, bins: Any, max_bins: int | None) -> Record:
+    """The record of a distribution, without time and step; ``bins`` are torch's or NumPy's."""
     count = element_count(values)
     if count == 0:
         raise ValueError("The input has no element.")
@@ -68,11 +64,11 @@ def histogram(name: str, values: Any, bins: Any, max_bins: int | None, *, t: flo
         counts, edges = np.histogram(values, bins)
         moments = float(values.mean()), float(values.std())
         return binned.histogram_record(
-            name, t=t, step=0, edges=edges, counts=counts, moments=moments
+            name, t=0.0, step=0, edges=edges, counts=counts, moments=moments
         )
     number = _BINS if is_default else len(np.histogram_bin_edges(values, bins)) - 1
     number = max(1, min(number, _MAX_BINS if max_bins is None else int(max_bins)))
-    return counted.histogram_record(t, name=name, values=values, step=0, bins=number)
+    return counted.histogram_record(0.0, name=name, values=values, step=0, bins=number)
 
 
 def image(value: Any, dataformats: str, boxes: Any = None, labels: Any = None) -> Image:
@@ -107,10 +103,7 @@ def audio(value: Any, sample_rate: int) -> Audio:
 
 def tensor(value: Any) -> KeptFile:
     """A tensor as a NumPy file."""
-    array = as_array(value)
-    if array.nbytes >= 1 << 31:
-        raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
-    return KeptFile(npy(array), "application/x-npy")
+    return KeptFile(npy(as_array(value)), "application/x-npy")
 
 
 def layout_table(layout: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -237,66 +230,3 @@ def _sprite(images: Any) -> bytes:
     square = np.zeros((arranged.shape[1], arranged.shape[1], 3))
     square[: arranged.shape[0]] = arranged
     return encode_png(media.pixels_of((square * 255).clip(0, 255).astype(np.uint8)))
-
-
-# -- for the W&B drop-in, until it records samples --
-
-
-def gif(value: Any, fps: float) -> bytes:
-    """An animated GIF of N×T×C×H×W frames; the N videos stand side by side in a grid."""
-    image_module = _pillow("add_video")
-    frames = _bytes(video_frames(as_array(value)))
-    images = [image_module.fromarray(_as_rgb(frame)) for frame in frames]
-    out = io.BytesIO()
-    images[0].save(
-        out,
-        format="GIF",
-        save_all=True,
-        append_images=images[1:],
-        duration=max(1, round(1000 / fps)),
-        loop=0,
-    )
-    return out.getvalue()
-
-
-def video_frames(videos: Array) -> Array:
-    """N×T×C×H×W videos as T×H×W×C frames, the N of them in a grid that is filled up."""
-    count, length, channels, height, width = videos.shape
-    if videos.dtype == np.uint8:
-        videos = videos.astype(np.float32) / 255.0
-    if count & (count - 1):
-        missing = 2 ** int(count).bit_length() - count
-        nothing = np.zeros((missing, length, channels, height, width))
-        videos = np.concatenate((videos, nothing), axis=0)
-    rows = 2 ** ((int(count).bit_length() - 1) // 2)
-    columns = videos.shape[0] // rows
-    tiles = videos.reshape(rows, columns, length, channels, height, width)
-    ordered = tiles.transpose(2, 0, 4, 1, 5, 3)
-    return ordered.reshape(length, rows * height, columns * width, channels)
-
-
-def wav(value: Any, sample_rate: int) -> bytes:
-    """A WAV file of one channel; values are between -1 and 1, those beyond are clipped."""
-    sound = as_array(value).squeeze()
-    if sound.ndim != 1:
-        raise AssertionError("input tensor should be 1 dimensional.")
-    samples = (sound.clip(-1, 1) * np.iinfo(np.int16).max).astype("<i2")
-    out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(sample_rate)
-        file.writeframes(samples.tobytes())
-    return out.getvalue()
-
-
-def _as_rgb(frame: Pixels) -> Pixels:
-    return np.repeat(frame, 3, axis=2) if frame.shape[2] == 1 else frame
-
-
-def _pillow(call: str) -> Any:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(call, error) from error
-    return Image
