@@ -15,6 +15,7 @@ from epochal.errors import MetricNotFoundError
 from epochal.format import format_number, format_reached, plural
 from epochal.health.rule_settings import reader_rules
 from epochal.invocation import invocation
+from epochal.media.stored import StoredSample
 from epochal.records import Axis
 from epochal.series.downsample import Buckets
 from epochal.series.html import Point, card, chart, table
@@ -114,7 +115,7 @@ class RunData:
 
     @property
     def view(self) -> RunView:
-        """Everything else that can be asked: texts, histograms, messages, raw records."""
+        """Everything else that can be asked: histograms, messages, raw records."""
         return self._view
 
     def metrics(self) -> list[Metric]:
@@ -169,6 +170,18 @@ class RunData:
             # A copy: the store's own arrays are shared, and cannot be written to.
             return chosen.select(np.arange(len(chosen)))
         return chosen.select(_shown(chosen.buckets(pixels, lo=lo, hi=hi), chosen.at))
+
+    def samples(self, name: str | None = None) -> list[StoredSample]:
+        """Pictures, tables, sounds, videos, pages and texts, of one name or of all, by step.
+
+        Each has a ``name``, ``step``, ``index`` in its list, ``media_type`` and ``caption``.
+        ``data`` is a text, the rows of a table, or bytes; ``save(path)`` writes it to a file.
+        """
+        return self._view.samples(name, rank=None)
+
+    def files(self, name: str | None = None) -> list[StoredSample]:
+        """The files that were kept with ``run.log_file``, the newest version of a name last."""
+        return self._view.files(name)
 
     def frame(self, *names: str, rank: int = 0) -> Any:
         """A data frame of some step series, or of all: one row per step, one column per series."""

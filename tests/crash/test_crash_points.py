@@ -53,7 +53,7 @@ def found(root: Path) -> Found:
     for view in (run.view for run in runs):
         records += [record for _, record in view.records()]
         with contextlib.suppress(FileNotFoundError):  # its blob is on the way
-            blobs += [view.blob(entry.record["file"]) for entry in view.blobs()]
+            blobs += [view.blob(entry.record["file"]) for entry in view.entries("blob")]
     return records, blobs
 
 
@@ -173,7 +173,7 @@ def test_a_run_that_is_forked(original: Path, run: Run) -> None:
         assert len(views) == 2 or not crash.acknowledged, crash
         for view in views:
             assert view.series("loss").steps.tolist()[:4] == [0, 1, 2, 3], crash
-            assert view.blob(view.blobs()[0].record["file"]).endswith(b"pixels"), crash
+            assert view.samples()[0].read().endswith(b"pixels"), crash
 
 
 def delete(store: Store) -> None:

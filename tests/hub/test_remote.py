@@ -49,8 +49,7 @@ def test_a_hub_is_opened_like_a_folder(
             assert np.array_equal(series.values, run.series("loss").values)
             records = [record for _, record in same.view.records()]
             assert records == [record for _, record in run.view.records()]
-            blob = same.view.blobs()[0].record["file"]
-            assert same.view.blob(blob) == run.view.blob(blob)
+            assert same.samples()[0].read() == run.samples()[0].read()
             assert same.view.facts == run.view.facts
         assert [run.name for run in there.runs('project == "q"')] == ["b"]
 

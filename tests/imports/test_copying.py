@@ -37,7 +37,7 @@ def test_a_copy_is_a_run_like_any_other(tmp_path: Path) -> None:
     assert run.config["model"] == {"layers": 2}
     assert run.config["late"] == 3
     assert len(run.series("loss")) == 31
-    assert run.blob(run.blobs("img")[0].record["file"]).startswith(b"\x89PNG")
+    assert run.samples("img")[0].read().startswith(b"\x89PNG")
 
 
 def test_a_copy_whose_tracker_tells_no_end_is_imported_and_can_be_packed(tmp_path: Path) -> None:

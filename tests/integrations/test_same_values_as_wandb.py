@@ -120,7 +120,7 @@ def _texts(view: Any) -> list[tuple[int, str]]:
 
 
 def _blobs(view: Any, name: str) -> list[bytes]:
-    return [view.blob(str(entry.record["file"])) for entry in view.blobs(name)]
+    return [view.blob(str(entry.record["file"])) for entry in view.entries("blob", name=name)]
 
 
 def _pixels(data: bytes) -> list[Any]:

@@ -14,34 +14,43 @@ import click
 from epochal.atomic_file import new_text_file
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
-from epochal.cli.output import VisibleStream, answer
+from epochal.cli.output import VisibleStream, answer, remark
 from epochal.errors import UsageError
 from epochal.exports.export import BINARY, FORMATS, Rows, export_named
+from epochal.exports.files import save_files
 from epochal.format import plural
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.store import RunView
 
+FILES = "files"
 _FORMAT = "Format (default: by the suffix of FILE, else html)."
 
 
 @data_command
 @options.runs
-@click.option("--format", "form", type=click.Choice([*FORMATS, *BINARY]), help=_FORMAT)
+@click.option("--format", "form", type=click.Choice([*FORMATS, *BINARY, FILES]), help=_FORMAT)
 @click.option("-o", "--output", metavar="FILE", help="A file, - for stdout, or a folder for files.")
 @click.option("--rows", type=click.Choice(("epoch", "step")), help="Rows of csv and parquet.")
+@click.option("--name", metavar="PATTERN", help="Of files: those with such a name, as 'val/*'.")
 @options.hub
-def command(runs: tuple[str, ...], form: str | None, output: str | None, rows: Rows | None) -> None:
+def command(
+    runs: tuple[str, ...], form: str | None, output: str | None, rows: Rows | None, name: str | None
+) -> int:
     """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
 
     RUN may be a project or a folder of runs. html is the page in one file, csv and parquet are
     tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
     csv and jsonl go to stdout.
+
+    files saves the samples and files of a run in a folder, as NAME/step-000100.png.
     """
     suffix = Path(output or "").suffix.lower().lstrip(".")
     form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")
     with reading_store() as store:
         views = named_runs(store, runs) if runs else [chosen_run(store, None)]
+        if form == FILES:
+            return _save_files(views, output, name or "*")
         if output is None and form in ("csv", "jsonl"):
             output = "-"
         if output == "-":
@@ -50,7 +59,7 @@ def command(runs: tuple[str, ...], form: str | None, output: str | None, rows: R
             # Exact data for a pipe or a file; a terminal shows control characters escaped.
             out = VisibleStream(sys.stdout) if sys.stdout.isatty() else sys.stdout
             _write(form, views, cast(TextIO, out), rows)
-            return
+            return 0
         files = _files(views, form, output)
         for file, inside in files.items():
             with new_text_file(file) as out:
@@ -60,6 +69,34 @@ def command(runs: tuple[str, ...], form: str | None, output: str | None, rows: R
             answer(ids[0], f"{plural(len(views), 'run')} written to {next(iter(files))}.")
         else:
             answer(ids, f"{plural(len(files), 'file')} written to {output}.")
+    return 0
+
+
+def _save_files(runs: Sequence[RunView], output: str | None, name: str) -> int:
+    """Save samples and files; of several runs, each in a folder of its own."""
+    folder = Path(output or next(iter(_files(runs, FILES, None))).removesuffix(f".{FILES}"))
+    saved: list[str] = []
+    failed: list[str] = []
+    for place, run in _run_folders(runs, folder):
+        for result in save_files(run, place, name=name):
+            (failed if isinstance(result, Exception) else saved).append(str(result))
+    answer(
+        {"folder": str(folder), "files": saved, "failed": failed},
+        f"{plural(len(saved), 'file')} written to {folder}.",
+    )
+    if failed:
+        remark(f"{plural(len(failed), 'file')} could not be saved. The first error: {failed[0]}")
+    return int(bool(failed))
+
+
+def _run_folders(runs: Sequence[RunView], folder: Path) -> list[tuple[Path, RunView]]:
+    if len(runs) == 1:
+        return [(folder, runs[0])]
+    names = [slugify(f"{run.outline().project}-{run.outline().name}") for run in runs]
+    return [
+        (folder / (f"{name}-{run.id[:8]}" if names.count(name) > 1 else name), run)
+        for name, run in zip(names, runs, strict=True)
+    ]
 
 
 def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, list[RunView]]:

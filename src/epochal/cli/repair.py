@@ -97,12 +97,33 @@ def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
             result.found.append(f"{upload.kind}/{upload.name}: an upload of it is {state}.")
         if may_change and not damage.alive:
             result.done = [*repair(folder, damage), *(settle_upload(root, up) for up in uploads)]
+            result.done += _tidy_blobs(folder)
+            damaged = [f"blobs/{path.name}: it cannot be encoded." for path in _raw(folder)]
+            lasting, result.found = [*lasting, *damaged], [*result.found, *damaged]
             damage, uploads = diagnose(folder), list(interrupted_uploads(folder))
         result.whole = damage.is_whole and not (lasting or uploads)
     except (EpochalError, OSError) as error:
         result.found.append(f"the run cannot be repaired: {error}")
         result.whole = False
     return result
+
+
+def _tidy_blobs(folder: RunFolder) -> Iterator[str]:
+    """Encode pictures that no companion encoded, and remove what an interrupted write left."""
+    from epochal.media.files import encode_pending
+
+    num_raw, left = len(_raw(folder)), list(folder.blobs.glob(".*.tmp"))
+    encode_pending(folder)
+    if num_encoded := num_raw - len(_raw(folder)):
+        yield f"Encoded {plural(num_encoded, 'picture')}."
+    for path in left:
+        path.unlink(missing_ok=True)
+    if left:
+        yield f"Removed {plural(len(left), 'temporary file')}."
+
+
+def _raw(folder: RunFolder) -> list[Path]:
+    return sorted(folder.blobs.glob("*.raw"))
 
 
 def _damage_lines(damage: Diagnosis) -> Iterator[str]:

@@ -12,9 +12,10 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
-from epochal.cli.output import Line, form, one_line, say, say_json, say_lines
-from epochal.cli.table import table, terminal_columns
-from epochal.format import format_duration, plural
+from epochal.cli.output import Line, form, one_line, remark, said_json, say, say_json, say_lines
+from epochal.cli.table import say_table, table, terminal_columns
+from epochal.format import format_bytes, format_duration, plural
+from epochal.media.stored import StoredSample
 from epochal.store.brief import (
     BriefFinding,
     BriefMetric,
@@ -37,21 +38,55 @@ _OWN_COST = "system/epochal_cpu_pct"
 @data_command
 @options.run
 @click.option("-a", "--all", "with_all", is_flag=True, help="Show everything that is known.")
+@click.option("--files", "with_files", is_flag=True, help="List the samples and files.")
 @options.hub
-def command(run: str | None, with_all: bool) -> int:
+def command(run: str | None, with_all: bool, with_files: bool) -> int:
     """Show one run in short: status, progress, main metrics, configuration and findings.
 
     The configuration is what differs from the previous run of the project. --all shows every
-    metric, the whole configuration, the hardware and more.
+    metric, the whole configuration, the hardware and more. --files lists pictures, tables and other
+    samples, and the files that the program kept.
     """
     with reading_store() as store:
         view = chosen_run(store, run)
+        if with_files:
+            _list_files(view)
+            return 0
         brief = run_brief(store, view)
         if form() == "json":
             say_json(everything(view) if with_all else brief)
         else:
             _print(view, brief, with_all=with_all)
     return ERROR if brief.problem else 0
+
+
+def _list_files(view: RunView) -> None:
+    """Print each file, and the samples of each name."""
+    found = [*view.files(), *view.samples(rank=None)]
+    if said_json({"files": [_described(one) for one in found]}):
+        return
+    rows = []
+    groups: dict[tuple[str, str], list[StoredSample]] = {}
+    for one in found:
+        groups.setdefault((one.name, one.media_type), []).append(one)
+    for (name, media_type), same in groups.items():
+        steps = sorted({one.step for one in same})
+        at = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+        sizes = [one.bytes for one in same if one.bytes is not None]
+        size = format_bytes(sum(sizes)) if len(sizes) == len(same) else ""
+        rows.append((name, media_type, f"{len(same):,}", at, size))
+    if not rows:
+        remark("This run has no samples and no files.")
+        return
+    say_table(("NAME", "TYPE", "COUNT", "STEPS", "BYTES"), rows, shrink=(0,), right=(2, 4))
+    remark("'epochal export RUN --format files -o FOLDER' saves them.")
+
+
+def _described(one: StoredSample) -> dict[str, Any]:
+    names = ("name", "step", "rank", "index", "media_type", "bytes", "caption")
+    about = {name: getattr(one, name) for name in names}
+    kind = "file" if one.record["log"] == "file" else "sample"
+    return {"kind": kind, **about, "file": one.record.get("file")}
 
 
 def _print(view: RunView, brief: RunBrief, *, with_all: bool) -> None:
@@ -95,10 +130,17 @@ def _facts(info: RunRow, brief: RunBrief) -> dict[str, Any]:
         "forked from": info.fork,
         "tags": ", ".join(info.tags) or None,
         "group": info.group,
+        "samples": _samples_text(brief),
         "notes": info.notes,
         "last loss": "not finite" if info.nonfinite else None,
         "problem": info.problem,
     }
+
+
+def _samples_text(brief: RunBrief) -> str | None:
+    counts = ((brief.samples, "sample"), (brief.files, "file"))
+    text = " and ".join(plural(count, noun) for count, noun in counts if count)
+    return f"{text}: --files" if text else None
 
 
 def _more_facts(view: RunView, info: RunRow) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder, is_patch
 from epochal.journal.regular_file import read_regular
 from epochal.media.encode import Pixels, encode, read_raw, write_raw
@@ -151,7 +152,8 @@ def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
         if until is not None and time.monotonic() > until:
             return False
         raw = folder.blobs / name
-        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+        # Another process was quicker, or these pixels cannot be encoded: the others can.
+        with contextlib.suppress(FileNotFoundError, EpochalError):
             data = encode(read_raw(raw.read_bytes()))
             store_blob(folder, name.removesuffix(RAW), data)
             raw.unlink()

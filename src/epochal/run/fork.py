@@ -30,6 +30,7 @@ from epochal.journal.layout import (
     slugify,
 )
 from epochal.journal.line import encode
+from epochal.media.files import RAW, files_of
 from epochal.records import axis_of, moment_of, whole_number
 from epochal.run.resume import last_step_of, newest_run
 from epochal.segments.parts import part_records
@@ -113,19 +114,21 @@ class Parent:
                     self.passed_t = min(self.passed_t, moment_of(record))
             elif axis == "step" or moment_of(record) < self.passed_t:
                 yield encode(record)
-                if "file" in record:
-                    _copy_blob(str(record["file"]), self.folder, copy)
+                for file in files_of(record):
+                    _copy_blob(file, self.folder, copy)
 
 
 def _copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
-    source, target = folder.blobs / name, copy.blobs / name
-    is_blob = Path(name).name == name and source.is_file() and not source.is_symlink()
-    if is_blob and not target.exists():
-        copy.blobs.mkdir(exist_ok=True)
-        try:
-            os.link(source, target)  # blobs are never changed
-        except OSError:
-            shutil.copyfile(source, target)
+    """Link or copy a file, or the pixels that are encoded to it."""
+    for file in (f"{name}{RAW}", name) if Path(name).name == name else ():
+        source, target = folder.blobs / file, copy.blobs / file
+        if source.is_file() and not source.is_symlink() and not target.exists():
+            copy.blobs.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # encoded meanwhile
+                try:
+                    os.link(source, target)  # neither is ever changed
+                except OSError:
+                    shutil.copyfile(source, target)
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:

@@ -353,18 +353,23 @@ class Recorder:
         several = sample if isinstance(sample, list) else [sample]
         for index, one in enumerate(several):
             record, error = attempt(one.record, self.samples)
-            if isinstance(error, OverBudgetError):
-                self.values.drop("(samples)", one, error, then="")
-            elif isinstance(error, OSError) and one.error is None:
-                lost = f"sample {name!r} could not be stored: {error}"
-                self._report(lost, "blob-lost", name_of=name, reason=str(error))
-            elif error is not None:
-                named = f"{name!r}: {error}" if isinstance(error, UsageError) else error
-                self.values.drop(name, one, named)
+            if error is not None:
+                self.report_unstored(name, one, error)
             elif record is not None:
                 place = {"index": index} if isinstance(sample, list) else {}
                 at = now() if t is None else t
                 self.write({"log": "", "t": at, "step": step, "name": name, **record, **place})
+
+    def report_unstored(self, name: str, value: Any, error: Exception) -> None:
+        """Report a sample or a file that could not be stored."""
+        if isinstance(error, OverBudgetError):
+            self.values.drop("(samples)", value, error, then="")
+        elif isinstance(error, OSError) and error is not getattr(value, "error", None):
+            lost = f"{name!r} could not be stored: {error}"
+            self._report(lost, "blob-lost", name_of=name, reason=str(error))
+        else:
+            named = f"{name!r}: {error}" if isinstance(error, UsageError) else error
+            self.values.drop(name, value, named)
 
     def write_text(self, name: str, text: str, step: int) -> None:
         """Append a text."""

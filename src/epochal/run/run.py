@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from math import nan
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
@@ -28,6 +28,9 @@ from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
 from epochal.torch_hooks import torch_hooks
 from epochal.values import Metrics, Scalar, plain_json
+
+if TYPE_CHECKING:
+    from epochal.media.stored import StoredSample
 
 # One number of a typed call, and its first argument, which may be the whole record.
 Value: TypeAlias = Scalar | None
@@ -435,7 +438,37 @@ class Run:
         own = {} if values is None else {"values": values}
         typed.write(self._recorder, "abs-maxes", "step", step, own)
 
-    # -- samples ----------------------------------------------------------------------------------
+    # -- samples and files ------------------------------------------------------------------------
+
+    def log_file(
+        self, path: str | PathLike[str], name: str | None = None, *, step: Value = None
+    ) -> None:
+        """Keep a copy of a file with the run, such as a configuration or a report.
+
+        The copy stays as it is when you change the file later. ``name`` is the file's name by
+        default, and may have slashes. The files of a folder are kept one by one as ``name/file``,
+        up to 1,000 of them. Equal content is stored once. The call returns when the copy is made.
+
+        Example:
+            run.log_file("config.yaml")
+            run.log_file("reports", "evaluation/reports", step=1000)
+        """
+        from epochal.run.files import log_file
+
+        log_file(self._recorder, path, name, step)
+
+    def files(self) -> list[StoredSample]:
+        """The files that were kept with ``log_file``, the newest version of each name last.
+
+        Each has a ``name``, ``step``, ``bytes``, ``media_type`` and ``path``.
+
+        Example:
+            for file in run.files():
+                print(file.name, file.bytes, file.path)
+        """
+        from epochal.run.files import files_of_run
+
+        return files_of_run(self._recorder)
 
     def log_graph(self, /, svg: str, *, name: str = "model", **facts: Any) -> None:
         """Append a picture of a model as SVG text, with facts such as its hash.

@@ -6,9 +6,14 @@ returned, the sample is in the kernel's hands, like a record.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import re
+import shutil
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from epochal.errors import UsageError
 from epochal.format import format_bytes
@@ -19,6 +24,9 @@ if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
 _WARN_SHARE = 0.8
+_PIECE_BYTES = 1 << 20
+# Of a name in ``blobs/``; hubs take no other characters.
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
 
 
 class OverBudgetError(UsageError):
@@ -54,6 +62,32 @@ class SampleStore:
         self._unsynced.add(file)
         return file
 
+    def copy(self, source: BinaryIO, suffix: str) -> tuple[str, int]:
+        """Copy an open file, and return the name and the size of the copy.
+
+        The name is made from the copy: the source may be changed meanwhile.
+        """
+        self.reserve(os.fstat(source.fileno()).st_size)
+        blobs = self._recorder.folder.blobs
+        blobs.mkdir(parents=True, exist_ok=True)
+        temporary = blobs / f".{os.getpid()}-{threading.get_ident()}.tmp"
+        try:
+            with open(temporary, "w+b", buffering=0) as copy:
+                _copy_content(source, copy)
+                size, digest = copy.tell(), hashlib.blake2b(digest_size=16)
+                copy.seek(0)
+                while piece := copy.read(_PIECE_BYTES):
+                    digest.update(piece)
+            ending = suffix.lower()
+            is_plain = _SUFFIX.fullmatch(ending) is not None and ending != RAW
+            file = digest.hexdigest() + (ending if is_plain else ".bin")
+            if not (blobs / file).exists():
+                os.replace(temporary, blobs / file)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._unsynced.add(file)
+        return file, size
+
     def note(self, sentence: str) -> None:
         """Print something that the user should know about a sample, once."""
         self._recorder.console.notice(sentence)
@@ -66,8 +100,8 @@ class SampleStore:
         limit = f"the limit of {format_bytes(self.budget_bytes)} (the setting samples_gb)"
         if used > self.budget_bytes:
             raise OverBudgetError(
-                f"the samples and files of this run have reached {limit}. Further ones are skipped"
-                " and counted; numbers are still recorded."
+                f"with another {format_bytes(size)}, the samples and files of this run would exceed"
+                f" {limit}. What does not fit is skipped and counted; numbers are still recorded."
             )
         if used > self.budget_bytes * _WARN_SHARE and not self._warned:
             self._warned = True
@@ -95,3 +129,11 @@ class SampleStore:
                 return sum(entry.stat().st_size for entry in entries if entry.is_file())
         except OSError:
             return 0
+
+
+def _copy_content(source: BinaryIO, target: BinaryIO) -> None:
+    # The kernel copies without reading where it can: some file systems share the blocks.
+    with contextlib.suppress(OSError, AttributeError):
+        while os.copy_file_range(source.fileno(), target.fileno(), 1 << 30):
+            pass
+    shutil.copyfileobj(source, target, _PIECE_BYTES)  # all, or what is left

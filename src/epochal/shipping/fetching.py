@@ -53,15 +53,11 @@ def mirror_run(
     return folder
 
 
-def fetch_blob(client: HubClient, run_id: str, folder: RunFolder, name: str) -> bool:
-    """Have a blob in a mirror; whether the hub has one of this name."""
-    if not is_file_name("blobs", name) or (folder.blobs / name).is_file():
-        return (folder.blobs / name).is_file()
-    state = client.state(run_id)
-    if name not in state.blobs:
-        return False
+def fetch_blob(
+    client: HubClient, run_id: str, state: RunState, folder: RunFolder, name: str
+) -> None:
+    """Have a file that a hub has in a mirror, too."""
     _Fetch(client, run_id, state, folder).file("blobs", name, state.blobs[name])
-    return True
 
 
 def _folder_of(client: HubClient, state: RunState, root: Path) -> RunFolder:

@@ -33,7 +33,8 @@ PARTIAL_NAME = ".{name}.{digest}.partial"
 CONTROL_ACTIONS = ("stop", "suspend", "continue", "checkpoint")
 CONTROL_EXPIRES_S = 600.0
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_BLOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
+# Raw pixels are encoded before they are sent.
+_BLOB_NAME = re.compile(r"(?!.*\.raw$)[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 # What a file of a run is; ``live`` is overwritten, the others never change.

@@ -16,6 +16,7 @@ from typing import Any
 
 from epochal.format import format_bytes
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json, write_json
+from epochal.media.files import encode_pending
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.offering import PartCounts, json_or_empty, sizes
@@ -120,6 +121,8 @@ class Shipper:
             if name.stem not in self.conflicts:
                 is_complete &= self._ship_part(name, should_stop)
         is_complete &= self._ship_files("segments", should_stop)
+        with contextlib.suppress(OSError):  # a disk that is full or read-only
+            encode_pending(self._folder)
         is_complete &= self._ship_files("blobs", should_stop)
         self._ship_live()
         self._exchange_labels()

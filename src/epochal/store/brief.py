@@ -62,7 +62,7 @@ class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``changed`` has the configuration that differs from the run ``previous``, the newest one of the
     project before this: each entry with its value there and here. Without such a run, ``config``
     has the whole configuration. ``summary`` has the texts that the program set; numbers are among
-    the metrics. The ``more_…`` count what was left out.
+    the metrics. ``samples`` and ``files`` count those; the ``more_…`` count what was left out.
     """
 
     name: str
@@ -88,6 +88,8 @@ class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     more_config: int = 0
     findings: list[BriefFinding] = []
     more_findings: int = 0
+    samples: int = 0
+    files: int = 0
 
 
 def run_brief(store: Store, view: RunView) -> RunBrief:
@@ -128,6 +130,8 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
         more_config=max(len(own) + len(changed) - _MOST_ENTRIES, 0),
         findings=[_finding(one) for one in found[:_MOST_FINDINGS]],
         more_findings=max(len(found) - _MOST_FINDINGS, 0),
+        samples=len(view.entries("blob", "text", rank=None)),
+        files=len({entry.name for entry in view.entries("file", rank=None)}),
     )
 
 

@@ -24,9 +24,12 @@ Of a run
     summary       last, min, max, mean and best of one series, without its points where possible
     goodput       productive time over wall time, and the work that restarts lost
     entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
-    histograms, texts, blobs, messages, events, findings      entries by their usual names
+    histograms, texts, messages, events, findings      entries by their usual names
+    samples       pictures, tables, sounds, videos, pages and texts
+    files         the files that the program kept with ``run.log_file``
     machines      the newest readings of GPUs and hosts of a live run
-    blob          the bytes of a blob
+    blob          the content of a file that a record names; ``blob_path`` is where it lies, and
+                  ``blob_types`` has all of them
     patch         changes of the code that were not committed
     records       every record of every writer in file order, from a position on
     end           the position that ``records(since=…)`` continues from
@@ -54,10 +57,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.health.finding import Evaluated
+from epochal.journal.layout import RunFolder
+from epochal.media.files import blob_bytes
+from epochal.media.stored import StoredSample
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
@@ -177,12 +184,30 @@ class RunView(Protocol):
         """Text samples, of one name or of all."""
         return self.entries("text", name=name, rank=rank)
 
-    def blobs(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
-        """Images and other blobs, of one name or of all."""
-        return self.entries("blob", name=name, rank=rank)
+    def samples(self, name: str | None = None, *, rank: int | None = 0) -> list[StoredSample]:
+        """Samples of one name or of all, texts included, by step; ``rank=None`` for all ranks."""
+        return self._as_samples(self.entries("blob", "text", name=name, rank=rank))
+
+    def files(self, name: str | None = None) -> list[StoredSample]:
+        """The files of all ranks by time: the newest version of each name is the last one."""
+        return self._as_samples(by_time(self.entries("file", name=name, rank=None)))
+
+    def _as_samples(self, entries: list[Entry]) -> list[StoredSample]:
+        return [StoredSample(entry.record, self.blob_path, rank=entry.rank) for entry in entries]
+
+    def blob_types(self) -> Mapping[str, str]:
+        """The media types of all files that records name: ``blob`` returns these and no others."""
+
+    def blob_path(self, file: str) -> Path:
+        """Where a file lies that a record names; it may not be encoded yet, see ``media/files.py``.
+
+        Raises ``UsageError`` for any other file.
+        """
 
     def blob(self, file: str) -> bytes:
-        """The bytes of a blob that a record names; raises ``UsageError`` for any other file."""
+        """The content of a file that a record names; raises ``UsageError`` for any other file."""
+        path = self.blob_path(file)
+        return blob_bytes(RunFolder(path.parent.parent), path.name)
 
     def patch(self) -> bytes:
         """The changes that were not committed when the run started; empty where it has none."""

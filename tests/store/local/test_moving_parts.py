@@ -40,7 +40,7 @@ _READS: dict[str, Callable[[LocalRun], Any]] = {
     "entries": lambda run: len(run.entries("text", "event", rank=None)),
     "texts": lambda run: [entry.record["text"] for entry in run.texts()],
     "histograms": lambda run: len(run.histograms()),
-    "blobs": lambda run: len(run.blobs()),
+    "blobs": lambda run: len(run.entries("blob")),
     "messages": lambda run: len(run.messages()),
     "events": lambda run: len(run.events()),
     "findings": lambda run: [

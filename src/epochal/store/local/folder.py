@@ -14,7 +14,7 @@ from epochal.imports.converting import ConvertedRun
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.search_bounds import SearchBounds
-from epochal.media.files import blob_bytes
+from epochal.media.files import RAW
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.listing import (
@@ -358,15 +358,18 @@ class FolderSource:
         """How much of the journal is in memory."""
         return self._parts.held_bytes
 
-    def blob(self, file: str) -> bytes:
-        """The bytes of a file in the folder of blobs; any other raises ``UsageError``."""
+    def blob_path(self, file: str) -> Path:
+        """Where a file of the folder of blobs lies; any other raises ``UsageError``."""
         path = self.folder.blobs / file
         # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise UsageError(f"blob {file!r} is not a file.")
+        for either in (path, self.folder.blobs / f"{file}{RAW}"):
+            if either.is_symlink() or (either.exists() and not either.is_file()):
+                raise UsageError(f"blob {file!r} is not a file.")
+        if Path(file).name != file:
+            raise UsageError(f"blob {file!r} is not the name of a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
-        return blob_bytes(self.folder, file)
+        return path
 
     def machines(self) -> Sequence[Machine]:
         """The newest readings of the companions."""

@@ -79,7 +79,7 @@ def entries_in(
     """The records of a kind that count, each with its step or epoch, -1 where it has none.
 
     ``cuts`` are the steps from which on a newer attempt hides each attempt. Of several records of
-    a name at one step the last counts.
+    a name at one step the last counts, unless they are the items of a list, by their ``index``.
     """
     found: dict[object, tuple[int, Entry]] = {}
     for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
@@ -93,7 +93,7 @@ def entries_in(
                 if cut is not None and at >= cut:
                     continue
                 if step is not None:
-                    key = (rank, label_of(record), at)
+                    key = (rank, label_of(record), at, whole_number(record.get("index")))
                 found.pop(key, None)
             found[key] = (at, Entry(position, rank, record))
     return list(found.values())

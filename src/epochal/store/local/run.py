@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
+from epochal.journal.layout import is_patch
+from epochal.journal.regular_file import read_regular
+from epochal.media.files import files_of
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
@@ -93,6 +96,8 @@ class LocalRun(RunView):
         # How many records the last row counted, and when a row counted more than the one before.
         self._num_records: int | None = None
         self.grew_at: float | None = None
+        # The files that records name, and the end of the records when they were collected.
+        self._blob_types: tuple[Cursor, Mapping[str, str]] | None = None
 
     @cached_property
     def _diagnosis(self) -> Diagnosis:
@@ -482,19 +487,29 @@ class LocalRun(RunView):
         return self._ask(lambda state: state.entries(*kinds, name=name, rank=rank))
 
     @locked
-    def blob(self, file: str) -> bytes:
-        """The bytes of a blob that a record names."""
-        named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
-        if file not in named or Path(file).name != file:
-            raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no blob {file!r}.")
-        return self.source.blob(file)
+    def blob_types(self) -> Mapping[str, str]:
+        """The media types of all files that records name."""
+        end = self.end()
+        if self._blob_types is None or self._blob_types[0] != end:
+            named: dict[str, str] = {}
+            for entry in self.entries("blob", "file", rank=None):
+                named.update(files_of(entry.record))
+            self._blob_types = end, named
+        return self._blob_types[1]
+
+    @locked
+    def blob_path(self, file: str) -> Path:
+        """Where a file lies that a record names."""
+        if file not in self.blob_types() or is_patch(file):
+            raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no file {file!r}.")
+        return self.source.blob_path(file)
 
     @locked
     def patch(self) -> bytes:
         """The changes that were not committed, from the file that run.json names."""
         file = patch_file(self.facts)
         try:
-            return b"" if file is None else self.source.blob(file)
+            return b"" if file is None else read_regular(self.source.blob_path(file))
         except (UsageError, OSError):  # deleted since, or left out of a copy
             return b""
 

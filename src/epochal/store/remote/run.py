@@ -20,6 +20,7 @@ from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
+from epochal.shipping.protocol import RunState
 from epochal.store.answers import Labels, LabelsEdit, Status
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.load import load_run
@@ -44,6 +45,8 @@ class Mirrors:
         self._folder = folder
         self._held = MemoryBudget(rules=rules or RuleSettings())
         self._counts = PartCounts()
+        # What the server had when a file was last asked for that it did not have before.
+        self._states: dict[str, RunState] = {}
 
     def fetch(self, run_id: str) -> RunFolder:
         """Fetch what is new of a run; the folder of its copy. Raises ``RunNotFoundError``."""
@@ -62,8 +65,14 @@ class Mirrors:
 
     def fetch_blob(self, run_id: str, folder: Path, name: str) -> None:
         """Have a blob in the copy of a run, if there is one of this name."""
+        if (folder / "blobs" / name).is_file():
+            return
         with between_processes(self.place(run_id) / ".lock"), self._server.client() as client:
-            fetch_blob(client, run_id, RunFolder(folder), name)
+            state = self._states.get(run_id)
+            if state is None or name not in state.blobs:  # which never change
+                state = self._states[run_id] = client.state(run_id)
+            if name in state.blobs:
+                fetch_blob(client, run_id, state, RunFolder(folder), name)
 
     def place(self, run_id: str) -> Path:
         """Where the copy of a run lies."""
@@ -197,10 +206,13 @@ class RemoteRun(RunView):
     records = _of_copy(LocalRun.records)
     end = _of_copy(LocalRun.end)
 
-    def blob(self, file: str) -> bytes:
-        """The bytes of a blob that a record names; it is fetched when it is first asked for."""
-        self._mirrors.fetch_blob(self.id, self.copy.path, file)
-        return self.copy.blob(file)
+    blob_types = _of_copy(LocalRun.blob_types)
+
+    def blob_path(self, file: str) -> Path:
+        """Where a file lies that a record names; it is fetched when it is first asked for."""
+        if file in self.blob_types():
+            self._mirrors.fetch_blob(self.id, self.copy.path, file)
+        return self.copy.blob_path(file)
 
 
 def version(one: ListedInfo) -> object:
