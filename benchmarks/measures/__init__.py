@@ -20,6 +20,7 @@ from benchmarks.measures import (
     log_folders,
     reading,
     rules,
+    samples,
     sealed,
     serving,
     summary_writer,
@@ -32,6 +33,7 @@ def every_measure() -> dict[str, Measure]:
     measures = (
         hot,
         summary_writer,
+        samples,
         cold,
         cpu,
         columns,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from epochal.integrations.framework import callback, open_run, require
-from epochal.media.types import Image
+from epochal.integrations.framework import callback, log_samples, open_run, require
+from epochal.media.types import Image, Table
 from epochal.run.run import Run
 
 require("accelerate", "epochal.integrations.accelerate")
@@ -66,12 +66,28 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
     def log_images(
         self, values: Mapping[str, Sequence[Any]], step: int | None = None, **kwargs: Any
     ) -> None:
-        """Record lists or batches of images; the second of a list is ``name/1``."""
-        run, caption = self._open(), kwargs.get("caption")
-        for name, images in values.items():
-            for index, image in enumerate(images):
-                known = name if index == 0 else f"{name}/{index}"
-                run.log({known: Image(image, caption=caption)}, step)
+        """Record lists or batches of images, each under one name."""
+        caption = kwargs.get("caption")
+        pictures = {
+            name: [Image(image, caption=caption) for image in images]
+            for name, images in values.items()
+        }
+        log_samples(self._open(), pictures, step)
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
+    def log_table(
+        self,
+        table_name: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Record a table: ``columns`` and ``data``, or a data frame."""
+        table = Table((data or ()) if dataframe is None else dataframe, columns)
+        log_samples(self._open(), {table_name: table}, step)
 
     @on_main_process  # type: ignore[untyped-decorator]
     @callback

@@ -101,6 +101,11 @@ def write_checkpoint(
     run.write({**record, "path": os.path.abspath(path), **plain_json(known)})
 
 
+def log_samples(run: Run, samples: Mapping[str, Any], step: int | None) -> None:
+    """Record pictures, tables and the like; without a step at the last one that was logged."""
+    run.log(samples, recorder_of(run).sample_step(step))
+
+
 class TrainingRun:
     """The run of a callback: the one it was given, the one that is open, or one of its own.
 

@@ -10,14 +10,21 @@ import secrets
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
 from epochal.guard import attempt, describe
-from epochal.integrations.framework import callback, open_run, require, write_checkpoint
+from epochal.integrations.framework import (
+    callback,
+    log_samples,
+    open_run,
+    require,
+    write_checkpoint,
+)
 from epochal.journal.layout import slugify
+from epochal.media.types import Audio, Image, Sample, Table, Video
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 
@@ -110,6 +117,65 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         if self._prefix:
             metrics = {f"{self._prefix}{name}": value for name, value in metrics.items()}
         self._open().log(metrics, step)
+
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
+    def log_image(
+        self, key: str, images: Sequence[Any], step: int | None = None, **each: Any
+    ) -> None:
+        """Record pictures; ``caption``, ``boxes`` and ``masks`` are lists, as of WandbLogger."""
+        self._log_list(Image, key, images, step, each)
+
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
+    def log_audio(
+        self, key: str, audios: Sequence[Any], step: int | None = None, **each: Any
+    ) -> None:
+        """Record sounds; ``sample_rate`` and ``caption`` are lists with one entry for each."""
+        self._log_list(Audio, key, audios, step, each)
+
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
+    def log_video(
+        self, key: str, videos: Sequence[Any], step: int | None = None, **each: Any
+    ) -> None:
+        """Record videos; ``fps`` and ``caption`` are lists with one entry for each."""
+        each.pop("format", None)
+        self._log_list(Video, key, videos, step, each)
+
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Record a table: ``columns`` and ``data``, or a data frame."""
+        table = Table((data or ()) if dataframe is None else dataframe, columns)
+        log_samples(self._open(), {f"{self._prefix}{key}": table}, step)
+
+    log_text = log_table  # as WandbLogger's
+
+    def _log_list(
+        self,
+        make: Callable[..., Sample],
+        key: str,
+        items: Sequence[Any],
+        step: int | None,
+        each: Mapping[str, Sequence[Any]],
+    ) -> None:
+        """Record several samples under one name; the further arguments have an entry for each."""
+        for name, values in each.items():
+            if len(values) != len(items):
+                raise UsageError(f"{name}= has {len(values)} entries for {len(items)} samples.")
+        samples = [
+            make(item, **{name: values[number] for name, values in each.items()})
+            for number, item in enumerate(items)
+        ]
+        log_samples(self._open(), {f"{self._prefix}{key}": samples}, step)
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     @callback

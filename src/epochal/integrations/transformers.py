@@ -6,6 +6,9 @@
 Names are those of the Trainer's other trackers: ``train/loss``, ``eval/loss``, ``test/loss``. The
 Trainer replaces losses that are not finite by a mean (``logging_nan_inf_filter``); the callback
 records that such a loss occurred.
+
+The completions of TRL's trainers (``log_completions=True``) become tables, one for each step that
+is logged.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from epochal.integrations.framework import (
     require,
     write_checkpoint,
 )
-from epochal.run.run import Run
+from epochal.integrations.rollouts import completions_of, tables_by_step
+from epochal.run.run import Run, recorder_of
 
 require("transformers", "epochal.integrations.transformers")
 
@@ -47,19 +51,23 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
     checkpoint continues the run of that checkpoint. Only the world's process zero writes. The run
     stays open after the training, for evaluations; it finishes with the process, with
     :func:`epochal.finish`, or when another training of the process begins.
+
+    You may also give the trainer: ``trainer.add_callback(EpochalCallback(trainer))``.
     """
 
     # The callback whose own run is open: the next Trainer of the process has a run of its own.
     _owner: ClassVar[EpochalCallback | None] = None
 
-    def __init__(self, run: Run | None = None, **options: Any) -> None:
-        self.run = run
+    def __init__(self, run: Run | Trainer | None = None, **options: Any) -> None:
+        self.run: Run | None = None if isinstance(run, Trainer) else run
         self._options = options
         self._state: Any = None  # of the Trainer that this callback belongs to
         self._has_config = False
         self._has_trained = False
         self._losses: Any = None  # the sum since the last log; finite unless one of them was not
         self._num_nonfinite: Any = None
+        self._completions_at: dict[str, int] = {}  # the step of the last table of each name
+        self._num_completions = 0  # rows of TRL's LogCompletionsCallback that are recorded
 
     # -- the run ----------------------------------------------------------------------------------
 
@@ -175,7 +183,7 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
         run = self.run
         return self._open(args, state, model) if run is None or run.state == "finished" else run
 
-    # -- losses that the Trainer hides ------------------------------------------------------------
+    # -- what the Trainer does not give to callbacks -----------------------------------------------
 
     @callback
     def saw_loss(self, loss: Any) -> None:
@@ -185,6 +193,24 @@ class EpochalCallback(TrainerCallback):  # type: ignore[misc]
         self._num_nonfinite = (
             nonfinite.long() if self._num_nonfinite is None else self._num_nonfinite + nonfinite
         )
+
+    @callback
+    def saw_log(self, trainer: Any, logs: Mapping[str, Any]) -> None:
+        """Record the completions that a trainer of TRL, or its callback, has at this log."""
+        step, name, tables = trainer.state.global_step, "completions", []
+        for other in trainer.callback_handler.callbacks:
+            if type(other).__name__ == "LogCompletionsCallback":
+                rows, self._num_completions = other.table[self._num_completions :], len(other.table)
+                tables += [(name, at, table) for at, table in tables_by_step(rows)]
+        if any(key.startswith("eval_") for key in logs):
+            name = "eval/completions"
+        if self._completions_at.get(name) != step:  # the last step of a training is logged twice
+            self._completions_at[name] = step
+            if (table := completions_of(trainer)) is not None:
+                tables.append((name, step, table))
+        for name, at, table in tables:
+            run = self._open_run(trainer.args, trainer.state, trainer.model)
+            recorder_of(run).write_sample(name, table, at)
 
     def _hidden_losses(self) -> dict[str, float]:
         """The losses since the last log if one of them was not finite; the Trainer has waited."""
@@ -218,21 +244,32 @@ def _write_evaluation(run: Run, logs: Mapping[str, Any], step: int) -> None:
     run.log_eval(step, epoch, None, duration_ms, loss, metrics=metrics)
 
 
-def _watch_losses() -> None:
-    """Let callbacks see each batch's loss before ``logging_nan_inf_filter`` replaces it."""
-    training_step = Trainer.training_step
+def _watch_trainers() -> None:
+    """Show callbacks each batch's loss before ``logging_nan_inf_filter`` replaces it, and logs."""
+    training_step, log = Trainer.training_step, Trainer.log
 
     @functools.wraps(training_step)
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched_step(self: Any, *args: Any, **kwargs: Any) -> Any:
         loss = training_step(self, *args, **kwargs)
-        if self.args.logging_nan_inf_filter and self.state.is_world_process_zero:
-            for callback in self.callback_handler.callbacks:
-                if isinstance(callback, EpochalCallback):
-                    callback.saw_loss(loss)
+        if self.args.logging_nan_inf_filter:
+            for member in _callbacks_of(self):
+                member.saw_loss(loss)
         return loss
 
-    Trainer.training_step = watched
+    @functools.wraps(log)
+    def watched_log(self: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        log(self, logs, *args, **kwargs)
+        for member in _callbacks_of(self):
+            member.saw_log(self, logs)
+
+    Trainer.training_step, Trainer.log = watched_step, watched_log
 
 
-_watch_losses()
+def _callbacks_of(trainer: Any) -> list[EpochalCallback]:
+    if not trainer.state.is_world_process_zero:
+        return []
+    return [one for one in trainer.callback_handler.callbacks if isinstance(one, EpochalCallback)]
+
+
+_watch_trainers()
 INTEGRATION_TO_CALLBACK["epochal"] = EpochalCallback

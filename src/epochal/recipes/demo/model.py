@@ -60,6 +60,10 @@ class Model:
         probabilities = self._forward(contexts)[-1]
         return _loss(probabilities, targets), _accuracy(probabilities, targets)
 
+    def guesses(self, contexts: Codes) -> Codes:
+        """The most likely next character of each context."""
+        return self._forward(contexts)[-1].argmax(axis=1)
+
     def measure_with_gradients(self, contexts: Codes, targets: Codes) -> Measured:
         """Loss, accuracy and the gradient of the mean loss for every parameter."""
         inputs, hidden, probabilities = self._forward(contexts)

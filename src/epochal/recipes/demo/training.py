@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from epochal.console.messages import Verbosity
-from epochal.media.types import Image
+from epochal.media.types import Image, Table
 from epochal.monitor import Monitor
 from epochal.recipes.demo import text as demo_text
 from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, clip
@@ -23,6 +23,8 @@ from epochal.run.run import Run, recorder_of
 
 _LARGEST_NORM = 1.0
 _TEMPERATURE = 0.6
+_NUM_CONTINUATIONS = 4
+_VOWELS = "aeiou"
 _SECONDS_BETWEEN_LINES = 0.4
 # Planted for ``epochal doctor`` to find: at this share of the training so many batches in a row
 # have the answers of other examples, as if a piece of the data were damaged.
@@ -162,7 +164,6 @@ class Trainer:
             monitor.log(epoch, seconds, metrics)
             for line in sample.strip().splitlines()[:2]:
                 recorder_of(run).console.line(f"     ~ {line}")
-        self._picture(run, step=self.num_steps)
         with run.section("a longer sample"):
             self._sample(run, step=self.num_steps, length=4 * self.plan.sample_length)
 
@@ -235,6 +236,8 @@ class Trainer:
         for name, values in self.model.parameters.items():
             distributions = {f"weights/{name}": values, f"gradients/{name}": self._gradients[name]}
             run.log(distributions, step)
+        self._picture(run, step=step)
+        run.log({"continuations": self._continuations(step), "vowels": self._confusion()}, step)
         metrics = {
             "loss": sum(losses) / len(losses),
             "eval_loss": eval_loss,
@@ -255,6 +258,34 @@ class Trainer:
         weights = self.model.parameters["hidden.weight"]
         picture = Image(colour_matrix(weights.T), caption="blue < 0 < red")
         run.log({"hidden.weight": picture}, step)
+
+    def _continuations(self, step: int) -> list[dict[str, str | float]]:
+        """A few completions of one prompt, as rows of a table."""
+        rng, prompt = np.random.default_rng(step), demo_text.decode(self._prompt)
+        rows: list[dict[str, str | float]] = []
+        for temperature in np.linspace(0.2, 1.0, _NUM_CONTINUATIONS):
+            drawn = self.model.continue_text(
+                self._prompt, length=self.plan.sample_length, temperature=temperature, rng=rng
+            )
+            text = demo_text.decode(drawn)
+            reward = {"real words": demo_text.share_of_real_words(text), "length": len(text)}
+            rows.append(
+                {"prompt": prompt, "completion": text, **reward, "temperature": temperature}
+            )
+        return rows
+
+    def _confusion(self) -> Table:
+        """Which vowels of the evaluation text the model takes for which."""
+        guesses = self.model.guesses(self._eval.contexts)
+        true, guessed = (
+            np.array(list(demo_text.ALPHABET))[c] for c in (self._eval.targets, guesses)
+        )
+        rows = [
+            {"true": a, "guess": b, "count": int(((true == a) & (guessed == b)).sum())}
+            for a in _VOWELS
+            for b in _VOWELS
+        ]
+        return Table(rows, chart={"kind": "matrix", "x": "guess", "y": "true", "value": "count"})
 
 
 def learning_rate(step: int, *, plan: Plan, num_steps: int) -> float:
