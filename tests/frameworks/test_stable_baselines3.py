@@ -8,8 +8,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
+from matplotlib import pyplot
 from stable_baselines3 import DQN, PPO
-from stable_baselines3.common.logger import CSVOutputFormat, Image, Logger
+from stable_baselines3.common.logger import CSVOutputFormat, Figure, Image, Logger, Video
 
 import epochal
 from epochal.integrations.stable_baselines3 import EpochalCallback, EpochalOutput
@@ -63,12 +65,23 @@ def test_texts_arrays_and_pictures_are_kept(runs: Path, tmp_path: Path) -> None:
         logger.record("note", "hello")
         logger.record("weights", np.arange(10.0))
         logger.record("frame", Image(np.zeros((4, 4, 3), dtype=np.uint8), "HWC"))
+        logger.record("batch", Image(np.zeros((2, 3, 4, 5), dtype=np.uint8), "NCHW"))
+        logger.record("episode", Video(torch.zeros(1, 6, 3, 8, 8, dtype=torch.uint8), fps=4))
+        logger.record("curve", Figure(pyplot.figure(), close=True))
         logger.record("hidden", 1.0, exclude="epochal")
         logger.record("shown", np.float32(0.5), exclude="tensorboard")
         logger.dump(step=3)
     (folder,) = run_folders(runs)
     kinds = {r["log"] for r in records(folder)}
     assert {"text", "histogram", "blob"} <= kinds
+    pictures = [r for r in records(folder) if r["log"] == "blob"]
+    assert [(r["name"], r["width"], r["height"]) for r in pictures[:3]] == [
+        ("frame", 4, 4),
+        ("batch", 5, 4),
+        ("batch", 5, 4),
+    ]
+    assert [(r["name"], r.get("frames")) for r in pictures[3:]] == [("episode", 6), ("curve", None)]
+    assert pyplot.get_fignums() == []
     assert points(folder, "shown") == {3: 0.5}
     assert not any("hidden" in r.get("m", {}) for r in records(folder))
 

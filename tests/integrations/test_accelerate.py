@@ -109,14 +109,19 @@ def test_a_training_that_is_resumed_continues_its_run(runs: Path) -> None:
     assert list(points(folder, "loss")) == list(range(8))
 
 
-def test_images_are_kept(runs: Path) -> None:
+def test_images_and_tables_are_kept(runs: Path) -> None:
     tracker = EpochalTracker("pictures", name="a")
     tracker.log({"loss": 1.0}, step=0)
-    tracker.log_images({"sample": [np.zeros((4, 4, 3), np.uint8)] * 2}, step=1)
+    tracker.log_images({"sample": np.zeros((2, 4, 4, 3), np.uint8)}, step=1)
+    tracker.log_table("answers", columns=["question", "answer"], data=[["1 + 1", "2"]])
     tracker.finish()
     (folder,) = run_folders(runs)
-    view = epochal.load(folder).view
-    assert [entry.record["name"] for entry in view.entries("blob")] == ["sample", "sample/1"]
+    kept = [entry.record for entry in epochal.load(folder).view.entries("blob")]
+    assert [(r["name"], r["step"], r.get("index")) for r in kept] == [
+        ("sample", 1, 0),
+        ("sample", 1, 1),
+        ("answers", 1, None),
+    ]
 
 
 _SCRIPT = """

@@ -200,6 +200,31 @@ def test_values_and_hyperparameters_of_every_kind(runs: Path) -> None:
     assert math.isnan(points(folder, "p-b")[3])
 
 
+def test_samples_are_logged_with_the_calls_of_the_wandb_logger(runs: Path) -> None:
+    logger = EpochalLogger("lines", "a", prefix="x")
+    picture, sound = torch.rand(3, 8, 8), torch.zeros(100)
+    logger.log_metrics({"loss": 1.0}, step=4)
+    logger.log_image(key="in", images=[picture, picture], caption=["one", "two"], step=4)
+    logger.log_audio("out", [sound], sample_rate=[8000])
+    logger.log_video("clip", [torch.zeros(2, 3, 8, 8)], fps=[4], format=["gif"])
+    logger.log_table("answers", columns=["q", "a"], data=[["1 + 1", 2]])
+    logger.log_text("texts", columns=["text"], data=[["hello"]])
+    with pytest.raises(epochal.UsageError, match="caption= has 1 entries for 2 samples"):
+        logger.log_image("in", [picture, picture], caption=["one"])
+    logger.finalize("success")
+    kept = of_kind(Path(logger.log_dir), "blob")
+    assert [(r["name"], r["step"], r["index"], r["caption"]) for r in kept[:2]] == [
+        ("x-in", 4, 0, "one"),
+        ("x-in", 4, 1, "two"),
+    ]
+    assert [(r["name"], r["step"], r["media_type"].partition("/")[0]) for r in kept[2:]] == [
+        ("x-out", 4, "audio"),
+        ("x-clip", 4, "image"),
+        ("x-answers", 4, "application"),
+        ("x-texts", 4, "application"),
+    ]
+
+
 def test_the_model_is_drawn_when_asked(runs: Path) -> None:
     logger = EpochalLogger("lines", "a", log_graph=True)
     trainer(logger, max_epochs=1).fit(Line(), data())
