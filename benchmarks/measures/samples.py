@@ -1,69 +1,73 @@
 """What a picture, a figure and a table cost in the loop, beside W&B and TensorBoard.
 
-All three trackers log in one process and take turns. `python -m benchmarks samples` runs it alone.
+All three are installed beside Epochal, so this Python runs them, each in a process of its own.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.contenders import OURS
-from benchmarks.outcome import Hold, Outcome, Table
-from benchmarks.stage import Stage
+from benchmarks.contender import Contender
+from benchmarks.contenders import OURS, every_contender
+from benchmarks.environments import Entrant
+from benchmarks.outcome import Hold, Outcome, Table, middle, remarks
+from benchmarks.stage import Answer, Stage
 
 NAME = "samples"
 CASES = ("uint8 array", "float array", "PIL image", "figure", "table of 64 rows")
 SIZE = 512
+# Between calls a training computes, and what the trackers do in the background goes on.
+PAUSE_S = 0.1
 Log = Callable[[str, Any, int], object]  # takes the name of a case, its value and the step
 
 
 def run(stage: Stage) -> Outcome:
-    costs = costs_ms(stage.scratch / NAME, count=5 if stage.quick else 30)
+    python = Path(sys.executable)
+    entrants = [Entrant(one, python) for one in every_contender() if one.name in _OPEN]
+    case = {"count": 5 if stage.quick else 15}
+    answers = stage.rounds(NAME, count=1 if stage.quick else 3, cases=[case], entrants=entrants)
+
+    def cost(name: str, case: str) -> float | None:
+        return middle([one for one in answers.get((name, 0), []) if case in one], case)
+
     table = Table(
         title="milliseconds in the loop, median",
         columns=CASES,
-        rows={name: tuple(by_case.get(case) for case in CASES) for name, by_case in costs.items()},
-        remarks={},
+        rows={name: tuple(cost(name, case) for case in CASES) for name in _OPEN},
+        remarks=remarks(stage),
         ratios=False,
     )
-    ours = costs[OURS]
     holds = (
-        Hold("log of a 512×512×3 uint8 array", 2, ours["uint8 array"], "ms"),
-        Hold("log of a PIL image of that size", 4, ours["PIL image"], "ms"),
+        Hold("log of a 512×512×3 uint8 array", 2, cost(OURS, "uint8 array"), "ms"),
+        Hold("log of a PIL image of that size", 4, cost(OURS, "PIL image"), "ms"),
     )
     note = (
-        f"Arrays and PIL images are {SIZE}×{SIZE}×3, the figure is Matplotlib's default size. Only"
-        " the call is measured: our companion, W&B's service and TensorBoard's thread go on after."
-        " TensorBoard has no tables."
+        f"Arrays and PIL images are {SIZE}×{SIZE}×3, the figure has Matplotlib's default size. Only"
+        " the call is measured; companion, service and threads go on afterwards. TensorBoard has no"
+        " tables."
     )
     return Outcome("Samples", note, (table,), holds)
 
 
-def costs_ms(folder: Path, *, count: int) -> dict[str, dict[str, float]]:
-    """The median cost of each case by tracker; the first round warms up and does not count."""
-    trackers = {OURS: _epochal, "wandb offline": _wandb, "torch SummaryWriter": _tensorboard}
-    opened = {name: open_(folder / name.replace(" ", "-")) for name, open_ in trackers.items()}
-    spent: dict[tuple[str, str], list[float]] = {}
+def work(contender: Contender, directory: Path, *, count: int) -> Answer:
+    log, close = _OPEN[contender.name](directory)
+    spent: dict[str, list[float]] = {}
     for step, values in enumerate(_values(count + 1)):
-        order = list(opened)[step % 3 :] + list(opened)[: step % 3]
-        for case in CASES:
-            for name in order:
-                begun = time.perf_counter()
-                is_logged = opened[name][0](case, values[case], step)
-                cost = time.perf_counter() - begun
-                if step and is_logged is not False:
-                    spent.setdefault((name, case), []).append(1000 * cost)
-    for _, close in opened.values():
-        close()
-    return {
-        name: {case: median(spent[name, case]) for case in CASES if (name, case) in spent}
-        for name in opened
-    }
+        for case, value in values.items():
+            begun = time.perf_counter()
+            is_logged = log(case, value, step)
+            cost_ms = 1000 * (time.perf_counter() - begun)
+            if step and is_logged is not False:  # the first round warms up
+                spent.setdefault(case, []).append(cost_ms)
+            time.sleep(PAUSE_S)
+    close()
+    return {case: median(costs) for case, costs in spent.items()}
 
 
 def _values(count: int) -> Iterator[dict[str, Any]]:
@@ -108,7 +112,6 @@ def _epochal(folder: Path) -> tuple[Log, Callable[[], object]]:
 
 def _wandb(folder: Path) -> tuple[Log, Callable[[], object]]:
     os.environ["WANDB_SILENT"] = "true"
-    folder.mkdir(parents=True)
     import wandb
 
     run = wandb.init(project="bench", dir=str(folder), mode="offline")
@@ -138,3 +141,10 @@ def _tensorboard(folder: Path) -> tuple[Log, Callable[[], object]]:
         return writer.add_image(case, np.asarray(value), step, dataformats="HWC")
 
     return log, writer.close
+
+
+_OPEN: dict[str, Callable[[Path], tuple[Log, Callable[[], object]]]] = {
+    OURS: _epochal,
+    "wandb offline": _wandb,
+    "torch SummaryWriter": _tensorboard,
+}
