@@ -137,8 +137,10 @@ def _tensorboard(folder: Path) -> tuple[Log, Callable[[], object]]:
         if isinstance(value, list):
             return False
         if case == "figure":
-            return writer.add_figure(case, value, step, close=False)
-        return writer.add_image(case, np.asarray(value), step, dataformats="HWC")
+            writer.add_figure(case, value, step, close=False)
+        else:
+            writer.add_image(case, np.asarray(value), step, dataformats="HWC")
+        return True
 
     return log, writer.close
 

@@ -55,6 +55,20 @@ def test_it_writes_what_a_training_has_to_say(trained: Path) -> None:
     assert written >= {"option", "define", "message", "finish"}
 
 
+def test_the_samples_panel_has_pictures_continuations_and_a_confusion_matrix(trained: Path) -> None:
+    samples: dict[str, list[Record]] = {}
+    for record in records(trained, kind="blob"):
+        samples.setdefault(record["name"], []).append(record)
+    assert {name: len(found) for name, found in samples.items()} == {
+        "hidden.weight": FAST.num_epochs + 1,
+        "continuations": FAST.num_epochs,
+        "vowels": FAST.num_epochs,
+    }
+    assert samples["vowels"][0]["chart"]["kind"] == "matrix"
+    table = json.loads((trained / "blobs" / samples["continuations"][-1]["file"]).read_bytes())
+    assert table["columns"] == ["prompt", "completion", "real words", "length", "temperature"]
+
+
 def test_steps_carry_rate_norm_and_tokens(trained: Path) -> None:
     step = next(records(trained, kind="step"))
     assert {"loss", "norm", "norm_clipped", "lr", "step_tokens", "duration_ms"} <= step.keys()

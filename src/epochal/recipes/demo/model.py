@@ -62,7 +62,8 @@ class Model:
 
     def guesses(self, contexts: Codes) -> Codes:
         """The most likely next character of each context."""
-        return self._forward(contexts)[-1].argmax(axis=1)
+        guesses: Codes = self._forward(contexts)[-1].argmax(axis=1)
+        return guesses
 
     def measure_with_gradients(self, contexts: Codes, targets: Codes) -> Measured:
         """Loss, accuracy and the gradient of the mean loss for every parameter."""
