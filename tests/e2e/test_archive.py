@@ -66,14 +66,6 @@ def test_every_panel_works_from_a_file(every_kind: Path, open_page: OpenPage, si
         assert width_beyond(page) <= 0, panel
 
 
-def test_images_are_in_the_file(every_kind: Path, open_page: OpenPage) -> None:
-    page = open_offline(open_page, every_kind)
-    page.goto(f"{every_kind.as_uri()}#panel=images")
-    image = page.locator("img.image")
-    image.wait_for()
-    assert image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 32
-
-
 def test_its_csv_has_every_point_of_the_journal(
     tmp_path: Path, start_run: StartRun, open_page: OpenPage
 ) -> None:
@@ -176,10 +168,10 @@ def add_nasty_performance(journal: Journal) -> None:
 
 def walk(page: Page, address: str) -> None:
     """Open every panel in every way that words can be shown; a dialog would be a fault."""
-    ways = ["", "&p-hist-as=bands", "&p-log=epochs", "&p-config=diff", "&p-text-beside=step"]
+    ways = ["", "&p-hist-as=bands", "&p-log=epochs", "&p-config=diff", "&p-sample-columns=steps"]
     ways += [f"&p-compare={mode}" for mode in ("parallel", "scatter", "groups", "config")]
     for panel in PANELS:
-        for way in ways if panel in ("compare", "log", "config", "text", "histograms") else [""]:
+        for way in ways if panel in ("compare", "log", "config", "samples", "histograms") else [""]:
             page.goto(f"{address}#panel={panel}{way}")
             page.locator(".panel > *").first.wait_for()
             page.evaluate(NEXT_FRAME)
@@ -194,8 +186,8 @@ def test_no_word_of_a_user_runs_in_a_saved_page(tmp_path: Path, open_page: OpenP
     write_archive(nasty_run(tmp_path / "runs"), path)
     page = open_offline(open_page, path)
     walk(page, path.as_uri())
-    page.goto(path.as_uri() + "#panel=text")
-    page.locator(".text-sample").first.get_by_text("<script>alert(1)</script>").wait_for()
+    page.goto(path.as_uri() + "#panel=samples")
+    page.locator(".sample-text").first.get_by_text("<script>alert(1)</script>").wait_for()
 
 
 def test_no_word_of_a_user_runs_in_the_live_page(

@@ -28,8 +28,7 @@ _CONTENTS = {
     "system": "[data-title='Resources'] canvas",
     "experts": "[data-title='Layers and experts'] canvas",
     "histograms": "[data-title='weights/blocks.0'] canvas",
-    "text": ".text-sample >> text=made up at step 399",
-    "images": "img.image",
+    "samples": ".sample-text >> text=made up at step 399",
     "graph": ".picture img",
     "findings": ".found-sentence >> text=was NaN at step 150",
     "log": ".log-text >> text=training begins",
@@ -217,15 +216,6 @@ def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPag
     section.locator("canvas[aria-label*='percentiles']").wait_for()
 
 
-def test_text_is_text_and_its_changes_are_marked(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=text")
-    page.locator(".text-sample mark").get_by_text("399").wait_for()
-    until(page, lambda: "<i>not slanted</i>" in page.locator(".text-sample").last.inner_text())
-    assert page.locator(".text-sample i").count() == 0
-    page.get_by_label("Earlier step").click()
-    page.locator(".text-sample mark").get_by_text("349").wait_for()
-
-
 def test_the_log_is_newest_first_and_can_be_narrowed(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=log")
     lines = page.locator(".log-line")
@@ -294,7 +284,6 @@ def sweep(start_run: StartRun, tmp_path: Path) -> Path:
         with start_run(f"run-{index}", config={"lr": lr, "seed": seed, "same": 1}) as run:
             for step in range(20):
                 run.log({"train/loss": lr + seed / 100 + 1 / (step + 1)}, step=step)
-            run.log({"sample": f"wrote with seed {seed} today"}, step=19)
     return tmp_path / "runs"
 
 
@@ -350,30 +339,12 @@ def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page
     page.get_by_role("row", name=re.compile(r"^0\.1 2 0\.1550 ± 0\.0635 .* 0\.00707")).wait_for()
 
 
-def test_texts_of_runs_stand_side_by_side(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(sweep).url + "#panel=text")
-    page.locator(".text-sample").nth(3).wait_for()
-    page.locator(".text-sample mark").nth(1).wait_for()
-    until(page, lambda: page.locator(".text-sample mark").count() == 2)
-
-
 def test_configurations_side_by_side_show_what_differs(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve(sweep).url + "#panel=config&p-config=diff")
     page.get_by_role("rowheader", name="lr").wait_for()
     assert page.get_by_role("rowheader", name="same").count() == 0
-
-
-def test_a_text_that_is_recorded_later_appears_by_itself(
-    start_run: StartRun, tmp_path: Path, serve: Serve, open_page: OpenPage
-) -> None:
-    with start_run("live") as run:
-        run.log({"loss": 1.0}, step=0)
-        page = open_page(serve(tmp_path / "runs").url + "#panel=text")
-        page.get_by_text("This run has no text").wait_for()
-        run.log({"sample": "hello from step 1"}, step=1)
-        page.get_by_text("hello from step 1").wait_for()
 
 
 def test_the_headline_is_the_loss_of_the_focused_run(

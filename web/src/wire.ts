@@ -659,6 +659,13 @@ export interface ControlRequest {
   outcome: string | null;
 }
 
+/** The newest samples of each name up to a step, all that were logged together. `names` counts all samples, `steps` are those of all names, at most 5000 of them evenly. */
+export interface SampleList {
+  entries: EntryRow[];
+  names: Record<string, number>;
+  steps: number[];
+}
+
 /** The splits that a run watches, training data first. */
 export interface DataSplits {
   splits: DataSplit[];
@@ -757,6 +764,8 @@ export interface RunResponses {
   histograms: EntryList;
   texts: EntryList;
   blobs: EntryList;
+  files: EntryList;
+  samples: SampleList;
   experts: EntryList;
   data: DataSplits;
   phases: EntryList;
@@ -776,6 +785,8 @@ export interface RunParams {
   histograms: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   texts: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   blobs: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
+  files: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
+  samples: { readonly at?: number };
   experts: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   data: object;
   phases: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
@@ -819,6 +830,7 @@ export const ENTRY_KINDS = {
   histograms: ["histogram"],
   texts: ["text"],
   blobs: ["blob"],
+  files: ["file"],
   experts: ["experts"],
   phases: ["phases"],
   findings: ["finding"],

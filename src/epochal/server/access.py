@@ -280,6 +280,7 @@ def content_security_policy(page: Page) -> str:
             f"style-src-elem {styles}",
             "style-src-attr 'unsafe-inline'",
             "img-src 'self' data: blob:",
+            "media-src 'self' data: blob:",
             "font-src data:",
             "frame-src 'self'",
             "connect-src 'self'",

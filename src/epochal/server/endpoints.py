@@ -112,6 +112,7 @@ def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
 _HISTOGRAMS = EntrySource(("histogram",))
 _TEXTS = EntrySource(("text",))
 _BLOBS = EntrySource(("blob",), keep="files")
+_FILES = EntrySource(("file",), keep="files")
 _EXPERTS = EntrySource(("experts",))
 _PHASES = EntrySource(("phases",))
 _FINDINGS = EntrySource(("finding",), is_by_rank=False, keep="all")
@@ -283,6 +284,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     entries_endpoint("histograms", _HISTOGRAMS, "histograms by step"),
     entries_endpoint("texts", _TEXTS, "text samples by step"),
     entries_endpoint("blobs", _BLOBS, "images and other files by step; bytes at `blob/{file}`"),
+    entries_endpoint("files", _FILES, "files that the run keeps; bytes at `blob/{file}`"),
+    Endpoint(
+        "samples",
+        "/api/runs/{run_id}/samples",
+        entries.SampleList,
+        entries.samples,
+        "of each name the newest texts and blobs up to a step",
+        (entries.AT,),
+    ),
     entries_endpoint("experts", _EXPERTS, "the load of each expert of each layer, by step"),
     run_endpoint(
         "data",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from epochal.server.updates import entry_row, format_cursors, format_position, p
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
+T = TypeVar("T")
 NAME = str_param("name")
 RANK = ranks_param()
 KIND = str_params("kind", most=64)
@@ -25,6 +26,9 @@ LIMIT = int_param("limit", default=500, most=5000, note="500, at most 5000")
 OFFSET = int_param("offset", default=0, most=10**9)
 SPREAD = bool_param("spread", note="1: evenly over all steps")
 SINCE = str_params("since", most=64)
+AT = int_param("at", default=10**18, most=10**18, note="a step; the newest by default")
+SAMPLES = ("text", "blob")
+_MOST_STEPS = 5000
 RECORD_LIMIT = int_param("limit", default=1000, most=10_000, note="1000, at most 10,000")
 
 
@@ -82,6 +86,38 @@ def entries_handler(source: EntrySource) -> Callable[[Request], Awaitable[Respon
     return entries
 
 
+class SampleList(msgspec.Struct, frozen=True):
+    """The newest samples of each name up to a step, all that were logged together.
+
+    `names` counts all samples, `steps` are those of all names, at most 5000 of them evenly.
+    """
+
+    entries: list[wire.EntryRow]
+    names: dict[str, int]
+    steps: list[int]
+
+
+async def samples(request: Request) -> Response:
+    """``…/samples``: of each name the texts and blobs of its last step up to ``at``."""
+    at = AT(request)
+
+    def query(run: RunView) -> SampleList:
+        found = run.entries(*SAMPLES, rank=0)
+        latest: dict[str, list[Entry]] = {}
+        for entry in found:
+            if entry.step is None or entry.step <= at:
+                same = latest.setdefault(entry.name or "", [])
+                if same and same[0].step != entry.step:
+                    same.clear()
+                same.append(entry)
+        rows = [entry_row(entry) for entries in latest.values() for entry in entries]
+        names = Counter(entry.name or "" for entry in found)
+        steps = sorted({entry.step for entry in found if entry.step is not None})
+        return SampleList(rows, dict(names), list(_spread(steps, _MOST_STEPS)))
+
+    return await run_response(request, query)
+
+
 async def records(request: Request) -> Response:
     """``…/records``: raw records after ``since``, in file order."""
     limit = RECORD_LIMIT(request)
@@ -103,8 +139,8 @@ def _newest(entries: Sequence[Entry], offset: int, limit: int) -> Sequence[Entry
     return entries[max(end - limit, 0) : end]
 
 
-def _spread(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:
-    """At most ``limit`` entries, evenly apart, including the first and the last."""
+def _spread(entries: Sequence[T], limit: int) -> Sequence[T]:
+    """At most ``limit`` entries or steps, evenly apart, including the first and the last."""
     return [entries[place] for place in evenly(len(entries), limit)]
 
 

@@ -5,7 +5,7 @@ import { useRef } from "preact/hooks";
 
 import { formatBytes, formatWhole } from "../chart/index.ts";
 import type { LineChart } from "../chart/index.ts";
-import { useEntries } from "../state/queries.ts";
+import { SAMPLE_KINDS, useEntries, useRunResponse } from "../state/queries.ts";
 import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -25,6 +25,8 @@ import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { KeyMetrics } from "./parts/key-metrics.tsx";
 import { NoMetrics } from "./parts/no-metrics.tsx";
 import { NoRun } from "./parts/no-run.tsx";
+import { SampleBody } from "./parts/sample-body.tsx";
+import { classesOf, sampleOf } from "./parts/sample-record.ts";
 
 const CHART_HEIGHT = 300;
 const MOST_FINDINGS = 5;
@@ -169,19 +171,21 @@ export function hardwareText({ hardware, facts }: RunDetail): string {
   ].filter((part) => part !== null).join(" · ");
 }
 
+/** The sample that was logged last; the samples panel has all of them. */
 function SampleCard({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
-  const { list } = useEntries(page, "texts", row.id, { limit: 1 });
-  const entry = list?.entries.at(-1);
-  if (entry === undefined) return null;
-  const text = entry.record?.["text"];
+  const { response } = useRunResponse(page, "samples", row.id, undefined, SAMPLE_KINDS);
+  const samples = (response?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []);
+  const sample = samples.toSorted((one, other) => (one.t ?? 0) - (other.t ?? 0)).at(-1);
+  if (sample === undefined) return null;
   return (
     <section class="card" aria-label="Latest sample">
       <header class="card-head">
-        <h2>{entry.name ?? "Sample"}</h2>
+        <h2>{sample.name}</h2>
+        <span class="card-note">{sample.step === null ? "" : `step ${formatWhole(sample.step)}`}</span>
         <span class="card-space" />
-        <span class="card-note">{entry.step === null ? "" : `step ${formatWhole(entry.step)}`}</span>
+        <button type="button" class="button is-quiet" onClick={() => page.open("samples")}>all samples</button>
       </header>
-      <pre class="sample">{typeof text === "string" ? text : ""}</pre>
+      <div class="section-body"><SampleBody page={page} run={row.id} sample={sample} classes={classesOf([sample])} /></div>
     </section>
   );
 }

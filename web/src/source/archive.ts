@@ -10,7 +10,7 @@ import { lowerBound } from "../chart/series.ts";
 import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
 import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
-import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, Importance, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
+import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, Importance, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SampleList, SeriesHead, XKind } from "../wire.ts";
 import { configValue } from "../state/config.ts";
 import { groupBy } from "../state/group-by.ts";
 import { byKeys, groupName } from "../state/group-keys.ts";
@@ -19,7 +19,7 @@ import { projectRows } from "../state/projects.ts";
 import { ordered, searchTextsOf } from "../state/run-rows.ts";
 import { compileFilter } from "../ui/filter.ts";
 import { decodeSeries } from "./decode.ts";
-import { SourceError } from "./source.ts";
+import { MISSING_BLOB, SourceError } from "./source.ts";
 import type { Connection, RunChoice, SeriesAnswer, SeriesPart, SeriesRequest, Source, SweepSource } from "./source.ts";
 
 export const ARCHIVE_ELEMENT = "epochal-archive";
@@ -58,12 +58,13 @@ export function createArchiveSource(body: ArchiveBody): Source {
     async get(endpoint, run, params) {
       const response = responsesOf(body, run)[endpoint];
       if (isEntryKind(endpoint)) return chooseEntries(response as EntryList | undefined, params as EntryParams) as RunResponses[typeof endpoint];
+      if (endpoint === "samples") return chooseSamples(responsesOf(body, run), params as RunParams["samples"]) as RunResponses[typeof endpoint];
       if (response === undefined) throw new SourceError("This run is not in this file.", 404);
       if (endpoint === "run_metrics") return chooseMetrics(allMetrics(responsesOf(body, run)), params as RunParams["run_metrics"]) as RunResponses[typeof endpoint];
       return response;
     },
     series: async (request) => chooseSeries(await parts(), request, body),
-    blobUrl: (run, file) => body.blobs[run]?.[file] ?? "data:,",
+    blobUrl: (run, file) => body.blobs[run]?.[file] ?? MISSING_BLOB,
     blobText: async (run, file) => {
       const address = body.blobs[run]?.[file];
       if (address === undefined) throw new SourceError("This file is not in this archive.", 404);
@@ -253,6 +254,17 @@ function chooseEntries(list: EntryList | undefined, { name, offset = 0, limit = 
     total: all.length,
     offset,
   };
+}
+
+/** What the server chooses of texts and blobs: of each name the last step up to `at`. */
+function chooseSamples({ texts, blobs }: Partial<RunResponses>, { at = Infinity }: RunParams["samples"] = {}): SampleList {
+  const all = [...(texts?.entries ?? []), ...(blobs?.entries ?? [])].filter(({ rank }) => rank === 0);
+  const placeOf = ({ step }: EntryRow): number => step ?? -Infinity;
+  const latest = [...groupBy(all.filter((entry) => placeOf(entry) <= at), ({ name }) => name ?? "").values()].map((entries) => {
+    const last = Math.max(...entries.map(placeOf));
+    return entries.filter((entry) => placeOf(entry) === last);
+  });
+  return { entries: latest.flat(), names: { ...texts?.names, ...blobs?.names }, steps: [...new Set(all.flatMap(({ step }) => step ?? []))].sort((one, other) => one - other) };
 }
 
 function spreadOver(entries: readonly EntryRow[], limit: number): EntryRow[] {

@@ -191,6 +191,9 @@ export interface UpdateFeed {
   close(): void;
 }
 
+/** The address of a blob that an archive left out. */
+export const MISSING_BLOB = "data:,";
+
 export interface Source {
   readonly connection: ReadonlySignal<Connection>;
   /** Whether `runs` chooses by a query; a saved page cannot. */

@@ -16,6 +16,8 @@ export interface Fetched<Response> {
 
 const NOTHING = { response: null, problem: null };
 const REFETCH_MS = 1000;
+/** Records that are samples. */
+export const SAMPLE_KINDS: readonly string[] = [...ENTRY_KINDS.texts, ...ENTRY_KINDS.blobs];
 
 /**
  * The response of an endpoint of a run, such as `useRunResponse(page, "marks", run.id)`; null instead of a run fetches nothing.
@@ -24,38 +26,60 @@ const REFETCH_MS = 1000;
 export function useRunResponse<Endpoint extends RunEndpoint>(
   page: Page, endpoint: Endpoint, run: string | null, params?: RunParams[Endpoint], recordKinds?: readonly string[],
 ): Fetched<RunResponses[Endpoint]> {
-  const [state, setState] = useState<{ readonly key: string; readonly fetched: Fetched<RunResponses[Endpoint]> }>({ key: "", fetched: NOTHING });
   const key = JSON.stringify([endpoint, run, params]);
+  return useRunResponses(page, endpoint, run === null ? [] : [{ key, run, params }], recordKinds).get(key) ?? NOTHING;
+}
+
+export interface RunRequest<Endpoint extends RunEndpoint> {
+  readonly key: string;
+  readonly run: string;
+  readonly params?: RunParams[Endpoint] | undefined;
+}
+
+/** The same for several requests at once, by their keys: what a key had stays until its next response. */
+export function useRunResponses<Endpoint extends RunEndpoint>(
+  page: Page, endpoint: Endpoint, requests: readonly RunRequest<Endpoint>[], recordKinds?: readonly string[],
+): ReadonlyMap<string, Fetched<RunResponses[Endpoint]>> {
+  const [found, setFound] = useState<ReadonlyMap<string, Fetched<RunResponses[Endpoint]>>>(new Map());
   useEffect(() => {
-    if (run === null) return undefined;
-    let isOver = false;
-    let isFetching = false;
-    let isOutdated = false;
-    const refetch = (): void => {
-      isFetching = true;
-      isOutdated = false;
-      page.source.get(endpoint, run, params).then(
-        (response) => !isOver && setState({ key, fetched: { response, problem: null } }),
-        (error: unknown) => !isOver && setState((before) => ({
-          key, fetched: { response: before.key === key ? before.fetched.response : null, problem: error instanceof Error ? error.message : String(error) },
-        })),
-      ).finally(() => setTimeout(() => {
-        isFetching = false;
-        if (isOutdated && !isOver) refetch();
-      }, REFETCH_MS));
-    };
-    refetch();
-    const stop = page.onUpdate((update) => {
-      if (page.isPaused.peek() || !isChangedBy(update, run, recordKinds)) return;
-      if (isFetching) isOutdated = true;
-      else refetch();
-    });
-    return () => {
-      isOver = true;
-      stop();
-    };
-  }, [key]);
-  return state.key === key ? state.fetched : NOTHING;
+    const keys = new Set(requests.map(({ key }) => key));
+    const stops = requests.map((request) => watchResponse(page, endpoint, request, recordKinds, (news) => setFound((before) => {
+      const kept = new Map([...before].filter(([key]) => keys.has(key)));
+      return kept.set(request.key, { ...(kept.get(request.key) ?? NOTHING), ...news });
+    })));
+    return () => stops.forEach((stop) => stop());
+  }, [JSON.stringify([endpoint, requests])]);
+  return found;
+}
+
+/** Fetch a response, and again whenever the run recorded more; returns the function that ends it. */
+function watchResponse<Endpoint extends RunEndpoint>(
+  page: Page, endpoint: Endpoint, { run, params }: RunRequest<Endpoint>, recordKinds: readonly string[] | undefined, tell: (news: Partial<Fetched<RunResponses[Endpoint]>>) => void,
+): () => void {
+  let isOver = false;
+  let isFetching = false;
+  let isOutdated = false;
+  const refetch = (): void => {
+    isFetching = true;
+    isOutdated = false;
+    page.source.get(endpoint, run, params).then(
+      (response) => !isOver && tell({ response, problem: null }),
+      (error: unknown) => !isOver && tell({ problem: error instanceof Error ? error.message : String(error) }),
+    ).finally(() => setTimeout(() => {
+      isFetching = false;
+      if (isOutdated && !isOver) refetch();
+    }, REFETCH_MS));
+  };
+  refetch();
+  const stop = page.onUpdate((update) => {
+    if (page.isPaused.peek() || !isChangedBy(update, run, recordKinds)) return;
+    if (isFetching) isOutdated = true;
+    else refetch();
+  });
+  return () => {
+    isOver = true;
+    stop();
+  };
 }
 
 function isChangedBy(update: Update, run: string, recordKinds?: readonly string[]): boolean {

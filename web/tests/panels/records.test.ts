@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 
-import { picturedSize, zoomedAt } from "../../src/panels/graph-view.ts";
+import { picturedSize, zoomedAt } from "../../src/panels/parts/zoom.ts";
 import { distributionOf } from "../../src/panels/histogram-record.ts";
 import { bucketNote, bucketWidth } from "../../src/panels/parts/bucket-note.ts";
-import { parseStep, stepAtOrBefore, stepsOf } from "../../src/panels/parts/step-slider.tsx";
+import { parseStep, stepBy } from "../../src/panels/parts/step-slider.tsx";
 import type { BucketData } from "../../src/chart/index.ts";
 
 test("a histogram has one more edge than bins", () => {
@@ -32,15 +32,14 @@ test("a picture's size is read from its viewBox, else from its width and height"
   expect(picturedSize("<svg>")).toBeNull();
 });
 
-test("steps are sorted, each once; the newest stands where none is chosen", () => {
-  const steps = stepsOf([{ step: 20 }, { step: 5 }, { step: null }, { step: 20 }]);
-  expect(steps).toEqual([5, 20]);
-  expect(stepAtOrBefore(steps, null)).toBe(20);
-  expect(stepAtOrBefore(steps, 12)).toBe(5);
-  expect(stepAtOrBefore(steps, 1)).toBe(5);
-  expect(parseStep("")).toBeNull();
-  expect(parseStep("12")).toBe(12);
-  expect(parseStep("x")).toBeNull();
+test("steps are walked through one by one, and the last is the newest", () => {
+  const steps = [5, 20, 30];
+  expect(stepBy(steps, null, -1)).toBe(20);
+  expect(stepBy(steps, 12, -1)).toBe(5);
+  expect(stepBy(steps, 5, -1)).toBe(5);
+  expect(stepBy(steps, 20, 1)).toBeNull();
+  expect(stepBy([], null, 1)).toBeNull();
+  expect([parseStep(""), parseStep("12"), parseStep("x")]).toEqual([null, 12, null]);
 });
 
 function slices(firstX: readonly number[], count: readonly number[]): BucketData {

@@ -7,6 +7,8 @@ import type { LazyQueue } from "../../chart/index.ts";
 
 export interface InViewProps {
   readonly height: number;
+  /** Whether the content may be higher; its place then keeps the height that it had. */
+  readonly isGrowing?: boolean;
   readonly children: () => ComponentChildren;
 }
 
@@ -36,15 +38,17 @@ function isNear(place: Element): boolean {
   return bottom > -CREATE_MARGIN * innerHeight && top < (1 + CREATE_MARGIN) * innerHeight;
 }
 
-export function InView({ height, children }: InViewProps): JSX.Element {
+export function InView({ height, isGrowing = false, children }: InViewProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
+  const last = useRef(height);
   const [isInView, setInView] = useState(false);
   // What is in view from the start is created for the first picture: an observer tells of it two pictures later.
   useLayoutEffect(() => {
     if (isNear(place.current!)) setInView(true);
     return observe(place.current!, setInView);
   }, []);
-  return <div ref={place} style={{ height: `${height}px` }}>{isInView && children()}</div>;
+  useLayoutEffect(() => () => void (isInView && (last.current = place.current?.offsetHeight ?? height)), [isInView]);
+  return <div ref={place} style={isGrowing ? { minHeight: `${isInView ? 0 : last.current}px` } : { height: `${height}px` }}>{isInView && children()}</div>;
 }
 
 /** Whether an element has come near the viewport; once it has, this stays true. */

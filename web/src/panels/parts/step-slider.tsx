@@ -17,16 +17,13 @@ export function StepSlider({ steps, step, onChange }: StepSliderProps): JSX.Elem
   if (steps.length === 0) return null;
   const last = steps.length - 1;
   const at = step === null ? last : nearestIndex(steps, step);
-  const go = (index: number): void => {
-    const bounded = Math.max(0, Math.min(last, index));
-    onChange(bounded === last ? null : steps[bounded]!);
-  };
+  const go = (by: number): void => onChange(stepBy(steps, step, by));
   return (
     <div class="step-slider" role="group" aria-label="Step">
-      <button type="button" class="button is-quiet" aria-label="Earlier step" disabled={at === 0} onClick={() => go(at - 1)}>‹</button>
+      <button type="button" class="button is-quiet" aria-label="Earlier step" disabled={at === 0} onClick={() => go(-1)}>‹</button>
       <input type="range" min={0} max={last} step={1} value={at} aria-label="Step" aria-valuetext={`step ${steps[at]!}`}
-        style={{ "--share": `${last > 0 ? (at / last) * 100 : 100}%` }} onInput={(event) => go(event.currentTarget.valueAsNumber)} />
-      <button type="button" class="button is-quiet" aria-label="Later step" disabled={at === last} onClick={() => go(at + 1)}>›</button>
+        style={{ "--share": `${last > 0 ? (at / last) * 100 : 100}%` }} onInput={(event) => go(event.currentTarget.valueAsNumber - at)} />
+      <button type="button" class="button is-quiet" aria-label="Later step" disabled={at === last} onClick={() => go(1)}>›</button>
       <output>step {formatWhole(steps[at]!)}{step === null ? " · newest" : ""}</output>
     </div>
   );
@@ -37,15 +34,8 @@ export function parseStep(text: string): number | null {
   return text === "" || !Number.isFinite(Number(text)) ? null : Number(text);
 }
 
-/** The last of the steps that is not after `step`; the first where all are. */
-export function stepAtOrBefore(steps: readonly number[], step: number | null): number | undefined {
-  if (step === null) return steps.at(-1);
-  return steps.findLast((one) => one <= step) ?? steps[0];
-}
-
-/** Steps of some records, ascending, each once. */
-export function stepsOf(entries: Iterable<{ readonly step: number | null }>): number[] {
-  const steps = new Set<number>();
-  for (const { step } of entries) if (step !== null) steps.add(step);
-  return [...steps].sort((one, other) => one - other);
+/** The step so many places later among all; null for the newest. */
+export function stepBy(steps: readonly number[], step: number | null, by: number): number | null {
+  const at = (step === null ? steps.length - 1 : nearestIndex(steps, step)) + by;
+  return at >= steps.length - 1 ? null : (steps[Math.max(0, at)] ?? null);
 }

@@ -1,4 +1,4 @@
-/** Where a picture lies in its frame. */
+/** Where a picture lies in its frame: how far its centre is from that of the frame, in pixels. */
 
 export interface Placement {
   readonly scale: number;
@@ -6,6 +6,8 @@ export interface Placement {
   readonly y: number;
 }
 
+export const WHOLE: Placement = { scale: 1, x: 0, y: 0 };
+export const ZOOM_STEP = 1.25;
 const LEAST = 0.25;
 const MOST = 40;
 

@@ -1,0 +1,64 @@
+/** One sample, shown as what it is: a text, a picture, a table, sound, a film, a page; anything else is a link. */
+
+import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
+
+import { formatBytes, formatWhole } from "../../chart/index.ts";
+import { MISSING_BLOB } from "../../source/source.ts";
+import { differences } from "../text-diff.ts";
+import { BlobTable, TABLE_TYPE } from "./blob-table.tsx";
+import { Picture } from "./sample-picture.tsx";
+import type { PictureProps } from "./sample-picture.tsx";
+import "./sample-body.css";
+
+export interface SampleBodyProps extends PictureProps {
+  /** The text of another run or step, which the differences are marked against. */
+  readonly base?: string | null;
+  readonly onOpen?: (() => void) | undefined;
+}
+
+export function SampleBody(props: SampleBodyProps): JSX.Element {
+  const { sample } = props;
+  const notes = [sample.caption, sample.frames > 1 ? `${formatWhole(sample.frames)} frames` : ""].filter((note) => note !== "");
+  return (
+    <figure class="sample">
+      {sample.text !== null ? <Text text={sample.text} base={props.base ?? null} /> : <File {...props} />}
+      {notes.length > 0 && <figcaption>{notes.join(" · ")}</figcaption>}
+    </figure>
+  );
+}
+
+function Text({ text, base }: { readonly text: string; readonly base: string | null }): JSX.Element {
+  const pieces = useMemo(() => differences(base ?? text, text), [text, base]);
+  return <pre class="sample-text" tabIndex={0}>{pieces.map(({ text: words, isNew }, index) => (isNew ? <mark key={index}>{words}</mark> : words))}</pre>;
+}
+
+function File(props: SampleBodyProps): JSX.Element {
+  const { page, run, sample: { name, file, mediaType, bytes }, onOpen } = props;
+  const address = page.source.blobUrl(run, file);
+  if (address === MISSING_BLOB) return <p class="sample-problem">This sample is not in the archive, because its file did not fit.</p>;
+  const kind = mediaType.split("/")[0];
+  if (kind === "image") {
+    const picture = <Picture key={file} {...props} />;
+    return onOpen === undefined ? picture : <button type="button" class="sample-open" aria-label={`Open ${name}`} onClick={onOpen}>{picture}</button>;
+  }
+  if (kind === "audio") return <Sound key={file} address={address} name={name} />;
+  if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} />;
+  if (mediaType === TABLE_TYPE) return <BlobTable key={file} page={page} run={run} file={file} bytes={bytes} />;
+  const link = <FileLink address={address} file={file} name={file} bytes={bytes} />;
+  return mediaType === "text/html" ? <><iframe key={file} class="sample-page" sandbox="" title={name} src={address} loading="lazy" />{link}</> : link;
+}
+
+function Sound({ address, name }: { readonly address: string; readonly name: string }): JSX.Element {
+  const [seconds, setSeconds] = useState<number | null>(null);
+  return (
+    <div class="sample-sound">
+      <audio controls preload="metadata" src={address} aria-label={name} onLoadedMetadata={({ currentTarget: { duration } }) => setSeconds(Number.isFinite(duration) ? duration : null)} />
+      {seconds !== null && <span class="card-note">{seconds.toFixed(seconds < 10 ? 2 : 0)} s</span>}
+    </div>
+  );
+}
+
+export function FileLink({ address, file, name, bytes }: { readonly address: string; readonly file: string; readonly name: string; readonly bytes: number | null }): JSX.Element {
+  return <a class="sample-link" href={address} download={file}>{name}{bytes === null ? "" : `, ${formatBytes(bytes)}`}</a>;
+}

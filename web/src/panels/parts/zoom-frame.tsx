@@ -1,0 +1,75 @@
+/** A frame whose content is moved by dragging and zoomed with the wheel or the keys + and −; a double click shows the whole. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { WHOLE, ZOOM_STEP, zoomedAt } from "./zoom.ts";
+import type { Placement } from "./zoom.ts";
+import "./zoom-frame.css";
+
+const CENTRE = { x: 0, y: 0 };
+
+export interface ZoomFrameProps {
+  readonly label: string;
+  readonly place: Placement;
+  /** Called with the change, so that several frames can share one place. */
+  readonly onPlace: (change: (place: Placement) => Placement) => void;
+  /** Whether there is nothing to scroll past: the wheel always zooms, and arrow keys do something else. */
+  readonly isAlone?: boolean;
+  readonly ratio?: string;
+  readonly children: ComponentChildren;
+}
+
+export function ZoomFrame({ label, place, onPlace, isAlone = false, ratio, children }: ZoomFrameProps): JSX.Element {
+  const frame = useRef<HTMLDivElement>(null);
+  const [grip, setGrip] = useState<{ readonly x: number; readonly y: number } | null>(null);
+  const zoom = (factor: number, at = CENTRE): void => onPlace((before) => zoomedAt(before, factor, at));
+  useEffect(() => {
+    const element = frame.current!;
+    const wheel = (event: WheelEvent): void => {
+      // A page that is scrolled past is not to be caught by the picture.
+      if (!isAlone && !event.ctrlKey && !event.metaKey && document.activeElement !== element) return;
+      event.preventDefault();
+      const box = element.getBoundingClientRect();
+      zoom(event.deltaY < 0 ? ZOOM_STEP : 1 / ZOOM_STEP, { x: event.clientX - box.left - box.width / 2, y: event.clientY - box.top - box.height / 2 });
+    };
+    element.addEventListener("wheel", wheel, { passive: false });
+    return () => element.removeEventListener("wheel", wheel);
+  }, []);
+  const move = (x: number, y: number) => (): void => onPlace((at) => ({ ...at, x: at.x + x, y: at.y + y }));
+  const keys: Record<string, () => void> = {
+    "+": () => zoom(ZOOM_STEP), "=": () => zoom(ZOOM_STEP), "-": () => zoom(1 / ZOOM_STEP), "0": () => onPlace(() => WHOLE),
+    ...(isAlone ? {} : { ArrowLeft: move(40, 0), ArrowRight: move(-40, 0), ArrowUp: move(0, 40), ArrowDown: move(0, -40) }),
+  };
+  return (
+    <div ref={frame} class={`picture${grip === null ? "" : " is-held"}`} tabIndex={0} role="group" aria-label={`${label}: drag to move, plus and minus to zoom, 0 for the whole`}
+      style={{ aspectRatio: ratio }} onDblClick={() => onPlace(() => WHOLE)}
+      onKeyDown={(event) => {
+        if (keys[event.key] === undefined) return;
+        event.preventDefault();
+        event.stopPropagation();
+        keys[event.key]!();
+      }}
+      onPointerDown={(event) => {
+        if (event.pointerType === "touch" && place.scale === 1) return;
+        event.currentTarget.setPointerCapture(event.pointerId);
+        setGrip({ x: event.clientX - place.x, y: event.clientY - place.y });
+      }}
+      onPointerMove={(event) => grip !== null && onPlace((at) => ({ ...at, x: event.clientX - grip.x, y: event.clientY - grip.y }))}
+      onPointerUp={() => setGrip(null)} onPointerCancel={() => setGrip(null)}>
+      <div class="picture-content" style={{ transform: `translate(${place.x}px, ${place.y}px) scale(${place.scale})` }}>{children}</div>
+    </div>
+  );
+}
+
+export function ZoomTools({ place, onPlace }: Pick<ZoomFrameProps, "place" | "onPlace">): JSX.Element {
+  const zoom = (factor: number): void => onPlace((before) => zoomedAt(before, factor, CENTRE));
+  return (
+    <div class="picture-tools">
+      <button type="button" class="button" aria-label="Zoom in" onClick={() => zoom(ZOOM_STEP)}>+</button>
+      <button type="button" class="button" aria-label="Zoom out" onClick={() => zoom(1 / ZOOM_STEP)}>−</button>
+      <button type="button" class="button" onClick={() => onPlace(() => WHOLE)}>Whole</button>
+      <span class="section-note">{Math.round(place.scale * 100)}&nbsp;%</span>
+    </div>
+  );
+}

@@ -1,0 +1,183 @@
+/** Texts, pictures, tables, sounds, films and files that were logged at steps: of several runs, or of several steps of one run. */
+
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+
+import { formatWhole } from "../chart/index.ts";
+import type { Page } from "../state/page.ts";
+import { SAMPLE_KINDS, useEntries, useRunResponses } from "../state/queries.ts";
+import { Empty } from "../ui/empty.tsx";
+import { SearchBox } from "../ui/search-box.tsx";
+import { Segmented } from "../ui/segmented.tsx";
+import type { RunRow } from "../wire.ts";
+import type { Panel, PanelProps } from "./panel.ts";
+import { InView } from "./parts/in-view.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
+import { FileLink } from "./parts/sample-body.tsx";
+import { Legend } from "./parts/sample-picture.tsx";
+import { classesOf, evenSteps, sampleOf, samplesByName } from "./parts/sample-record.ts";
+import type { Classes, Column } from "./parts/sample-record.ts";
+import { ColumnHead, SampleCell, SampleView, useKeys } from "./parts/sample-view.tsx";
+import type { Opened } from "./parts/sample-view.tsx";
+import { searchOf } from "./parts/search.ts";
+import { parseStep, stepBy, StepSlider } from "./parts/step-slider.tsx";
+import "./samples.css";
+
+const MOST_RUNS = 12;
+const MOST_STEPS = 6;
+const ROW_PX = 180;
+/** How long the slider rests before samples are fetched. */
+const REST_MS = 120;
+const EXAMPLE = `run.log({"sample": text}, step=step)                  # what a model wrote
+run.log({"image": epochal.Image(array)}, step=step)   # an array, a PIL image, a figure
+run.log({"answers": [{"prompt": p, "reply": r}]}, step=step)   # a table
+run.log({"speech": epochal.Audio(samples, 16_000)}, step=step)
+run.log_file("vocabulary.json")`;
+
+export const panel: Panel = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples };
+
+function Samples({ page }: PanelProps): JSX.Element {
+  return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} />}</FocusedRun>;
+}
+
+function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+  const across = page.view.text("sample-columns", "runs");
+  const chosen = page.view.text("sample-step");
+  const search = searchOf(page, "sample");
+  const [opened, setOpened] = useState<Opened | null>(null);
+  const wanted = parseStep(chosen.value);
+  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(page, run, across.value === "steps", useResting(wanted));
+  const classes = useMemo(() => classesOf(columns.flatMap(({ samples }) => [...samples.values()].flat())), [columns]);
+  const setStep = (step: number | null): void => {
+    chosen.value = step === null ? "" : String(step);
+  };
+  useKeys({ ArrowLeft: () => setStep(stepBy(steps, wanted, -1)), ArrowRight: () => setStep(stepBy(steps, wanted, 1)) }, opened !== null);
+  const shown = names.filter(search.matches);
+  const slider = <StepSlider steps={steps} step={wanted} onChange={setStep} />;
+  return (
+    <div class="pane samples-pane" aria-busy={!isLoaded}>
+      <div class="pane-bar">
+        <RunPicker page={page} />
+        <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
+          choices={[{ value: "runs", label: "Runs" }, { value: "steps", label: "Steps" }]} />
+        {slider}
+        {isLoaded && numRuns > columns.length && (
+          <span class="card-note" title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}>{columns.length} of {numRuns} runs</span>
+        )}
+        {names.length > 4 && <SearchBox label="Filter samples" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
+      </div>
+      <Legend page={page} classes={classes} />
+      {problem !== null && <p role="status">{problem}</p>}
+      <div class={`samples${columns.length === 1 ? " is-alone" : ""}`} tabIndex={0} style={{ "--columns": String(columns.length) }}>
+        {columns.length > 1 && (
+          <div class="samples-head">
+            {columns.map((column) => <ColumnHead key={column.key} page={page} column={column} />)}
+          </div>
+        )}
+        <div class="samples-rows">
+          {shown.map((name) => (
+            <InView key={name} height={ROW_PX} isGrowing>
+              {() => <Row page={page} name={name} columns={columns} classes={classes} onOpen={(index) => setOpened({ name, index })} />}
+            </InView>
+          ))}
+        </div>
+        <Files page={page} run={run} />
+        {isLoaded && names.length === 0 && <Empty title="This run has no samples" code={EXAMPLE}>Log texts, pictures, tables, sounds or films to see them here by step.</Empty>}
+      </div>
+      <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />
+    </div>
+  );
+}
+
+interface Columns {
+  readonly columns: readonly Column[];
+  /** With those that have no samples, or are too many. */
+  readonly numRuns: number;
+  readonly names: readonly string[];
+  readonly steps: readonly number[];
+  readonly problem: string | null;
+  readonly isLoaded: boolean;
+}
+
+/** The samples at or before a step: of the runs that are shown, the focused one first, or of one run at several steps. */
+function useColumns(page: Page, run: RunRow, areSteps: boolean, at: number | null): Columns {
+  const params = at === null ? {} : { at };
+  const focused = useRunResponses(page, "samples", [{ key: run.id, run: run.id, params }], SAMPLE_KINDS).get(run.id);
+  const past = areSteps ? evenSteps(focused?.response?.steps ?? [], at, MOST_STEPS).slice(0, -1) : [];
+  const others = page.runs.shown.value.filter(({ id }) => id !== run.id);
+  const numOthers = others.length;
+  const requests = areSteps ? past.map((step, index) => ({ key: String(index), run: run.id, params: { at: step } })) : others.slice(0, MOST_RUNS - 1).map(({ id }) => ({ key: id, run: id, params }));
+  const found = useRunResponses(page, "samples", requests, SAMPLE_KINDS);
+  const main = { key: run.id, run: run.id, params };
+  const all = areSteps ? [...requests, main] : [main, ...requests];
+  return useMemo(() => {
+    const responses = all.map((request) => (request === main ? focused : found.get(request.key)));
+    const columns = all.map(({ key, run: id, params: { at: step } }, index) => ({
+      key, run: id, step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null, samples: samplesByName(responses[index]?.response ?? { entries: [] }),
+    }));
+    const listed = (areSteps ? [focused] : responses).map((one) => one?.response).filter((one) => one != null);
+    const full = columns.filter(({ run: id }, index) => id === run.id || Object.keys(responses[index]?.response?.names ?? {}).length > 0);
+    return {
+      columns: full,
+      numRuns: areSteps ? 1 : 1 + numOthers,
+      names: [...new Set(listed.flatMap(({ names }) => Object.keys(names)))],
+      steps: [...new Set(listed.flatMap(({ steps }) => steps))].sort((one, other) => one - other),
+      problem: responses.find((one) => one?.problem != null)?.problem ?? null,
+      isLoaded: focused?.response != null,
+    };
+  }, [focused, found, areSteps, JSON.stringify(all), numOthers]);
+}
+
+/** A value once it has not changed for a moment. */
+function useResting<Value>(value: Value): Value {
+  const [resting, setResting] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setResting(value), REST_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return resting;
+}
+
+interface RowProps {
+  readonly page: Page;
+  readonly name: string;
+  readonly columns: readonly Column[];
+  readonly classes: Classes;
+  readonly onOpen: (index: number) => void;
+}
+
+function Row({ page, name, columns, classes, onOpen }: RowProps): JSX.Element {
+  return (
+    <section class="card samples-row" aria-label={name} data-title={name}>
+      <header class="samples-name">
+        <h3 title={name}>{name}</h3>
+        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => onOpen(0)}>⤢</button>
+      </header>
+      <div class="samples-cells">
+        {columns.map((column, index) => (
+          <SampleCell key={column.key} page={page} column={column} base={columns[column.step === null ? 0 : index - 1]} name={name} classes={classes} onOpen={onOpen} />
+        ))}
+      </div>
+    </section>
+  );
+}
+
+/** Files that the run keeps with `run.log_file`. */
+function Files({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element | null {
+  const { list } = useEntries(page, "files", run.id, { limit: 5000 });
+  const files = useMemo(() => (list?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []), [list]);
+  if (files.length === 0) return null;
+  return (
+    <section class="card samples-files" aria-label="Files" data-title="Files">
+      <h3>Files</h3>
+      <table>
+        <thead><tr><th scope="col">Name and size</th><th scope="col">Step</th></tr></thead>
+        <tbody>
+          {files.toReversed().map(({ name, step, file, bytes }, index) => (
+            <tr key={index}><td><FileLink address={page.source.blobUrl(run.id, file)} file={name} name={name} bytes={bytes} /></td><td>{step === null ? "" : formatWhole(step)}</td></tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
