@@ -3,6 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
+import pytest
+
+from epochal.media.encode import Pixels
+from epochal.media.files import store_pixels
 from epochal.server.state import ExportFormat
 from epochal.store.store import RunView
 from tests.server.live import Server, serving
@@ -53,6 +57,79 @@ def test_a_blob_whose_file_is_gone_is_a_sentence(tmp_path: Path, server: Server)
     journal = with_blob(tmp_path, "image/png", PNG)
     (journal.folder.blobs / "d1.bin").unlink()
     assert server.ask("/api/runs/id-x/blob/d1.bin").status == 404
+
+
+def test_every_file_of_a_record_is_served(tmp_path: Path, server: Server) -> None:
+    journal = with_blob(tmp_path, "application/vnd.epochal.table+json", b'{"columns": []}')
+    for file in ("cell.png", "mask.png", "weights.pt"):
+        (journal.folder.blobs / file).write_bytes(PNG)
+    masks = [{"group": "g", "file": "mask.png"}]
+    journal.add({"log": "blob", "step": 1, "name": "b", "files": ["cell.png"], "masks": masks})
+    journal.add({"log": "file", "step": 1, "name": "best/weights.pt", "file": "weights.pt"})
+    for file in ("cell.png", "mask.png"):
+        answer = server.ask(f"/api/runs/id-x/blob/{file}")
+        assert (answer.body, answer.headers["content-type"]) == (PNG, "image/png")
+    headers = server.ask("/api/runs/id-x/blob/weights.pt").headers
+    assert headers["content-disposition"].endswith("UTF-8''best%2Fweights.pt")
+
+
+def test_pixels_are_encoded_when_they_are_asked_for(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path)
+    file = store_pixels(journal.folder, Pixels(bytes(12), 2, 2, 3))
+    journal.add({"log": "blob", "step": 1, "name": "a", "file": file, "media_type": "image/png"})
+    assert server.ask(f"/api/runs/id-x/blob/{file}").body.startswith(PNG)
+    assert [path.suffix for path in journal.folder.blobs.iterdir()] == [".raw"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "part", "range_"),
+    [
+        ("bytes=2-4", 206, b"234", "bytes 2-4/10"),
+        ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+        ("bytes=7-99", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-3", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-99", 206, b"0123456789", "bytes 0-9/10"),
+        ("bytes=10-", 416, None, "bytes */10"),
+        ("bytes=5-4", 416, None, "bytes */10"),
+        ("bytes=-", 200, b"0123456789", None),
+        ("bytes=0-1,4-5", 200, b"0123456789", None),
+        ("lines=1-2", 200, b"0123456789", None),
+    ],
+)
+def test_a_player_may_ask_for_a_part(
+    tmp_path: Path, server: Server, asked: str, status: int, part: bytes | None, range_: str | None
+) -> None:
+    with_blob(tmp_path, "audio/wav", b"0123456789")
+    answer = server.ask("/api/runs/id-x/blob/d1.bin", headers={"range": asked})
+    assert (answer.status, answer.headers.get("content-range")) == (status, range_)
+    assert part is None or answer.body == part
+
+
+def test_a_large_file_is_sent_in_pieces(tmp_path: Path, server: Server) -> None:
+    content = bytes(range(256)) * 5000
+    with_blob(tmp_path, "video/mp4", content)
+    answer = server.ask("/api/runs/id-x/blob/d1.bin")
+    assert (answer.body, answer.headers["content-type"]) == (content, "video/mp4")
+    again = {"if-none-match": answer.headers["etag"]}
+    assert server.ask("/api/runs/id-x/blob/d1.bin", headers=again).status == 304
+
+
+def test_the_frame_of_plotly_runs_the_installed_package_and_loads_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = server.ask("/api/plotly")
+    if missing.status == 404:  # Plotly is not installed here
+        assert "pip install plotly" in missing.json["error"]
+    library = tmp_path / "site" / "plotly" / "package_data" / "plotly.min.js"
+    library.parent.mkdir(parents=True)
+    library.write_text("window.Plotly = {}")
+    (tmp_path / "site" / "plotly" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    answer = server.ask("/api/plotly")
+    assert b"window.Plotly = {}" in answer.body
+    policy = answer.headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "sandbox allow-scripts"} <= set(policy)
+    assert "frame-ancestors 'self'" in policy
 
 
 def test_the_newest_picture_of_the_model(tmp_path: Path, server: Server) -> None:

@@ -818,6 +818,7 @@ export const PATHS = {
   restore: "api/trash/restore",
   request_control: "api/runs/{run}/control",
   blob: "api/runs/{run}/blob/{file}",
+  plotly: "api/plotly",
   infos: "api/infos",
   run_state: "api/hub/runs/{run}",
   run_lines: "api/hub/runs/{run}/parts/{stem}",

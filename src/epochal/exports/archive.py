@@ -92,6 +92,7 @@ def _head(page: Page, runs: Sequence[RunView]) -> str:
             f"style-src {styles}",
             "style-src-attr 'unsafe-inline'",
             "img-src data: blob:",
+            "media-src data:",
             "frame-src data:",
             "base-uri 'none'",
             "form-action 'none'",

@@ -1,4 +1,4 @@
-"""Endpoints that return files: blobs, the graph of the model, exports."""
+"""Endpoints that return files: those that records name, the graph of the model, exports."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ import io
 import re
 import tempfile
 from collections.abc import AsyncIterator
-from typing import IO
+from typing import IO, BinaryIO
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.media.files import files_of
+from epochal.records import Record
 from epochal.server.params import str_param
-from epochal.server.responses import body_response, error_response, run_id_of
+from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
 from epochal.server.state import ExportFormat, ServerState, server_state
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 
-MAX_BLOB_BYTES = 256 * 1024 * 1024
 FORMAT = str_param("format", note="one of `RunDetail.exports`")
 RUN = str_param("run", note="the newest running run, else the newest")
 _CHUNK_BYTES = 256 * 1024
-# Types that a browser shows; anything else is a download.
-_INLINE_TYPES = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"}
-    | {"text/html"}
+# Types that a browser shows or plays; anything else is a download.
+_INLINE = re.compile(
+    r"image/(png|jpeg|gif|webp|avif|bmp|svg\+xml)|(audio|video)/[\w.+-]+|text/html"
 )
+# Texts are sent whole and compressed up to this size; anything else is sent in pieces.
+_TEXT = re.compile(r"text/.*|.*\bjson|image/svg\+xml")
+_MAX_TEXT_BYTES = 64 * 1024 * 1024
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 # A script in an image or a page has no origin and cannot run; nothing else is loaded.
 _SANDBOX = {
     "content-security-policy": (
@@ -39,20 +43,25 @@ _SANDBOX = {
 
 
 async def blob(request: Request) -> Response:
-    """``…/blob/{file}``: the bytes of a blob that a record names."""
+    """``…/blob/{file}``: a file that a record names, or the part that ``Range`` asks for."""
     file, reader = str(request.path_params["file"]), server_state(request).reader
 
-    found = await reader.query_run(run_id_of(request), lambda run: _blob(run, file))
-    if isinstance(found, OSError):
-        return error_response(404, f"the blob cannot be read: {found.strerror or found}.")
-    if found is None:
-        return error_response(413, f"blobs over {MAX_BLOB_BYTES} bytes are not served.")
-    body, media_type = found
-    headers = dict(_SANDBOX)
-    if media_type not in _INLINE_TYPES:
+    opened = await reader.query_run(run_id_of(request), lambda run: _open_blob(run, file))
+    if isinstance(opened, OSError):
+        return error_response(404, f"the file cannot be read: {opened.strerror or opened}.")
+    content, about = opened
+    headers = {**_SANDBOX, "accept-ranges": "bytes"}
+    media_type, size = str(about.get("media_type")), content.seek(0, 2)
+    is_text = _TEXT.fullmatch(media_type) is not None and size <= _MAX_TEXT_BYTES
+    if not _INLINE.fullmatch(media_type):
+        headers["content-disposition"] = _attachment(_download_name(about, file))
         media_type = "application/octet-stream"
-        headers["content-disposition"] = _attachment(file)
-    return await body_response(request, body, media_type=media_type, headers=headers)
+    if is_text:
+        with content:
+            content.seek(0)
+            body = await asyncio.to_thread(content.read)
+        return await body_response(request, body, media_type=media_type, headers=headers)
+    return _part_of(request, content, size, media_type=media_type, headers=headers)
 
 
 async def graph_svg(request: Request) -> Response:
@@ -80,13 +89,14 @@ async def export(request: Request) -> Response:
         raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
     info = await state.reader.query_run(run_id, lambda run: run.info)
     file = await state.reader.call(lambda: _written(state, info, chosen))
+    size = file.seek(0, 2)
     return StreamingResponse(
-        _chunks(file),
+        _chunks(file, 0, size),
         media_type=chosen.media_type,
         headers={
             "content-disposition": _attachment(f"{info.name}.{chosen.ending}"),
             "cache-control": "no-store",
-            "content-length": str(file.seek(0, 2)),
+            "content-length": str(size),
         },
     )
 
@@ -97,17 +107,50 @@ async def run_or_current(request: Request) -> str:
     return await reader.query(reader.catalog.current) if run_id is None else run_id
 
 
-def _blob(run: RunView, file: str) -> tuple[bytes, str] | OSError | None:
-    for entry in run.entries("blob", rank=None):
-        if entry.record.get("file") == file:
-            size = entry.record.get("bytes")
-            if isinstance(size, (int, float)) and size > MAX_BLOB_BYTES:
-                return None
+def _open_blob(run: RunView, file: str) -> tuple[BinaryIO, Record] | OSError:
+    """A file and the fields of its record; those of a picture in a cell are made up."""
+    for entry in run.entries("blob", "file", rank=None):
+        media_type = files_of(entry.record).get(file)
+        if media_type is not None:
+            is_main = entry.record.get("file") == file
+            about = entry.record if is_main else {"media_type": media_type}
             try:
-                return run.blob(file), str(entry.record.get("media_type"))
+                return run.open_blob(file), {**about, "log": entry.kind}
             except OSError as error:
                 return error
-    raise RunNotFoundError(f"this run has no blob {file!r}.")
+    raise RunNotFoundError(f"this run has no file {file!r}.")
+
+
+def _download_name(about: Record, file: str) -> str:
+    """What a user called a file; a sample has the name of its content."""
+    return str(about.get("name") or file) if about["log"] == "file" else file
+
+
+def _part_of(
+    request: Request, content: BinaryIO, size: int, *, media_type: str, headers: dict[str, str]
+) -> Response:
+    """The range that a player or a continued download asks for, else everything, in pieces."""
+    tag = etag_of(request.url.path.encode(), str(size).encode())
+    headers |= {"etag": tag, "cache-control": "private, no-cache"}
+    if matches_etag(request, tag):
+        content.close()
+        return Response(status_code=304, headers=headers)
+    start, stop, status = 0, size, 200
+    asked = _RANGE.fullmatch(request.headers.get("range", "").strip())
+    if asked is not None and any(asked.groups()):
+        first, last = asked.groups()
+        start = int(first) if first else max(size - int(last), 0)
+        stop = min(int(last) + 1, size) if first and last else size
+        status = 206
+        if start >= stop:
+            content.close()
+            headers = {"content-range": f"bytes */{size}"}
+            return error_response(416, f"the file has {size} bytes.", headers=headers)
+        headers["content-range"] = f"bytes {start}-{stop - 1}/{size}"
+    headers["content-length"] = str(stop - start)
+    return StreamingResponse(
+        _chunks(content, start, stop), status, media_type=media_type, headers=headers
+    )
 
 
 def _written(state: ServerState, info: RunRow, chosen: ExportFormat) -> IO[bytes]:
@@ -129,10 +172,13 @@ def _written(state: ServerState, info: RunRow, chosen: ExportFormat) -> IO[bytes
     return file
 
 
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+async def _chunks(file: IO[bytes], start: int, stop: int) -> AsyncIterator[bytes]:
     with file:
-        file.seek(0)
-        while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+        file.seek(start)
+        while start < stop and (
+            chunk := await asyncio.to_thread(file.read, min(stop - start, _CHUNK_BYTES))
+        ):
+            start += len(chunk)
             yield chunk
 
 

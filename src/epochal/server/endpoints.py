@@ -27,6 +27,7 @@ from epochal.server import (
     handlers,
     marks,
     mirroring,
+    plotly,
     prometheus,
     run_metrics,
     series,
@@ -283,15 +284,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     entries_endpoint("histograms", _HISTOGRAMS, "histograms by step"),
     entries_endpoint("texts", _TEXTS, "text samples by step"),
-    entries_endpoint("blobs", _BLOBS, "images and other files by step; bytes at `blob/{file}`"),
-    entries_endpoint("files", _FILES, "files that the run keeps; bytes at `blob/{file}`"),
-    Endpoint(
-        "samples",
-        "/api/runs/{run_id}/samples",
-        entries.SampleList,
-        entries.samples,
-        "of each name the newest texts and blobs up to a step",
-        (entries.AT,),
+    entries_endpoint(
+        "blobs", _BLOBS, "pictures, tables and other samples by step; bytes at `blob/{file}`"
     ),
     entries_endpoint("experts", _EXPERTS, "the load of each expert of each layer, by step"),
     run_endpoint(
@@ -327,7 +321,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/runs/{run_id}/blob/{file}",
         "bytes",
         downloads.blob,
-        "the bytes of a blob that a record names",
+        "a file that a record names, or the part of it that `Range` asks for",
+    ),
+    Endpoint(
+        "plotly",
+        "/api/plotly",
+        "HTML",
+        plotly.plotly,
+        "a frame that draws figures with the installed Plotly",
     ),
     Endpoint(
         "export",

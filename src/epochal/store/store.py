@@ -28,8 +28,7 @@ Of a run
     samples       pictures, tables, sounds, videos, pages and texts
     files         the files that the program kept with ``run.log_file``
     machines      the newest readings of GPUs and hosts of a live run
-    blob          the content of a file that a record names; ``blob_path`` is where it lies, and
-                  ``blob_types`` has all of them
+    open_blob     a file that a record names, to be read; blob has all of its bytes
     patch         changes of the code that were not committed
     records       every record of every writer in file order, from a position on
     end           the position that ``records(since=…)`` continues from
@@ -57,8 +56,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.health.finding import Evaluated
@@ -204,10 +202,13 @@ class RunView(Protocol):
         Raises ``UsageError`` for any other file.
         """
 
+    def open_blob(self, file: str) -> BinaryIO:
+        """A file that a record names, which may be large; raises ``UsageError`` for any other."""
+
     def blob(self, file: str) -> bytes:
-        """The content of a file that a record names; raises ``UsageError`` for any other file."""
-        path = self.blob_path(file)
-        return blob_bytes(RunFolder(path.parent.parent), path.name)
+        """All bytes of a file that a record names."""
+        with self.open_blob(file) as opened:
+            return opened.read()
 
     def patch(self) -> bytes:
         """The changes that were not committed when the run started; empty where it has none."""

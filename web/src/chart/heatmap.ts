@@ -31,8 +31,8 @@ export interface HeatmapOptions {
   readonly format?: (value: number, at: number) => string;
   /** What the numbers beside the colours are. */
   readonly keyUnit?: string;
-  /** Whether values are written into cells that have room for them. */
-  readonly hasNumbers?: boolean;
+  /** What is written into cells: the first of these that has room in all of them. */
+  readonly cellTexts?: readonly ((value: number, at: number) => string)[];
   /** A row and a column that are framed; null for none. */
   readonly selected?: { readonly row: number | null; readonly column: number | null };
   readonly onCell?: (row: number, column: number) => void;
@@ -80,7 +80,7 @@ export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOpti
       renderer.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
     });
   }
-  if (options.hasNumbers && pixels === columns) drawNumbers(renderer, box, options, range, table, { width, height }, theme);
+  if (pixels === columns) drawNumbers(renderer, box, options, range, table, { width, height }, theme);
   drawSelected(renderer, box, options, { width: box.width / columns, height }, theme);
   drawRowNames(renderer, box, options.rowNames, height, theme);
   drawColumns(renderer, box, options, theme);
@@ -130,9 +130,9 @@ const NUMBER_SIZE = 10.5;
 
 function drawNumbers(renderer: Renderer, box: Box, options: HeatmapOptions, range: Range, table: readonly string[], cell: Size, theme: ChartTheme): void {
   const columns = numColumns(options);
-  const texts = [...options.values].map((value) => (value === -Infinity ? "" : formatNumber(value)));
-  if (cell.height < NUMBER_SIZE + 4 || cell.width < Math.max(...texts.map((text) => textWidth(text, NUMBER_SIZE))) + 8) return;
-  texts.forEach((text, index) => {
+  const fits = (texts: readonly string[]): boolean => cell.height >= NUMBER_SIZE + 4 && texts.every((text) => cell.width >= textWidth(text, NUMBER_SIZE) + 8);
+  const written = (options.cellTexts ?? []).map((write) => [...options.values].map((value, at) => (value === -Infinity ? "" : write(value, at))));
+  written.find(fits)?.forEach((text, index) => {
     const value = options.values[index]!;
     const fill = Number.isFinite(value) ? inkOn(table[rampIndex(value, range, table.length)]!) : theme.ink;
     const [x, y] = [box.left + ((index % columns) + 0.5) * cell.width, box.top + (Math.floor(index / columns) + 0.5) * cell.height];

@@ -194,7 +194,7 @@ export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonf
     ramp: "sequential",
     range: { min: low, max: high > low ? high : low + 1e-9 },
     format: (value) => (Number.isNaN(value) ? "no finite value" : value === -Infinity ? "no runs" : formatNumber(value)),
-    hasNumbers: true,
+    cellTexts: [formatNumber],
     rowNote: (row, column) => {
       const at = row * columns.length + column;
       return counts[at]! + bad[at]! === 0 ? "" : `${formatNumberOf(counts[at]!, "run")}${bad[at]! > 0 ? `, and ${bad[at]} that ended as nan` : ""}`;

@@ -29,6 +29,10 @@ export function createLiveSource(): Source {
     },
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
     blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
+    plotlyUrl: async () => {
+      await (await ask(PATHS.plotly)).body?.cancel();
+      return PATHS.plotly;
+    },
     exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
     updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), sending("PATCH", change))) as Labels,
     changes: {

@@ -208,6 +208,8 @@ export interface Source {
   blobUrl(run: string, file: string): string;
   /** A blob that is a text. */
   blobText(run: string, file: string): Promise<string>;
+  /** Address of a frame that draws figures of Plotly; an error says why there is none. */
+  plotlyUrl(): Promise<string>;
   /** Address of a whole run as a file; null where there is no server to make it. */
   exportUrl(run: string, format: string): string | null;
   /** Null where labels cannot be changed. */
