@@ -6,14 +6,14 @@ import fnmatch
 import operator
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, overload
+from typing import Any
 
 from epochal.errors import EpochalError
 from epochal.reading import RunData, Runs
@@ -25,17 +25,11 @@ from epochal.wandb.errors import CommError, UsageError
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported
 from epochal.wandb.run_summary import with_aggregates
 
-# Epochal's states by W&B's names.
+# W&B's names of Epochal's states, where they differ.
 _STATES = {
+    **dict.fromkeys(("interrupted", "terminated"), "killed"),
+    **dict.fromkeys(("silent", "unreadable"), "crashed"),
     "waiting": "pending",
-    "running": "running",
-    "finished": "finished",
-    "failed": "failed",
-    "interrupted": "killed",
-    "terminated": "killed",
-    "crashed": "crashed",
-    "silent": "crashed",
-    "unreadable": "crashed",
 }
 
 
@@ -102,24 +96,8 @@ class Api(ExplainsMissingMembers):
             return [ApiRun(run, self) for run in runs]
 
 
-class ApiRuns(ExplainsMissingMembers, Sequence["ApiRun"]):
-    """Runs in order; iterating, indexing and ``len`` work as for W&B's."""
-
-    def __init__(self, runs: list[ApiRun]) -> None:
-        self._runs = runs
-
-    @overload
-    def __getitem__(self, index: int) -> ApiRun: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[ApiRun]: ...
-    def __getitem__(self, index: int | slice) -> ApiRun | list[ApiRun]:
-        return self._runs[index]
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __repr__(self) -> str:
-        return f"<Runs {len(self._runs)}>"
+class ApiRuns(ExplainsMissingMembers, list["ApiRun"]):
+    """Runs in order."""
 
 
 class ApiRun(ExplainsMissingMembers):
@@ -128,9 +106,10 @@ class ApiRun(ExplainsMissingMembers):
     def __init__(self, data: RunData, api: Api) -> None:
         self._data, self._api = data, api
         info = data.info
-        self.id, self.project, self.state = info.id, info.project, _STATES[info.status.state]
+        self.id, self.project = info.id, info.project
         self.entity, self.group, self.job_type = info.owner or "", info.group, info.job_type
-        self.created, self.updated = info.created, info.updated
+        # In UTC: when the run began, and when it last recorded something.
+        self.created_at, self.heartbeat_at = _iso(info.created), _iso(info.updated)
         # These can be changed; ``update`` writes them.
         self.name, self.tags, self.notes = info.name, list(info.tags), info.notes
         self.config: dict[str, Any] = dict(data.config)
@@ -149,30 +128,28 @@ class ApiRun(ExplainsMissingMembers):
         return Path(self._data.info.folder).as_uri()
 
     @property
-    def created_at(self) -> str | None:
-        """When the run began, in UTC."""
-        return _iso(self.created)
-
-    @property
-    def heartbeat_at(self) -> str | None:
-        """When the run last recorded something, in UTC."""
-        return _iso(self.updated)
+    def state(self) -> str:
+        """What became of the run, in W&B's words."""
+        state = self._data.info.status.state
+        return _STATES.get(state, str(state))
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The last value of each metric, and what the program set, which wins."""
         names = [m.name for m in self._data.metrics() if m.axis != "time" and 0 in m.ranks]
         last = {name: self._data.summary(name).last for name in names}
-        view = self._data.view
         step = self._data.info.step
         own = {} if step is None else {"_step": step}
-        texts = {entry.record["name"]: entry.record.get("text") for entry in view.texts()}
+        texts = {one["name"]: one.get("text") for one in self._texts()}
         return with_aggregates({**own, **texts, **last, **self._data.info.summary})
 
     @property
     def summary_metrics(self) -> dict[str, Any]:
         """The summary."""
         return self.summary
+
+    def _texts(self) -> list[Mapping[str, Any]]:
+        return [entry.record for entry in self._data.view.texts()]
 
     @property
     def lastHistoryStep(self) -> int:  # noqa: N802 (W&B's name)
@@ -195,7 +172,6 @@ class ApiRun(ExplainsMissingMembers):
     def load(self, force: bool = False) -> None:
         """Read what was recorded since."""
         self._data.refresh()
-        self.state = _STATES[self._data.info.status.state]
         self.__dict__.pop("summary", None)
 
     def wait_until_finished(self) -> None:
@@ -249,28 +225,24 @@ class ApiRun(ExplainsMissingMembers):
         **ignored: Any,
     ) -> Iterator[dict[str, Any]]:
         """Every row by step; with ``keys``, only rows that have all of them."""
-        found = {m.name for m in self._data.metrics() if m.axis == "step" and 0 in m.ranks}
-        own = {"_step", "_timestamp", "_runtime"}
-        texts = [entry.record for entry in self._data.view.texts()]
-        texts = [one for one in texts if keys is None or one["name"] in keys]
-        wanted = found if keys is None else {key for key in keys if key in found}
-        if keys is not None and not wanted | own | {one["name"] for one in texts} >= set(keys):
-            return
+        begun = self._data.info.created
         rows: dict[int, dict[str, Any]] = {}
-        for one in texts:
-            if isinstance(one.get("step"), int):
-                row = rows.setdefault(one["step"], {"_step": one["step"], "_timestamp": one["t"]})
-                row["_runtime"] = one["t"] - (self.created or one["t"])
-                row[one["name"]] = one.get("text")
-        for name in sorted(wanted):
-            series = self._data.series(name, axis="step")
-            times = series.times.tolist()
-            for step, value, t in zip(
-                series.steps.tolist(), series.values.tolist(), times, strict=True
-            ):
-                row = rows.setdefault(step, {"_step": step, "_timestamp": t})
-                row["_runtime"] = t - (self.created or t)
-                row[name] = value
+
+        def add(name: str, step: int, value: Any, t: float) -> None:
+            row = rows.setdefault(step, {"_step": step, "_timestamp": t})
+            row["_runtime"] = t - (begun or t)
+            row[name] = value
+
+        for one in self._texts():
+            if (keys is None or one["name"] in keys) and isinstance(one.get("step"), int):
+                add(one["name"], one["step"], one.get("text"), one["t"])
+        for metric in self._data.metrics():
+            is_row = metric.axis == "step" and 0 in metric.ranks
+            if is_row and (keys is None or metric.name in keys):
+                series = self._data.series(metric.name, axis="step")
+                columns = (part.tolist() for part in (series.steps, series.values, series.times))
+                for step, value, t in zip(*columns, strict=True):
+                    add(metric.name, step, value, t)
         for step in sorted(rows):
             is_inside = step >= min_step and (max_step is None or step < max_step)
             if is_inside and (keys is None or all(key in rows[step] for key in keys)):
@@ -362,12 +334,13 @@ _FIELDS = {
     "name": "id",
     "jobType": "job_type",
     "username": "entity",
-    "created_at": "created",
-    "createdAt": "created",
-    "heartbeat_at": "updated",
+    "createdAt": "created_at",
     "sweep": "sweep_name",
 }
-_SAME = ("id", "state", "tags", "group", "job_type", "entity", "project", "notes", "sweep_name")
+_SAME = (
+    *("id", "state", "tags", "group", "job_type", "entity", "project", "notes", "sweep_name"),
+    *("created_at", "heartbeat_at"),
+)
 
 
 def matches(run: ApiRun, filters: Mapping[str, Any] | None) -> bool:
@@ -388,7 +361,11 @@ def ordered(runs: Iterable[ApiRun], order: str) -> list[ApiRun]:
     """Runs by a field, ascending with ``+`` and descending with ``-``; those without it last."""
     values = [(_rank(_value_of(run, order.lstrip("+-"))), run) for run in runs]
     known = [pair for pair in values if pair[0] is not None]
-    known.sort(key=lambda pair: pair[0] or (), reverse=order.startswith("-"))
+    # Runs of the same second, or the same value, are in the order in which they began.
+    known.sort(
+        key=lambda pair: (pair[0] or (), pair[1]._data.info.created or 0.0),
+        reverse=order.startswith("-"),
+    )
     return [run for _, run in known] + [run for rank, run in values if rank is None]
 
 
@@ -423,7 +400,10 @@ def _has(value: Any, wanted: Any) -> bool:
         test = _OPERATORS.get(name)
         if test is None:
             raise UsageError(f"{name!r} is not known: use {', '.join(_OPERATORS)}.")
-        if not test(value, _comparable(value, operand)):
+        try:
+            if not test(value, operand):
+                return False
+        except TypeError:  # a value that is missing, or of another type
             return False
     return True
 
@@ -432,27 +412,6 @@ def _equals(value: Any, wanted: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return list(value) == list(wanted) if isinstance(wanted, (list, tuple)) else wanted in value
     return wanted is None if value is _MISSING else bool(value == wanted)
-
-
-def _compare(test: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
-    def compare(value: Any, operand: Any) -> bool:
-        try:
-            return bool(test(value, operand))
-        except TypeError:  # a value that is missing, or of another type
-            return False
-
-    return compare
-
-
-def _comparable(value: Any, operand: Any) -> Any:
-    """A time in ISO form as a number, where the value is one."""
-    if not isinstance(value, float) or not isinstance(operand, str):
-        return operand
-    try:
-        at = datetime.fromisoformat(operand.replace("Z", "+00:00"))
-    except ValueError:
-        return operand
-    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _in(value: Any, operand: Any) -> bool:
@@ -465,13 +424,13 @@ def _regex(value: Any, operand: Any) -> bool:
     return any(isinstance(text, str) and re.search(str(operand), text) for text in texts)
 
 
-_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "$eq": _equals,
     "$ne": lambda value, operand: not _equals(value, operand),
-    "$gt": _compare(operator.gt),
-    "$gte": _compare(operator.ge),
-    "$lt": _compare(operator.lt),
-    "$lte": _compare(operator.le),
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
     "$in": _in,
     "$nin": lambda value, operand: not _in(value, operand),
     "$exists": lambda value, operand: (value is not _MISSING) == bool(operand),
