@@ -407,32 +407,51 @@ def test_saved_files_lie_in_the_runs_folder_as_they_are_at_the_end(here: Path) -
 
 def test_an_artifact_is_kept_and_found_again(here: Path) -> None:
     (here / "weights.bin").write_bytes(b"123")
-    with wandb.init() as run:
-        artifact = wandb.Artifact("net", type="model", metadata={"epoch": 3})
-        artifact.add_file("weights.bin")
-        with artifact.new_file("note.txt", mode="w") as file:
-            file.write("hello")
-        run.log_artifact(artifact, aliases=["best"])
-    with wandb.init() as other:
-        found = other.use_artifact("net:best")
+    for epoch in range(2):
+        with wandb.init(project="p") as run:
+            artifact = wandb.Artifact("net", type="model", metadata={"epoch": epoch})
+            artifact.add_file("weights.bin")
+            with artifact.new_file("note.txt", mode="w") as file:
+                file.write("hello")
+            assert (artifact.state, artifact.id, artifact.name) == ("PENDING", None, "net")
+            run.log_artifact(artifact, aliases=["best"] if epoch == 0 else [], tags=["small"])
+        assert (artifact.version, artifact.name) == (f"v{epoch}", f"net:v{epoch}")
+    (here / "weights.bin").unlink()
+    with wandb.init(project="p") as other:
+        for name, epoch in (("net:best", 0), ("me/p/net:v0", 0), ("net:latest", 1), ("net", 1)):
+            found = other.use_artifact(name)
+            assert (found.metadata, found.size, found.tags) == ({"epoch": epoch}, 8, ["small"])
+        assert found.digest == artifact.digest
         folder = Path(found.download())
-    assert (folder / "weights.bin").read_bytes() == b"123"
-    assert (folder / "note.txt").read_text() == "hello"
-    assert found.metadata == {"epoch": 3}
+        assert (folder / "weights.bin").read_bytes() == b"123"
+        assert Path(found.get_entry("note.txt").download("there")).read_text() == "hello"
+        found.aliases.append("good")
+        found.save()
+        assert other.use_artifact("net:good").version == "v1"
+        with pytest.raises(wandb.CommError, match="has logged an artifact 'net:v7'"):
+            other.use_artifact("net:v7")
+        model = other.log_model(folder / "weights.bin", "model")
+        assert Path(other.use_model("model:latest")).read_bytes() == b"123"
+        assert (model.type, Path(model.file()).name) == ("model", "weights.bin")
 
 
 def test_a_table_of_an_artifact_keeps_the_pictures_in_its_cells(here: Path) -> None:
     picture = wandb.Image(np.full((2, 3, 3), 7, np.uint8), caption="seven")
-    table = wandb.Table(columns=["id", "picture"], data=[[0, picture], [1, picture]])
     with wandb.init(project="p") as run:
         artifact = wandb.Artifact("samples", type="dataset")
-        artifact.add(table, "predictions")
+        artifact.add(wandb.Table(columns=["id", "picture"], data=[[0, picture]]), "predictions")
+        artifact.add(picture, "seven")
         run.log_artifact(artifact)
-    folder = Path(wandb.init(project="p").use_artifact("samples:latest").download())
-    (first, cell), _ = json.loads((folder / "predictions").read_text())["data"]
-    assert (first, cell["_type"], cell["caption"]) == (0, "image-file", "seven")
-    (kept,) = picture.files()
-    assert (folder / cell["path"]).read_bytes() == kept.data
+    found = wandb.init(project="p").use_artifact("samples:latest")
+    folder = Path(found.download())
+    ((first, cell),) = json.loads((folder / "predictions.table.json").read_text())["data"]
+    assert (first, cell["media_type"], cell["caption"]) == (0, "image/png", "seven")
+    assert (folder / cell["file"]).read_bytes() == (folder / "seven.png").read_bytes()
+    table = found.get("predictions")
+    assert (table.columns, table.data[0][0]) == (["id", "picture"], 0)
+    assert isinstance(table.data[0][1], wandb.Image)
+    assert isinstance(found.get("seven"), wandb.Image)
+    assert found.get("nothing") is None
 
 
 def test_names_of_artifacts_cannot_lead_out_of_the_run(here: Path) -> None:

@@ -28,7 +28,7 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("Audio", "Classes", "EvalTable", "Graph", "Histogram", "Html", "Image", "Molecule"),
-            *("Object3D", "Plotly", "Table", "Video", "box3d"),
+            *("JoinedTable", "Object3D", "Plotly", "Table", "Video", "box3d"),
         ),
         "data_types",
     ),
@@ -42,8 +42,8 @@ _HOMES = {
 }
 # Calls of the current run.
 _OF_RUN = (
-    *("alert", "define_metric", "log", "log_artifact", "log_code", "log_model", "mark_preempting"),
-    *("restore", "save", "unwatch", "use_artifact", "use_model", "watch"),
+    *("alert", "define_metric", "link_model", "log", "log_artifact", "log_code", "log_model"),
+    *("mark_preempting", "restore", "save", "unwatch", "use_artifact", "use_model", "watch"),
 )
 _MODULES = ("data_types", "errors", "plot", "tensorboard")
 # Modules of the real package, made of names of this one.

@@ -1,11 +1,13 @@
-"""Artifacts, as far as they exist: files that are copied into the run's folder, with their facts.
+"""Artifacts: files that are copied into the run's folder under one name, with their facts.
 
-There is no registry: an artifact is found again by its name in the folder of runs.
+There is no registry: an artifact is found again by its name in the folder of runs. Logging a name
+again makes its next version; each run that logs a name keeps its own copy of the files.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -16,14 +18,47 @@ from pathlib import Path
 from typing import IO, Any
 
 from epochal.journal.layout import read_json, write_json
+from epochal.media.encode import Pixels, encode
+from epochal.media.files import blob_name
+from epochal.media.types import Sample
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
+from epochal.wandb.data_types import Image, Table
 from epochal.wandb.errors import CommError
-from epochal.wandb.notices import ExplainsMissingMembers
+from epochal.wandb.notices import ExplainsMissingMembers, not_supported, say_once
 
-_ABOUT = "artifact.json"
+_TABLE = ".table.json"
 # What W&B accepts; a name is a folder.
 _NAME = re.compile(r"[a-zA-Z0-9_\-][a-zA-Z0-9_\-.]*")
+
+
+class ArtifactEntry(ExplainsMissingMembers):
+    """One file of an artifact."""
+
+    def __init__(self, path: str, local_path: Path) -> None:
+        self.path = self.name = path
+        self._local = local_path
+        self.local_path = str(local_path)
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self._local.stat().st_size
+
+    @property
+    def digest(self) -> str:
+        """A hash of the file's content."""
+        return hashlib.blake2b(self._local.read_bytes(), digest_size=16).hexdigest()
+
+    def download(self, root: str | None = None, **ignored: Any) -> str:
+        """Copy the file into a folder, if one is given; return its path."""
+        if root is None:
+            return self.local_path
+        target = Path(root) / self.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.absolute() != self._local:
+            shutil.copyfile(self._local, target)
+        return str(target)
 
 
 class Artifact(ExplainsMissingMembers):
@@ -42,23 +77,61 @@ class Artifact(ExplainsMissingMembers):
                 "Artifact name may only contain alphanumeric characters, dashes, underscores, and"
                 f" dots. Invalid name: {name!r}"
             )
-        self.name = name
-        self.type = type
-        self.description = description
+        self._name, self.type, self.description = name, type, description
         self.metadata = dict(metadata or {})
         self.aliases: list[str] = []
-        self.files_by_name: dict[str, Path] = {}
+        self.tags: list[str] = []
+        self._number: int | None = None
+        self._about: Path | None = None
+        self._entries: dict[str, ArtifactEntry] = {}
         self._made: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The name; with the version, once the artifact is logged."""
+        return self._name if self._number is None else f"{self._name}:{self.version}"
+
+    @property
+    def version(self) -> str:
+        """``v0`` for the first of its name in the folder of runs, ``v1`` for the next."""
+        return "latest" if self._number is None else f"v{self._number}"
+
+    @property
+    def state(self) -> str:
+        """``COMMITTED`` once it is logged, before that ``PENDING``."""
+        return "PENDING" if self._number is None else "COMMITTED"
+
+    @property
+    def id(self) -> str | None:
+        """The name with the version; None before the artifact is logged."""
+        return None if self._number is None else self.name
+
+    qualified_name = name
+
+    @property
+    def size(self) -> int:
+        """How many bytes the files have."""
+        return sum(entry.size for entry in self._entries.values())
+
+    @property
+    def file_count(self) -> int:
+        """How many files there are."""
+        return len(self._entries)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the names and contents of the files."""
+        parts = "".join(f"{name}{one.digest}" for name, one in sorted(self._entries.items()))
+        return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
     def add_file(
         self, local_path: str | os.PathLike[str], name: str | None = None, **ignored: Any
-    ) -> Path:
+    ) -> ArtifactEntry:
         """Add a file."""
         path = Path(local_path).absolute()
         if not path.is_file():
             raise ValueError(f"Path is not a file: {str(local_path)!r}")
-        self.files_by_name[_inner(name or path.name)] = path
-        return path
+        return self._add(name or path.name, path)
 
     def add_dir(
         self, local_path: str | os.PathLike[str], name: str | None = None, **ignored: Any
@@ -70,13 +143,26 @@ class Artifact(ExplainsMissingMembers):
         for path in sorted(base.rglob("*")):
             if path.is_file():
                 inner = path.relative_to(base).as_posix()
-                self.files_by_name[_inner(f"{name}/{inner}" if name else inner)] = path
+                self._add(f"{name}/{inner}" if name else inner, path)
 
-    def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
-        """Add a table, a picture or another value as a file."""
-        for inner, file in obj.artifact_files(name):
-            with self.new_file(inner, mode="wb") as out:
-                out.write(file.data)
+    def add_reference(self, uri: str, name: str | None = None, **ignored: Any) -> None:
+        """Add a file or a folder of this machine (``file://``)."""
+        path = Path(str(uri).removeprefix("file://"))
+        if "://" in str(path):
+            raise ValueError(f"only files of this machine can be added, not {uri!r}.")
+        self.add_dir(path, name) if path.is_dir() else self.add_file(path, name)
+
+    def add(self, obj: Any, name: str, overwrite: bool = False) -> ArtifactEntry:
+        """Add a table or a picture as a file; ``get`` reads it."""
+        if not isinstance(obj, Sample):
+            raise TypeError(f"Found object of type {type(obj)}, expected a table or other media.")
+        before = dict(self._entries)
+        record = obj.record(_Keep(self))
+        stored = self._entries[record["file"]]
+        if record["file"] not in before:
+            del self._entries[record["file"]]
+        suffix = _TABLE if isinstance(obj, Table) else Path(record["file"]).suffix
+        return self._add(name if name.endswith(suffix) else name + suffix, Path(stored.local_path))
 
     @contextlib.contextmanager
     def new_file(
@@ -90,27 +176,110 @@ class Artifact(ExplainsMissingMembers):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:
             yield file
-        self.files_by_name[name] = path
+        self._add(name, path)
 
-    def files(self) -> list[Path]:
+    def get(self, name: str) -> Any:
+        """A table or a picture that was added; None where there is none of that name."""
+        if (entry := self._entries.get(f"{name.removesuffix(_TABLE)}{_TABLE}")) is not None:
+            content = read_json(Path(entry.local_path))
+            rows = [[self._value(cell) for cell in row] for row in content["data"]]
+            return Table(columns=content["columns"], data=rows)
+        pictures = (one for path, one in self._entries.items() if path.rpartition(".")[0] == name)
+        return next((Image(one.local_path) for one in pictures), None)
+
+    def files(self, names: list[str] | None = None, **ignored: Any) -> list[ArtifactEntry]:
         """The files."""
-        return list(self.files_by_name.values())
+        return [one for name, one in self._entries.items() if names is None or name in names]
 
-    def get_path(self, name: str) -> Path:
-        """The path of one file."""
-        return self.files_by_name[name]
+    def get_entry(self, name: str) -> ArtifactEntry:
+        """One file; raises ``KeyError`` where there is none of that name."""
+        if name not in self._entries:
+            raise KeyError(f"Path not contained in artifact: {name}")
+        return self._entries[name]
+
+    get_path = get_entry
+
+    def file(self, root: str | None = None) -> str:
+        """The path of the only file."""
+        if len(self._entries) != 1:
+            raise ValueError("This artifact contains more than one file: call download().")
+        return next(iter(self._entries.values())).download(root)
 
     def download(self, root: str | None = None, **ignored: Any) -> str:
-        """Copy the files into a folder, by default ``artifacts/NAME``; give its path."""
+        """Copy the files into a folder, by default ``artifacts/NAME-VERSION``; give its path."""
         target = Path(root or Path("artifacts") / self.name.replace(":", "-"))
-        for name, path in self.files_by_name.items():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target / name)
+        target.mkdir(parents=True, exist_ok=True)
+        for entry in self._entries.values():
+            entry.download(str(target))
         return str(target)
+
+    def save(self, *ignored: Any, **more: Any) -> None:
+        """Log the artifact in the current run; one that is logged keeps its new facts."""
+        from epochal.wandb.active import ACTIVE
+
+        if self._about is None:
+            ACTIVE.needed("Artifact.save()").log_artifact(self)
+        else:
+            self._write_about()
 
     def wait(self, timeout: int | None = None) -> Artifact:
         """Return at once: a copy is complete when ``log_artifact`` returns."""
         return self
+
+    def _store(self, root: Path, folder: Path) -> None:
+        """Copy the files below a run's folder, as the next version of the name below ``root``."""
+        numbers = [_number(about) for about in _versions(root, self._name)]
+        self._number = max(numbers, default=-1) + 1
+        target = folder / "files" / "artifacts" / self._name / self.version
+        self._about = target.with_name(f"{self.version}.json")
+        self.download(str(target))
+        self._entries.clear()
+        self.add_dir(target)
+        self._write_about()
+
+    def _write_about(self) -> None:
+        names = ("type", "description", "metadata", "aliases", "tags")
+        if self._about is not None:
+            write_json(self._about, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def _load(cls, about: Path) -> Artifact:
+        facts = read_json(about)
+        artifact = cls(about.parent.name, facts["type"], facts["description"], facts["metadata"])
+        artifact.aliases, artifact.tags = facts["aliases"], facts["tags"]
+        artifact._number, artifact._about = _number(about), about
+        artifact.add_dir(about.with_suffix(""))
+        return artifact
+
+    def _add(self, name: str, path: Path) -> ArtifactEntry:
+        self._entries[_inner(name)] = ArtifactEntry(name, path)
+        return self._entries[name]
+
+    def _value(self, cell: Any) -> Any:
+        is_picture = isinstance(cell, dict) and str(cell.get("media_type")).startswith("image/")
+        return Image(self._entries[cell["file"]].local_path) if is_picture else cell
+
+
+class _Keep:
+    """Stores the parts of a table or a picture as files of an artifact."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+
+    def file(self, data: bytes, media_type: str) -> str:
+        """Store some bytes, and return the name of their file."""
+        name = f"media/{blob_name(media_type, data)}"
+        with self._artifact.new_file(name, mode="wb") as file:
+            file.write(data)
+        return name
+
+    def pixels(self, pixels: Pixels) -> str:
+        """Store pixels as a picture."""
+        return self.file(encode(pixels), pixels.media_type)
+
+    def note(self, sentence: str) -> None:
+        """Report something about the sample."""
+        say_once(sentence)
 
 
 class ArtifactCalls:
@@ -124,21 +293,30 @@ class ArtifactCalls:
         name: str | None = None,
         type: str | None = None,  # noqa: A002 (W&B's name)
         aliases: list[str] | None = None,
-        **ignored: Any,
+        tags: list[str] | None = None,
     ) -> Artifact:
         """Copy the files of an artifact into the run's folder, and record what it is."""
-        artifact = _as_artifact(artifact_or_path, name or f"run-{self._run.id}-artifact", type)
+        artifact = artifact_or_path
+        if not isinstance(artifact, Artifact):
+            path = Path(artifact)
+            artifact = Artifact(name or f"run-{self._run.id}-{path.name}", type or "unspecified")
+            artifact.add_dir(path) if path.is_dir() else artifact.add_file(path)
         recorder = recorder_of(self._run)
-        artifact.aliases = list(dict.fromkeys([*(aliases or []), "latest"]))
-        if recorder.is_recorded:
-            folder = recorder.folder.path / "files" / "artifacts" / artifact.name
-            folder.mkdir(parents=True, exist_ok=True)
-            artifact.download(str(folder))
-            about = {"name": artifact.name, "type": artifact.type, "aliases": artifact.aliases}
-            write_json(folder / _ABOUT, {**about, "metadata": artifact.metadata})
-            about["artifact"] = about.pop("name")
-            self._run.event("artifact", **about, files=list(artifact.files_by_name))
+        artifact.aliases = list(dict.fromkeys([*artifact.aliases, *(aliases or []), "latest"]))
+        artifact.tags += [tag for tag in tags or () if tag not in artifact.tags]
+        if recorder.is_recorded and artifact.state == "PENDING":
+            artifact._store(self._run.dir.parent.parent, recorder.folder.path)
+            facts = {"type": artifact.type, "aliases": artifact.aliases}
+            names = [entry.path for entry in artifact.files()]
+            self._run.event("artifact", artifact=artifact.name, **facts, files=names)
         return artifact
+
+    upsert_artifact = finish_artifact = log_artifact
+
+    def link_artifact(self, artifact: Artifact, target_path: str, **options: Any) -> Artifact:
+        """Log the artifact, if it is not logged: there is no registry to link it to."""
+        not_supported("link_artifact()", "the artifact is kept in the run")
+        return self.log_artifact(artifact, **options)
 
     def use_artifact(
         self,
@@ -148,8 +326,8 @@ class ArtifactCalls:
     ) -> Artifact:
         """Find an artifact that a run of this folder has logged; record that it is used."""
         if isinstance(artifact_or_name, Artifact):
-            return artifact_or_name
-        artifact = find_artifact(self._run.dir.parent.parent, artifact_or_name, type)
+            return self.log_artifact(artifact_or_name)
+        artifact = find_artifact(self._run.dir.parent.parent, artifact_or_name)
         self._run.event("artifact-used", artifact=artifact.name)
         return artifact
 
@@ -158,29 +336,51 @@ class ArtifactCalls:
         path: str | os.PathLike[str],
         name: str | None = None,
         aliases: list[str] | None = None,
-    ) -> None:
+    ) -> Artifact:
         """Copy the files of a model into the run's folder."""
-        self.log_artifact(
-            path, name=name or f"run-{self._run.id}-model", type="model", aliases=aliases
-        )
+        name = name or f"run-{self._run.id}-{Path(path).name}"
+        return self.log_artifact(path, name=name, type="model", aliases=aliases)
+
+    def link_model(
+        self,
+        path: str | os.PathLike[str],
+        registered_model_name: str,
+        name: str | None = None,
+        aliases: list[str] | None = None,
+    ) -> Artifact:
+        """Log the model: there is no registry to link it to."""
+        return self.log_model(path, name or registered_model_name, aliases)
 
     def use_model(self, name: str) -> str:
         """The path of a model that a run of this folder has logged."""
         artifact = self.use_artifact(name)
-        files = artifact.files()
-        return str(files[0]) if len(files) == 1 else artifact.download()
+        return artifact.file() if artifact.file_count == 1 else artifact.download()
 
 
-def _as_artifact(given: Any, name: str, kind: str | None) -> Artifact:
-    if isinstance(given, Artifact):
-        return given
-    artifact = Artifact(name, kind or "unspecified")
-    path = Path(given)
-    if path.is_dir():
-        artifact.add_dir(path)
-    else:
-        artifact.add_file(path)
-    return artifact
+def find_artifact(root: Path, name: str) -> Artifact:
+    """The newest artifact of a name, version or alias below a folder; raises ``CommError``."""
+    plain, _, alias = name.rpartition("/")[2].partition(":")
+    if not _NAME.fullmatch(plain):
+        raise CommError(f"{name!r} is not the name of an artifact.")
+    for about in sorted(_versions(root, plain), key=_number, reverse=True):
+        if alias in ("", "latest", about.stem) or alias in read_json(about)["aliases"]:
+            return Artifact._load(about)
+    raise CommError(f"no run below {root} has logged an artifact {name!r}.")
+
+
+def artifacts_below(folder: Path) -> list[Artifact]:
+    """The artifacts that the run of a folder logged."""
+    return [Artifact._load(path) for path in sorted(folder.glob("files/artifacts/*/v*.json"))]
+
+
+def _versions(root: Path, name: str) -> list[Path]:
+    """The file of each version of an artifact that runs below a folder logged."""
+    return [path for path in root.glob(f"*/*/files/artifacts/{name}/v*.json") if _number(path) >= 0]
+
+
+def _number(about: Path) -> int:
+    digits = about.stem.removeprefix("v")
+    return int(digits) if digits.isdigit() else -1
 
 
 def _inner(name: str) -> str:
@@ -189,28 +389,3 @@ def _inner(name: str) -> str:
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"a file of an artifact cannot be named {name!r}: it leads out of it.")
     return name
-
-
-def find_artifact(root: Path, name: str, kind: str | None = None) -> Artifact:
-    """The artifact of that name that a run below a folder logged last; raises ``CommError``."""
-    plain = name.rpartition("/")[2].partition(":")[0]
-    if not _NAME.fullmatch(plain):
-        raise CommError(f"{name!r} is not the name of an artifact.")
-    found = list(root.glob(f"*/*/files/artifacts/{plain}/{_ABOUT}"))
-    if not found:
-        raise CommError(f"no run below {root} has logged an artifact {plain!r}.")
-    return _read_artifact(max(found, key=lambda path: path.stat().st_mtime), kind)
-
-
-def artifacts_below(folder: Path) -> list[Artifact]:
-    """The artifacts that the run of a folder logged."""
-    return [_read_artifact(path) for path in sorted(folder.glob(f"files/artifacts/*/{_ABOUT}"))]
-
-
-def _read_artifact(path: Path, kind: str | None = None) -> Artifact:
-    about = read_json(path)
-    kind = str(about.get("type") or kind)
-    artifact = Artifact(path.parent.name, kind, metadata=about.get("metadata"))
-    artifact.add_dir(path.parent)
-    artifact.files_by_name.pop(_ABOUT, None)
-    return artifact

@@ -1,4 +1,4 @@
-"""``define_metric``: what a metric is drawn against, and which way is better."""
+"""``define_metric``: what a metric is drawn against, and which way is better; rows of ``log``."""
 
 from __future__ import annotations
 
@@ -7,22 +7,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from epochal.run.run import Run, recorder_of
-from epochal.values import element_count
-from epochal.wandb.data_types.html import Plotly, is_plotly
-from epochal.wandb.data_types.image import Image, is_figure
-from epochal.wandb.data_types.media import WBValue
-from epochal.wandb.data_types.table import Table
+from epochal.run.run import Run
+from epochal.wandb.data_types import Image, is_matplotlib
 from epochal.wandb.errors import Error
 from epochal.wandb.notices import not_supported
-from epochal.wandb.plot.custom_chart import CustomChart
-
-# Sorts what one ``log`` call holds: numbers for a record of metrics, the rest by its type.
 
 # Keys that W&B computes itself.
-RESERVED = frozenset({"_step", "_runtime", "_wandb"})
-# Arrays of more values become a histogram of so many bins.
-_BINS = 32
+RESERVED = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})
 _PLAIN = frozenset({float, int, bool})
 
 
@@ -31,20 +22,8 @@ def write_row(run: Run, data: Mapping[str, Any], step: int) -> bool:
     if all(type(value) in _PLAIN for value in data.values()) and not RESERVED & data.keys():
         run.log(data, step)
         return True
-    numbers: dict[str, Any] = {}
-    others: list[tuple[str, Any]] = []
-    for name, value in flatten(data):
-        if _is_number(value):
-            numbers[name] = value
-        elif value is not None:
-            others.append((name, value))
-    numbers.pop("_timestamp", None)
-    for reserved in RESERVED:
-        numbers.pop(reserved, None)
-    if numbers or not others:
-        run.log(numbers, step)
-    for name, value in others:
-        _write_other(run, name, value, step)
+    values = flatten({name: value for name, value in data.items() if name not in RESERVED})
+    run.log({name: _accepted(value) for name, value in values if value is not None}, step)
     return False
 
 
@@ -58,56 +37,14 @@ def flatten(data: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterat
             yield name, value
 
 
-def _is_number(value: Any) -> bool:
-    if type(value) in _PLAIN:
-        return True
-    if isinstance(value, (str, bytes, WBValue, CustomChart, list, tuple)) or value is None:
-        return False
-    count = element_count(value)
-    if count is not None:
-        return count == 1 and hasattr(value, "item")
-    return hasattr(value, "__float__") or hasattr(value, "item")
-
-
-def _write_other(run: Run, name: str, value: Any, step: int) -> None:
-    if isinstance(value, (CustomChart, WBValue)):
-        value.write_to(run, name, step)
-    elif isinstance(value, (str, bytes)):
-        text = value if isinstance(value, str) else value.decode("utf-8", "replace")
-        recorder_of(run).write_text(name, text, step)
-    elif is_figure(value):
-        Image(value).write_to(run, name, step)
-    elif is_plotly(value):
-        Plotly(value).write_to(run, name, step)
-    elif hasattr(value, "to_dict") and hasattr(value, "columns"):  # a data frame
-        Table(dataframe=value).write_to(run, name, step)
-    elif isinstance(value, (list, tuple)):
-        _write_list(run, name, list(value), step)
-    elif element_count(value) is not None:
-        recorder_of(run).write_histogram(name, value, step, bins=_BINS)
-    else:
-        recorder_of(run).write_text(name, str(value), step)
-
-
-def _write_list(run: Run, name: str, values: list[Any], step: int) -> None:
-    """Record media one by one, numbers as a distribution, and anything else as a text."""
-    if any(isinstance(value, (WBValue, CustomChart)) for value in values):
-        for number, value in enumerate(values):
-            _write_other(run, f"{name}/{number}" if len(values) > 1 else name, value, step)
-    elif values and all(_is_number(value) for value in values):
-        recorder_of(run).write_histogram(name, list(map(_plain, values)), step, bins=_BINS)
-    elif values:
-        recorder_of(run).write_text(name, ", ".join(map(str, values)), step)
-
-
-def _plain(value: Any) -> Any:
-    return (
-        value
-        if type(value) in _PLAIN
-        else value.reshape(())
-        if hasattr(value, "reshape")
-        else value
-    )
+def _accepted(value: Any) -> Any:
+    """What ``epochal.Run.log`` takes, of what W&B's takes."""
+    if isinstance(value, (list, tuple)):
+        values = [_accepted(item) for item in value]
+        return ", ".join(map(str, value)) if any(isinstance(v, str) for v in values) else values
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return Image(value) if is_matplotlib(value) else value
 
 
 _SUMMARIES = frozenset({"min", "max", "mean", "best", "last", "copy", "none", "first"})

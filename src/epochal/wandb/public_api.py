@@ -86,7 +86,7 @@ class Api(ExplainsMissingMembers):
         """An artifact that a run has logged, by its name."""
         from epochal.wandb.artifacts import find_artifact
 
-        return find_artifact(self._folder, name, type)
+        return find_artifact(self._folder, name)
 
     def _all(self) -> list[ApiRun]:
         if not self._folder.is_dir():
