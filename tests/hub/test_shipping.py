@@ -18,6 +18,7 @@ from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError, RunNotFoundError
 from epochal.hub.ledger import Ledger, only_hub
 from epochal.journal.layout import RunFolder
+from epochal.media.files import encode_pending
 from epochal.media.types import Image
 from epochal.segments.seal import seal_part
 from epochal.shipping.client import HubError
@@ -176,6 +177,7 @@ def test_repair_lists_and_completes_interrupted_uploads(
     folder = record(tmp_path / "hub")
     ledger = Ledger(tmp_path / "hub")
     ledger.close()
+    assert encode_pending(folder)
     blob = next(folder.blobs.iterdir())
     digest = hashlib.sha256(blob.read_bytes()).hexdigest()
     blob.rename(blob.with_name(f".{blob.name}.{digest[:16]}.partial"))
@@ -200,6 +202,7 @@ def test_repair_keeps_a_complete_upload_of_a_run_that_it_cannot_identify(
 ) -> None:
     record(tmp_path / "hub", "b")
     folder = record(tmp_path / "hub")
+    assert encode_pending(folder)
     blob = next(folder.blobs.iterdir())
     digest = hashlib.sha256(blob.read_bytes()).hexdigest()
     partial = blob.rename(blob.with_name(f".{blob.name}.{digest[:16]}.partial"))
@@ -299,7 +302,7 @@ def test_uncommitted_changes_are_sent_only_if_a_setting_asks_for_it(
 ) -> None:
     monkeypatch.setenv("EPOCHAL_GIT", "0")
     folder, there = record(tmp_path / "runs"), hub.root / "p" / "a" / "blobs"
-    (picture,) = (path.name for path in folder.blobs.iterdir())
+    (picture,) = (path.name.removesuffix(".raw") for path in folder.blobs.iterdir())
     patches = ("uncommitted.patch", "uncommitted-0123abcd.patch")
     for name in patches:
         (folder.blobs / name).write_bytes(b"x")

@@ -39,6 +39,7 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
     "log_allocator": ("allocator", lambda run: run.log_allocator({"weights": 10})),
     "log_dataset": ("dataset", lambda run: run.log_dataset("train", files=1, tokens=10)),
     "log_abs_maxes": ("abs-maxes", lambda run: run.log_abs_maxes(5, {"w": 1.0})),
+    "log_file": ("file", lambda run: run.log_file(__file__)),
     "log_graph": ("graph", lambda run: run.log_graph("<svg/>")),
     "event": ("event", lambda run: run.event("restarted")),
     "alert": ("event", lambda run: run.alert("loss", "it is high")),
@@ -51,7 +52,7 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
 }
 # Calls that record nothing themselves.
 OTHERS = {"fork", "finish", "flush", "on_finish", "phase", "save_html", "serve"}
-READING = {"attempt", "dir", "id", "name", "project", "rank", "state", "step"}
+READING = {"attempt", "dir", "files", "id", "name", "project", "rank", "state", "step"}
 
 
 @pytest.fixture
