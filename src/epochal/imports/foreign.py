@@ -263,14 +263,18 @@ class FileRun:
         """The same one by one, for runs that have no batches."""
         return ()
 
-    def sample_records(self, name: str, sample: Sample, *, t: float, step: int) -> Iterator[Record]:
-        """The record of a sample, whose files ``blob`` returns; a problem if it cannot be read."""
-        record, error = attempt(sample.record, self)
-        if record is not None:
-            yield {"log": "", "t": t, "step": step, "name": name, **record}
-        elif error is not None:
-            reason = str(error) if isinstance(error, EpochalError) else f"{describe(error)}."
-            self._said.say(f"{self.path}: {name!r} at step {step} is skipped: {reason}")
+    def sample_records(
+        self, name: str, samples: Sample | list[Sample], *, t: float, step: int
+    ) -> Iterator[Record]:
+        """The records of samples, whose files ``blob`` returns; problems if they cannot be read."""
+        for index, sample in enumerate(samples if isinstance(samples, list) else [samples]):
+            place = {"index": index} if isinstance(samples, list) else {}
+            record, error = attempt(sample.record, self)
+            if record is not None:
+                yield {"log": "", "t": t, "step": step, "name": name, **record, **place}
+            elif error is not None:
+                reason = str(error) if isinstance(error, EpochalError) else f"{describe(error)}."
+                self._said.say(f"{self.path}: {name!r} at step {step} is skipped: {reason}")
 
     def file(self, data: bytes, media_type: str) -> str:
         """Keep the file of a sample until it is copied."""

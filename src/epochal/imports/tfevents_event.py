@@ -73,7 +73,7 @@ class Event(msgspec.Struct):
     step: int = 0
     points: list[tuple[str, float]] = []
     records: list[Record] = []
-    samples: list[tuple[str, Sample]] = []
+    samples: list[tuple[str, Sample | list[Sample]]] = []
     # By the name of a mesh, its arrays.
     meshes: dict[str, dict[str, NDArray[Any]]] = {}
     writer: str | None = None
@@ -193,9 +193,9 @@ def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) ->
     if plugin in ("images", "audio"):
         # Images are [width, height, image…]; audio is [[clip, label], …].
         chosen = strings[2:] if plugin == "images" else strings[::2]
-        for number, place in enumerate(chosen):
-            sample = Image(place.content) if plugin == "images" else Audio(place.content)
-            event.samples.append((name if len(chosen) == 1 else f"{name}/{number}", sample))
+        make = Image if plugin == "images" else Audio
+        made: list[Sample] = [make(place.content) for place in chosen]
+        event.samples.append((name, made[0] if len(made) == 1 else made))
     elif plugin == LAYOUT:
         rows = [row for layout in strings for row in _layout_rows(message(layout.content))]
         event.samples.append((LAYOUT, Table(rows, LAYOUT_COLUMNS)))
