@@ -202,8 +202,8 @@ def test_an_import_has_the_same_samples(imported: RunData, ours: RunData) -> Non
     theirs, own = samples(imported), samples(ours)
     # The graph of torch is a message of TensorFlow; our sinks write the projector's configuration.
     assert theirs.keys() - own.keys() == {
-        ("file", "graph", "application/x-protobuf"),
-        ("file", "run_metadata/step1", "application/x-protobuf"),
+        ("file", "graph.pb", "application/x-protobuf"),
+        ("file", "run_metadata/step1.pb", "application/x-protobuf"),
         ("file", "projector_config.pbtxt", "application/octet-stream"),
     }
     assert own.keys() <= theirs.keys()

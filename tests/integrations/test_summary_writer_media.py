@@ -221,14 +221,14 @@ def test_a_tensor_is_kept_whole(tmp_path: Path) -> None:
     tensor = torch.arange(12, dtype=torch.float64).reshape(3, 4)
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_tensor("t", tensor, 1)
-    assert np.array_equal(np.load(io.BytesIO(blob(tmp_path / "a", "t"))), tensor.numpy())
+    assert np.array_equal(np.load(io.BytesIO(blob(tmp_path / "a", "t.npy"))), tensor.numpy())
 
 
 def test_a_mesh_is_kept_with_its_configuration(tmp_path: Path) -> None:
     vertices, faces = torch.rand(1, 4, 3), torch.tensor([[[0, 1, 2]]])
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_mesh("m", vertices, faces=faces, config_dict={"camera": {"fov": 75}})
-    kept = np.load(io.BytesIO(blob(tmp_path / "a", "m")))
+    kept = np.load(io.BytesIO(blob(tmp_path / "a", "m.npz")))
     assert np.array_equal(kept["vertices"], vertices.numpy())
     assert np.array_equal(kept["faces"], faces.numpy())
     assert json.loads(str(kept["config"])) == {"camera": {"fov": 75}}
@@ -340,7 +340,7 @@ def test_an_onnx_file_is_kept(tmp_path: Path) -> None:
         writer.add_onnx_graph(str(tmp_path / "net.onnx"))
         with pytest.raises(FileNotFoundError):
             writer.add_onnx_graph(str(tmp_path / "missing.onnx"))
-    assert blob(tmp_path / "a", "net") == b"\x08\x07onnx"
+    assert blob(tmp_path / "a", "net.onnx") == b"\x08\x07onnx"
 
 
 # -- hyperparameters ------------------------------------------------------------------------------

@@ -105,14 +105,14 @@ def read_event(data: bytes, tags: Tags) -> Event:
         for value in summary.each(1):
             _read_value(value, event, tags)
     for name, arrays in event.meshes.items():
-        event.add_file(name, npz(arrays), "application/x-npz")
+        event.add_file(f"{name}.npz", npz(arrays), "application/x-npz")
     for graph in found.each(4):
-        event.add_file("graph", graph.content, _PROTOBUF)
+        event.add_file("graph.pb", graph.content, _PROTOBUF)
     for graph in found.each(9):
-        event.add_file("meta_graph", graph.content, _PROTOBUF)
+        event.add_file("meta_graph.pb", graph.content, _PROTOBUF)
     for run in found.each(8):
         if 1 in run and 2 in run:
-            event.add_file(f"run_metadata/{run[1].text}", run[2].content, _PROTOBUF)
+            event.add_file(f"run_metadata/{run[1].text}.pb", run[2].content, _PROTOBUF)
     for line in found.each(6):
         level = _LEVELS.get(line[1].number, "info")
         event.records.append({"log": "message", "t": event.t, "level": level, "text": line[2].text})
@@ -186,7 +186,7 @@ def _read_tensor(tensor: Field, event: Event, name: str, plugin: str, about: Fie
         if (config := about[5].text) not in ("", "{}"):
             mesh["config"] = np.array(config)
     else:  # numbers that no kind of ours is made for, kept as they are
-        event.add_file(name, npy(numbers), "application/x-npy")
+        event.add_file(f"{name}.npy", npy(numbers), "application/x-npy")
 
 
 def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) -> None:

@@ -109,7 +109,7 @@ class SummaryWriter(RunWriter):
         """Keep a whole tensor as a NumPy file."""
         from epochal.integrations import tensorboard_values as made
 
-        self._add(tag, made.tensor(tensor), global_step, walltime)
+        self._add(f"{name_of(tag)}.npy", made.tensor(tensor), global_step, walltime)
 
     def add_histogram(
         self,
@@ -257,7 +257,7 @@ class SummaryWriter(RunWriter):
         from epochal.imports.tfevents_event import KeptFile
 
         file = KeptFile(Path(prototxt).read_bytes(), "application/onnx")
-        self._add(Path(prototxt).stem, file, 0)
+        self._add(Path(prototxt).name, file, 0)
 
     def add_graph(
         self,
@@ -360,7 +360,7 @@ class SummaryWriter(RunWriter):
         from epochal.integrations import tensorboard_values as made
 
         mesh = made.mesh(vertices, colors, faces, config_dict)
-        self._add(tag, mesh, global_step, walltime)
+        self._add(f"{name_of(tag)}.npz", mesh, global_step, walltime)
 
     def add_hparams(
         self,

@@ -36,7 +36,7 @@ def file_events(entry: Entry, path: Path, folder: Path, tags: RoleTags) -> list[
     Raises ``NotHeldError`` for a file that TensorBoard has no place for.
     """
     media_type = str(entry.record.get("media_type"))
-    if entry.kind == "file" and (part := _EMBEDDING.fullmatch(_name(entry))):
+    if entry.kind == "file" and (part := _EMBEDDING.fullmatch(str(entry.record.get("name")))):
         _place_embedding(folder / part[0], path.read_bytes(), folder)
         return []
     if media_type == "application/x-protobuf":
@@ -156,4 +156,7 @@ def _quoted(text: str) -> str:
 
 
 def _name(entry: Entry) -> str:
-    return str(entry.record.get("name"))
+    """The tag; the names of files have the suffix of their content."""
+    name = str(entry.record.get("name"))
+    suffix = Path(str(entry.record.get("file"))).suffix
+    return name.removesuffix(suffix) if entry.kind == "file" else name
