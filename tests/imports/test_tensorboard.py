@@ -230,12 +230,15 @@ def test_a_damaged_sample_is_one_problem_and_nothing_else_is_lost(tmp_path: Path
         return event(field(5, field(1, field(1, "x") + field(tag, field(4, content)))), step=1)
 
     image, audio = 4, 6
+    cut = b"\x89PNG\r\n\x1a\n\0\0"  # which is stored as it is, as every encoded picture
     samples = [shown(image, b"<svg onload=alert(1)>"), shown(image, b""), shown(audio, b"")]
+    samples.append(shown(image, cut))
     write_events(tmp_path, [scalar("a", 1, step=1), *samples, scalar("a", 2, step=2)])
     (run,) = opened(tmp_path).runs()
-    (batch,) = run.read_new()
+    batch = next(iter(run.read_new()))
     assert values_of(list(batch.records), "a") == [(1, 1.0), (2, 2.0)]
-    assert len(batch.records) == 2
+    assert len(batch.records) == 3
+    assert run.blob(named(list(batch.records), "blob", "x")["file"]) == cut
     assert [problem.count("'x' at step 1") for problem in run.problems] == [1, 1, 1]
 
 
