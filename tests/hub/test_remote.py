@@ -15,7 +15,9 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import RunNotFoundError
 from epochal.hub.links import Links
+from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubError
+from epochal.shipping.protocol import CHUNK_BYTES
 from epochal.shipping.worker import ship_now
 from epochal.store.remote.store import RemoteStore, open_remote
 from epochal.tui.state import AppState
@@ -52,6 +54,32 @@ def test_a_hub_is_opened_like_a_folder(
             assert same.samples()[0].read() == run.samples()[0].read()
             assert same.view.facts == run.view.facts
         assert [run.name for run in there.runs('project == "q"')] == ["b"]
+
+
+def test_samples_and_files_of_a_hub_are_read_and_saved(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    monkeypatch.setenv("EPOCHAL_GIT", "0")
+    run = epochal.init("p", "a", dir=tmp_path / "runs", companion=False, console=False)
+    picture = epochal.Image(np.zeros((4, 4)), masks={"cells": np.ones((4, 4), int)})
+    run.log({"picture": picture, "table": [{"cell": picture}]}, step=1)
+    large = tmp_path / "large.bin"
+    large.write_bytes(os.urandom(3 * CHUNK_BYTES + 1))
+    run.log_file(large)
+    run.finish()
+    ship_now(RunFolder(run.dir), hub.client())
+    with epochal.open(hub.url) as there:
+        same = there.run("a")
+        assert same.files()[0].path.read_bytes() == large.read_bytes()
+        pixels, table = same.samples()
+        assert pixels.read() == table.data[0]["cell"].read()
+        (mask,) = pixels.record["masks"]
+        assert same.view.blob(mask["file"]).startswith(b"\x89PNG")
+    saved = ["--format", "files", "-o", str(tmp_path / "saved")]
+    assert main(["export", "a", *saved, "--hub", hub.url]) == 0
+    assert (tmp_path / "saved" / "large.bin").read_bytes() == large.read_bytes()
+    assert (tmp_path / "saved" / "picture" / "step-000001.png").exists()
 
 
 def test_refresh_fetches_only_what_is_new(
