@@ -136,4 +136,5 @@ def _copy_content(source: BinaryIO, target: BinaryIO) -> None:
     with contextlib.suppress(OSError, AttributeError):
         while os.copy_file_range(source.fileno(), target.fileno(), 1 << 30):
             pass
-    shutil.copyfileobj(source, target, _PIECE_BYTES)  # all, or what is left
+    with open(target.fileno(), "ab", closefd=False) as rest:  # which writes whole pieces or raises
+        shutil.copyfileobj(source, rest, _PIECE_BYTES)

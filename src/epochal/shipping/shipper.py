@@ -121,8 +121,7 @@ class Shipper:
             if name.stem not in self.conflicts:
                 is_complete &= self._ship_part(name, should_stop)
         is_complete &= self._ship_files("segments", should_stop)
-        with contextlib.suppress(OSError):  # a disk that is full or read-only
-            encode_pending(self._folder)
+        encode_pending(self._folder)
         is_complete &= self._ship_files("blobs", should_stop)
         self._ship_live()
         self._exchange_labels()
