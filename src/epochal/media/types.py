@@ -15,7 +15,9 @@ from typing import Any, Protocol
 import msgspec
 
 from epochal.errors import ValueTypeError
+from epochal.format import format_bytes
 from epochal.guard import attempt
+from epochal.journal.regular_file import read_regular
 from epochal.media.encode import Pixels
 from epochal.media.files import PLOTLY, TABLE, files_of, media_type_of
 from epochal.media.pixels import as_array, figure_png, frames_of, is_figure, is_pil_image, pixels_of
@@ -23,6 +25,8 @@ from epochal.records import Record
 from epochal.values import element_count, shown_text
 
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
+# A file is read into memory.
+MAX_BYTES = 2**30
 # A longer table is cut, and the run says so.
 MAX_ROWS = 100_000
 CHARTS = ("line", "scatter", "bar", "histogram", "matrix")
@@ -281,7 +285,11 @@ def _kept(keep: Keep, data: bytes, media_type: str) -> Record:
 def _content(data: Any) -> bytes | None:
     """Bytes, or those of a path or an open file; None for anything else."""
     if isinstance(data, (str, Path)):
-        return Path(data).expanduser().read_bytes()
+        path = Path(data).expanduser()
+        if (size := path.stat().st_size) > MAX_BYTES:
+            most = f"has {format_bytes(size)}, and a sample at most {format_bytes(MAX_BYTES)}"
+            raise ValueTypeError(f"{path} {most}: keep it with run.log_file.")
+        return read_regular(path)
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     return bytes(data.read()) if hasattr(data, "read") and not hasattr(data, "getbands") else None
@@ -441,6 +449,9 @@ def _cell(value: Any, keep: Keep, files: dict[str, None]) -> Any:
         return value if abs(value) < _EXACT else str(value)
     sample = sample_of(value)
     if isinstance(sample, Sample) and not isinstance(sample, Table):
+        if sample.error is not None:
+            keep.note(f"a cell of a table is left empty, because it cannot be read: {sample.error}")
+            return None
         record = sample.record(keep)
         if record.pop("log") == "text":
             return record["text"]
@@ -452,4 +463,4 @@ def _cell(value: Any, keep: Keep, files: dict[str, None]) -> Any:
         return {str(name): _cell(item, keep, files) for name, item in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [_cell(item, keep, files) for item in value]
-    return str(value)
+    return shown_text(value)

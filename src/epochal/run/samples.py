@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WARN_SHARE = 0.8
 _PIECE_BYTES = 1 << 20
+_MOST_NOTES = 20
 # Of a name in ``blobs/``; hubs take no other characters.
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
 
@@ -45,6 +46,7 @@ class SampleStore:
         self._report = report
         self._used: int | None = None
         self._warned = False
+        self._noted: set[str] = set()
         self._unsynced: set[str] = set()
 
     def file(self, data: bytes, media_type: str) -> str:
@@ -89,8 +91,11 @@ class SampleStore:
         return file, size
 
     def note(self, sentence: str) -> None:
-        """Print something that the user should know about a sample, once."""
-        self._recorder.console.notice(sentence)
+        """Print something that the user should know about a sample, whatever its numbers, once."""
+        plain = re.sub(r"\d", "", sentence)
+        if plain not in self._noted and len(self._noted) < _MOST_NOTES:
+            self._noted.add(plain)
+            self._recorder.console.notice(sentence)
 
     def reserve(self, size: int) -> None:
         """Raise ``OverBudgetError`` if so many more bytes do not fit; warn before that."""
