@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import epochal
+from epochal.cli.main import main
 from epochal.journal.layout import RunFolder
 from epochal.media.files import encode_pending
 from epochal.run.run import Run
@@ -134,9 +135,7 @@ def test_the_budget_warns_then_skips_and_counts(
     assert counts[0]["dropped"] == {"(samples)": 20 - kept}
 
 
-def test_threads_children_and_ranks_may_log_samples(
-    start_run: StartRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_and_children_may_log_samples(start_run: StartRun) -> None:
     run = start_run(companion=False)
 
     def log(name: str) -> None:
@@ -162,3 +161,20 @@ def test_threads_children_and_ranks_may_log_samples(
     assert all(sample.read().startswith(b"\x89PNG") for sample in data.samples())
     assert {file.read() for file in data.files()} == {Path(__file__).read_bytes()}
     assert not list((run.dir / "blobs").glob(".*"))
+
+
+def test_repair_encodes_what_is_left_and_names_what_is_damaged(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.log({"picture": epochal.Image(GREY)}, step=1)
+    run.finish()
+    blobs = run.dir / "blobs"
+    (blobs / ".abc.png.1-2.tmp").write_bytes(b"half")
+    repair = ["--dir", str(tmp_path / "runs"), "manage", "repair", "run"]
+    assert main(repair) == 0
+    said = capsys.readouterr().out
+    assert "Encoded 1 picture.\nRemoved 1 temporary file.\n" in said
+    assert [path.suffix for path in blobs.iterdir()] == [".png"]
+    (blobs / "abc.png.raw").write_bytes(b"no pixels")
+    assert main(repair) == 1
+    assert "blobs/abc.png.raw: it cannot be encoded." in capsys.readouterr().out

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import epochal
 from epochal.journal import ranks
 from epochal.journal.layout import RunFolder
 from epochal.journal.process import process_identity
@@ -130,7 +131,8 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
     from epochal.journal import ranks
     ranks.find.__kwdefaults__["wait_s"] = 0.1
     run = start()
-    run.log({"a": 1}, step=1)
+    import epochal
+    run.log({"a": 1, "picture": epochal.Image([[0.0, 1.0]] * 2)}, step=1)
     print(flush=True)
     input()
     run.log({"a": 1}, step=2)
@@ -148,6 +150,8 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
     folder = run_folder(tmp_path)
     assert steps(folder) == [0, 1, 2]
     assert [r["log"] for r in records(folder)].count("finish") == 2
+    (picture,) = epochal.load(folder).samples()
+    assert (picture.rank, picture.read()[:4]) == (1, b"\x89PNG")
 
 
 ALONE = """

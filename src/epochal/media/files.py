@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -133,6 +134,19 @@ def store_pixels(folder: RunFolder, pixels: Pixels) -> str:
     if not (folder.blobs / file).exists():
         _write_once(folder.blobs / f"{file}{RAW}", *raw)
     return file
+
+
+def copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
+    """Link or copy a file into another run, or the pixels that are encoded to it."""
+    for file in (f"{name}{RAW}", name) if Path(name).name == name else ():
+        source, target = folder.blobs / file, copy.blobs / file
+        if source.is_file() and not source.is_symlink() and not target.exists():
+            copy.blobs.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # encoded meanwhile
+                try:
+                    os.link(source, target)  # neither is ever changed
+                except OSError:
+                    shutil.copyfile(source, target)
 
 
 def blob_bytes(folder: RunFolder, file: str) -> bytes:

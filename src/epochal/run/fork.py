@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import re
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -30,7 +29,7 @@ from epochal.journal.layout import (
     slugify,
 )
 from epochal.journal.line import encode
-from epochal.media.files import RAW, files_of
+from epochal.media.files import copy_blob, files_of
 from epochal.records import axis_of, moment_of, whole_number
 from epochal.run.resume import last_step_of, newest_run
 from epochal.segments.parts import part_records
@@ -115,20 +114,7 @@ class Parent:
             elif axis == "step" or moment_of(record) < self.passed_t:
                 yield encode(record)
                 for file in files_of(record):
-                    _copy_blob(file, self.folder, copy)
-
-
-def _copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
-    """Link or copy a file, or the pixels that are encoded to it."""
-    for file in (f"{name}{RAW}", name) if Path(name).name == name else ():
-        source, target = folder.blobs / file, copy.blobs / file
-        if source.is_file() and not source.is_symlink() and not target.exists():
-            copy.blobs.mkdir(exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # encoded meanwhile
-                try:
-                    os.link(source, target)  # neither is ever changed
-                except OSError:
-                    shutil.copyfile(source, target)
+                    copy_blob(file, self.folder, copy)
 
 
 def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:

@@ -245,6 +245,7 @@ class Recorder:
 
     def move_to(self, folder: RunFolder, attempt: int) -> None:
         """Move this process's part of the record into another run's folder and go on there."""
+        self.samples.copy_to(folder)
         if self._writer is not None and self._writer.move_to(folder, attempt):
             self.folder, self.attempt = folder, attempt
 

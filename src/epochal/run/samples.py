@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from epochal.errors import UsageError
 from epochal.format import format_bytes
+from epochal.journal.layout import RunFolder
 from epochal.media.encode import Pixels
-from epochal.media.files import RAW, blob_name, store_blob, store_pixels
+from epochal.media.files import RAW, blob_name, copy_blob, store_blob, store_pixels
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -96,6 +97,20 @@ class SampleStore:
         if plain not in self._noted and len(self._noted) < _MOST_NOTES:
             self._noted.add(plain)
             self._recorder.console.notice(sentence)
+
+    def copy_to(self, folder: RunFolder) -> None:
+        """Have all files in the folder of another run, too."""
+        own = self._recorder.folder
+        try:
+            names = os.listdir(own.blobs) if own.blobs.is_dir() else ()
+            for name in names:
+                copy_blob(name.removesuffix(RAW), own, folder)
+        except OSError as error:
+            self._report(
+                f"the samples of {own.path} could not be copied to {folder.path}: {error}",
+                "blob-lost",
+                reason=str(error),
+            )
 
     def reserve(self, size: int) -> None:
         """Raise ``OverBudgetError`` if so many more bytes do not fit; warn before that."""
