@@ -94,7 +94,8 @@ def test_every_acknowledged_picture_is_there_after_a_kill(
 ) -> None:
     counters = tmp_path / "counters"
     counters.write_bytes(bytes(8 * THREADS))
-    command = [sys.executable, "-m", "tests.crash.test_samples", tmp_path, counters, companion]
+    arguments = [str(tmp_path), str(counters), companion]
+    command = [sys.executable, "-m", "tests.crash.test_samples", *arguments]
     with subprocess.Popen(command) as child:
         wait_for_first(counters, child)
         time.sleep(random.Random(seed).uniform(0, 0.5))
