@@ -20,6 +20,7 @@ from typing import Any, get_args
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.format import format_bytes
 from epochal.journal.layout import (
     LABELS_LOCK,
     PartName,
@@ -272,7 +273,10 @@ class Inbox:
         """
         if not is_file_name(kind, name):
             raise UsageError(f"{name!r} is not a name of a file in {kind}.")
-        if not 0 <= size <= _MAX_FILE_BYTES or not 0 <= offset <= size - len(chunk):
+        if size > _MAX_FILE_BYTES:
+            most = format_bytes(_MAX_FILE_BYTES)
+            raise UsageError(f"{kind}/{name} is larger than the {most} that a hub takes.")
+        if not 0 <= offset <= size - len(chunk):
             raise UsageError(f"{len(chunk)} bytes at {offset} do not fit a file of {size} bytes.")
         run = self._run(run_id)
         with run.lock:
