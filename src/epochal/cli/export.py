@@ -77,8 +77,14 @@ def _save_files(runs: Sequence[RunView], output: str | None, name: str) -> int:
     folder = Path(output or next(iter(_files(runs, FILES, None))).removesuffix(f".{FILES}"))
     saved: list[str] = []
     failed: list[str] = []
-    for place, run in _run_folders(runs, folder):
-        for result in save_files(run, place, name=name):
+    places = {str(folder): runs}
+    if len(runs) > 1:
+        folder.mkdir(parents=True, exist_ok=True)
+        places = {
+            p.removesuffix(f".{FILES}"): r for p, r in _files(runs, FILES, str(folder)).items()
+        }
+    for place, (run,) in places.items():
+        for result in save_files(run, Path(place), name=name):
             (failed if isinstance(result, Exception) else saved).append(str(result))
     answer(
         {"folder": str(folder), "files": saved, "failed": failed},
@@ -87,16 +93,6 @@ def _save_files(runs: Sequence[RunView], output: str | None, name: str) -> int:
     if failed:
         remark(f"{plural(len(failed), 'file')} could not be saved. The first error: {failed[0]}")
     return int(bool(failed))
-
-
-def _run_folders(runs: Sequence[RunView], folder: Path) -> list[tuple[Path, RunView]]:
-    if len(runs) == 1:
-        return [(folder, runs[0])]
-    names = [slugify(f"{run.outline().project}-{run.outline().name}") for run in runs]
-    return [
-        (folder / (f"{name}-{run.id[:8]}" if names.count(name) > 1 else name), run)
-        for name, run in zip(names, runs, strict=True)
-    ]
 
 
 def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, list[RunView]]:
