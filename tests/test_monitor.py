@@ -13,6 +13,7 @@ import epochal
 from epochal import EpochMetrics, Monitor, RankMetrics
 from epochal.journal.reader import read_journal
 from epochal.run.run import recorder_of
+from tests.doubles.journals import of_kind
 
 MakeMonitor = Callable[..., Monitor]
 
@@ -256,3 +257,12 @@ def test_a_model_that_cannot_say_its_metrics_leaves_the_extras(make_monitor: Mak
     with make_monitor() as monitor:
         monitor.log(0, 1.0, (Broken(), {"loss": 1.0}))
     assert epochs_of(monitor)[0]["m"] == {"loss": 1.0}
+
+
+def test_samples_of_a_loop_without_steps_are_at_their_epoch(make_monitor: MakeMonitor) -> None:
+    with make_monitor() as monitor:
+        for epoch in range(2):
+            rows = [{"answer": epoch}]
+            monitor.log(epoch, 1.0, {"loss": 1.0, "rows": rows, "text": f"epoch {epoch}"})
+    for kind in ("blob", "text"):
+        assert [record["step"] for record in of_kind(monitor.run.dir, kind)] == [1, 2]

@@ -10,8 +10,9 @@ import pytest
 import ray
 from ray import tune
 
+import epochal
 from epochal.integrations.ray import EpochalCallback
-from tests.frameworks.reading import config, points, run_folders, status
+from tests.frameworks.reading import config, points, records, run_folders, status
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -27,7 +28,8 @@ def objective(settings: dict[str, Any]) -> None:
     for step in range(3):
         if settings["x"] == 2 and step == 2:
             raise RuntimeError("no power")
-        tune.report({"loss": settings["x"] / (step + 1), "inner": {"acc": step}})
+        table = epochal.Table([{"answer": step}])
+        tune.report({"loss": settings["x"] / (step + 1), "inner": {"acc": step}, "rows": table})
 
 
 def test_each_trial_is_a_run(runs: Path, tmp_path: Path) -> None:
@@ -45,6 +47,10 @@ def test_each_trial_is_a_run(runs: Path, tmp_path: Path) -> None:
     assert points(folders[1], "loss") == {1: 1.0, 2: 0.5, 3: 1 / 3}
     assert points(folders[1], "inner.acc") == {1: 0, 2: 1, 3: 2}
     assert points(folders[2], "loss") == {1: 2.0, 2: 1.0}
+    assert [(r["name"], r["step"]) for r in records(folders[2]) if r["log"] == "blob"] == [
+        ("rows", 1),
+        ("rows", 2),
+    ]
     assert (status(folders[1]), status(folders[2])) == ("finished", "failed")
 
 

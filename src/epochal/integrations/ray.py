@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from epochal.integrations.framework import callback, open_run, options_to_resume, place_of, require
+from epochal.media.types import sample_of
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 
@@ -64,10 +65,13 @@ class EpochalCallback(LoggerCallback):  # type: ignore[misc]
 
     @callback
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-        """Record the numbers of a result; nested names are joined with dots."""
+        """Record the numbers and samples of a result; nested names are joined with dots."""
         self.log_trial_start(trial)
-        numbers = {name: value for name, value in result.items() if name not in _OWN}
-        kept = {name: value for name, value in numbers.items() if _has_numbers(value)}
+        kept = {
+            name: value
+            for name, value in result.items()
+            if name not in _OWN and (_has_numbers(value) or sample_of(value) is not None)
+        }
         self._runs[trial.trial_id].log(kept, step=int(result.get("training_iteration", iteration)))
 
     @callback

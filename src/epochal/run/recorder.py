@@ -274,9 +274,11 @@ class Recorder:
         return self.step + 1 if given is None else given
 
     def sample_step(self, step: Any) -> int:
-        """The step a sample belongs to: the given one, or the last that was logged."""
+        """The step a sample belongs to: the given one, the last that was logged, or the epoch."""
         given = None if step is None else self.values.step(step)
-        return max(self.step, 0) if given is None else given
+        if given is not None:
+            return given
+        return self.step if self.step >= 0 else self.epoch
 
     def read_step(self, step: Any) -> int:
         """The step of a ``log`` call that is no int; it becomes the last one."""
