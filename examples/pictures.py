@@ -27,7 +27,7 @@ with epochal.init("samples", "pictures") as run:
                 # An array needs `epochal.Image`: a bare array is logged as a histogram.
                 "prediction": epochal.Image(
                     picture,
-                    caption=f"step {step}",
+                    caption="a square that moves",
                     # Left, top, right and bottom in pixels. Numbers from 0 to 1 work as well.
                     boxes=[{"box": (left, 30, left + 30, 60), "label": "square", "score": 0.9}],
                     # One class number per pixel.

@@ -14,23 +14,22 @@ LENGTH = "length_chars"
 
 
 def readable_rollouts(table: Table) -> Table:
-    """Write the conversations of a table of completions as text, and add their lengths.
+    """A table of completions with conversations as text and the lengths of the completions.
 
-    A table without the columns ``prompt`` and ``completion`` stays as it is.
+    A table without the columns ``prompt`` and ``completion`` is returned as it is.
     """
-    columns = table.columns
-    if not {"prompt", "completion"} <= set(columns):
+    if not {"prompt", "completion"} <= set(table.columns):
         return table
-    texts = [columns.index("prompt"), columns.index("completion")]
-    for row in table.rows:
+    made = Table(table.rows, table.columns, chart=table.chart, caption=table.caption)
+    texts = [made.columns.index("prompt"), made.columns.index("completion")]
+    for row in made.rows:
         for place in texts:
             row[place] = conversation_text(row[place])
-    if not any("length" in name or "tokens" in name for name in columns):
-        place = texts[1] + 1
-        columns.insert(place, LENGTH)
-        for row in table.rows:
-            row.insert(place, len(str(row[texts[1]])))
-    return table
+    if not any("length" in name or "tokens" in name for name in made.columns):
+        made.columns.insert(texts[1] + 1, LENGTH)
+        for row in made.rows:
+            row.insert(texts[1] + 1, len(str(row[texts[1]])))
+    return made
 
 
 def completions_of(trainer: Any) -> Table | None:
