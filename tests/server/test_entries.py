@@ -39,6 +39,24 @@ def test_histograms_can_be_spread_over_the_steps(tmp_path: Path, server: Server)
     assert [entry["step"] for entry in answer["entries"]] == [0, 3, 6, 9]
 
 
+def test_samples_are_those_of_the_last_step_up_to_one(tmp_path: Path, server: Server) -> None:
+    journal = texts(tmp_path, count=6)
+    for index in range(2):
+        journal.add({"log": "blob", "step": 3, "name": "c", "file": f"{index}.png", "index": index})
+
+    def shown(**params: int) -> list[str]:
+        entries = server.ask("/api/runs/id-x/samples", **params).json["entries"]
+        return [entry["record"].get("text") or entry["record"]["file"] for entry in entries]
+
+    assert shown(at=2) == ["t2", "t1"]
+    assert shown(at=3) == ["t2", "t3", "0.png", "1.png"]
+    assert shown() == ["t4", "t5", "0.png", "1.png"]
+    journal.add({"log": "text", "step": 9, "name": "a", "text": "later"})
+    assert shown() == ["later", "t5", "0.png", "1.png"]
+    answer = server.ask("/api/runs/id-x/samples", at=0).json
+    assert (answer["names"], answer["steps"]) == ({"a": 4, "b": 3, "c": 2}, [0, 1, 2, 3, 4, 5, 9])
+
+
 def test_spreading_keeps_both_ends() -> None:
     entries = [Entry(Position("loop", 1, 0, i), 0, {"log": "text"}) for i in range(100)]
     for limit in (1, 2, 7, 99, 100, 200):

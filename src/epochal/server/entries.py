@@ -14,6 +14,7 @@ from starlette.responses import Response
 from epochal.server import wire
 from epochal.server.params import bool_param, int_param, ranks_param, str_param, str_params
 from epochal.server.responses import run_id_of, run_response
+from epochal.server.state import server_state
 from epochal.server.updates import entry_row, format_cursors, format_position, parse_cursors
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
@@ -27,7 +28,6 @@ OFFSET = int_param("offset", default=0, most=10**9)
 SPREAD = bool_param("spread", note="1: evenly over all steps")
 SINCE = str_params("since", most=64)
 AT = int_param("at", default=10**18, most=10**18, note="a step; the newest by default")
-SAMPLES = ("text", "blob")
 _MOST_STEPS = 5000
 RECORD_LIMIT = int_param("limit", default=1000, most=10_000, note="1000, at most 10,000")
 
@@ -99,21 +99,13 @@ class SampleList(msgspec.Struct, frozen=True):
 
 async def samples(request: Request) -> Response:
     """``…/samples``: of each name the texts and blobs of its last step up to ``at``."""
-    at = AT(request)
+    at, cache = AT(request), server_state(request).samples
 
     def query(run: RunView) -> SampleList:
-        found = run.entries(*SAMPLES, rank=0)
-        latest: dict[str, list[Entry]] = {}
-        for entry in found:
-            if entry.step is None or entry.step <= at:
-                same = latest.setdefault(entry.name or "", [])
-                if same and same[0].step != entry.step:
-                    same.clear()
-                same.append(entry)
-        rows = [entry_row(entry) for entries in latest.values() for entry in entries]
-        names = Counter(entry.name or "" for entry in found)
-        steps = sorted({entry.step for entry in found if entry.step is not None})
-        return SampleList(rows, dict(names), list(_spread(steps, _MOST_STEPS)))
+        found = cache.read(run)
+        names = {name: len(entries) for name, entries in found.by_name.items()}
+        rows = [entry_row(entry) for entry in found.up_to(at)]
+        return SampleList(rows, names, list(_spread(found.steps, _MOST_STEPS)))
 
     return await run_response(request, query)
 

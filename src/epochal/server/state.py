@@ -13,6 +13,7 @@ from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
 from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
+from epochal.server.sample_cache import SampleCache
 from epochal.server.state_changes import StateChangeCache
 from epochal.shipping.offering import PartCounts
 from epochal.store.store import RunView, Store
@@ -50,6 +51,7 @@ class ServerState(msgspec.Struct, frozen=True):
     folders: str = ""
     exports: Mapping[str, ExportFormat] = {}
     state_changes: StateChangeCache = msgspec.field(default_factory=StateChangeCache)
+    samples: SampleCache = msgspec.field(default_factory=SampleCache)
     part_counts: PartCounts = msgspec.field(default_factory=PartCounts)
 
     @property

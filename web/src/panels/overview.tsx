@@ -171,10 +171,10 @@ export function hardwareText({ hardware, facts }: RunDetail): string {
   ].filter((part) => part !== null).join(" · ");
 }
 
-/** The sample that was logged last; the samples panel has all of them. */
+/** The text, picture or sound that was logged last; the samples panel has all samples. */
 function SampleCard({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
   const { response } = useRunResponse(page, "samples", row.id, undefined, SAMPLE_KINDS);
-  const samples = (response?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []);
+  const samples = (response?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []).filter(({ text, mediaType }) => text !== null || /^(image|audio)\//.test(mediaType));
   const sample = samples.toSorted((one, other) => (one.t ?? 0) - (other.t ?? 0)).at(-1);
   if (sample === undefined) return null;
   return (

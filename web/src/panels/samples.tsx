@@ -113,7 +113,7 @@ function useColumns(page: Page, run: RunRow, areSteps: boolean, at: number | nul
   return useMemo(() => {
     const responses = all.map((request) => (request === main ? focused : found.get(request.key)));
     const columns = all.map(({ key, run: id, params: { at: step } }, index) => ({
-      key, run: id, step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null, samples: samplesByName(responses[index]?.response ?? { entries: [] }),
+      key, run: id, step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null, samples: samplesByName(responses[index]?.response?.entries ?? []),
     }));
     const listed = (areSteps ? [focused] : responses).map((one) => one?.response).filter((one) => one != null);
     const full = columns.filter(({ run: id }, index) => id === run.id || Object.keys(responses[index]?.response?.names ?? {}).length > 0);

@@ -45,7 +45,7 @@ function File(props: SampleBodyProps): JSX.Element {
   if (kind === "audio") return <Sound key={file} address={address} name={name} />;
   if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} />;
   if (mediaType === TABLE_TYPE) return <BlobTable key={file} page={page} run={run} file={file} bytes={bytes} />;
-  const link = <FileLink address={address} file={file} name={file} bytes={bytes} />;
+  const link = <FileLink address={address} file={name.replaceAll("/", "-") + file.replace(/^[^.]*/, "")} name="Download" bytes={bytes} />;
   return mediaType === "text/html" ? <><iframe key={file} class="sample-page" sandbox="" title={name} src={address} loading="lazy" />{link}</> : link;
 }
 

@@ -85,6 +85,8 @@ export function Picture({ page, run, sample, classes }: PictureProps): JSX.Eleme
 
 function BoxLayer({ boxes, classes }: { readonly boxes: readonly Box[]; readonly classes: Classes }): JSX.Element {
   const groups = [...classes.groups.keys()];
+  // Labels of another group are at the other edge, so that truth and prediction can both be read.
+  const placeOf = ({ group, y0 }: Box): string => (groups.indexOf(group) % 2 === 1 ? " is-below" : y0 < 0.08 ? " is-inside" : "");
   const colorOf = ({ label }: Box): string => slotCss(classes.slots.get(label) ?? 0);
   return (
     <>
@@ -96,7 +98,7 @@ function BoxLayer({ boxes, classes }: { readonly boxes: readonly Box[]; readonly
       </svg>
       <span class="sample-layer">
         {boxes.map((box, index) => (
-          <span key={index} class={`sample-box${box.y0 < 0.08 ? " is-inside" : ""}`} style={{ left: `${box.x0 * 100}%`, top: `${box.y0 * 100}%`, background: colorOf(box) }}>
+          <span key={index} class={`sample-box${placeOf(box)}`} style={{ left: `${box.x0 * 100}%`, top: `${(placeOf(box) === " is-below" ? box.y1 : box.y0) * 100}%`, background: colorOf(box) }}>
             {[box.label, box.score === null ? "" : box.score.toFixed(2)].join(" ").trim()}
           </span>
         ))}

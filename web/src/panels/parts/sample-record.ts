@@ -1,7 +1,8 @@
 /** Samples as their records have them: what was logged together under one name, boxes and masks, their classes. */
 
 import { assignSlots } from "../../chart/index.ts";
-import type { EntryRow, SampleList } from "../../wire.ts";
+import { groupBy } from "../../state/group-by.ts";
+import type { EntryRow } from "../../wire.ts";
 
 /** In shares of the picture. */
 export interface Box {
@@ -95,16 +96,10 @@ function numberOf(value: unknown): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
-/** The samples of each name in the order of their list; of those logged twice at one step the last. */
-export function samplesByName({ entries }: Pick<SampleList, "entries">): ReadonlyMap<string, readonly Sample[]> {
-  const places = new Map<string, Map<string, Sample>>();
-  for (const entry of entries) {
-    const sample = sampleOf(entry);
-    if (sample === null) continue;
-    if (!places.has(sample.name)) places.set(sample.name, new Map());
-    places.get(sample.name)!.set(`${entry.kind} ${sample.index}`, sample);
-  }
-  return new Map([...places].map(([name, samples]) => [name, [...samples.values()].sort((one, other) => one.index - other.index)]));
+/** The samples of each name, those of a list in its order. */
+export function samplesByName(entries: readonly EntryRow[]): ReadonlyMap<string, readonly Sample[]> {
+  const samples = entries.flatMap((entry) => sampleOf(entry) ?? []);
+  return groupBy(samples.sort((one, other) => one.index - other.index), ({ name }) => name);
 }
 
 /** At most so many of the steps up to one, evenly, the last of them included. */
