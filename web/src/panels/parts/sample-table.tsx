@@ -21,7 +21,7 @@ const MOST_BYTES = 64 * 1024 * 1024;
 /** Browsers cannot scroll through more pixels. */
 const MOST_ROWS = 200_000;
 const OVERSCAN = 8;
-const ROW_PX: Readonly<Record<ColumnKind, number>> = { number: 30, short: 30, audio: 46, long: 64, picture: 84 };
+const ROW_PX: Readonly<Record<ColumnKind, number>> = { number: 30, short: 30, audio: 46, long: 70, picture: 84 };
 const NO_VIEW: TableView = { sort: null, search: "", filters: {} };
 
 interface SampleTableProps {
@@ -78,8 +78,9 @@ function Sheet({ page, run, file, table: whole }: SheetProps): JSX.Element {
   const kinds = useMemo(() => table.columns.map((_, column) => columnKind(table, column)), [table]);
   const texts = useMemo(() => searchTexts(table), [table]);
   const chosen = useMemo(() => chosenRows(table, view, texts), [table, view, texts]);
-  const template = useMemo(() => templateOf(table, kinds), [table, kinds]);
+  const widths = useMemo(() => widthsOf(table, kinds), [table, kinds]);
   const rowHeight = Math.max(...kinds.map((kind) => ROW_PX[kind]), 30);
+  const isWide = kinds.includes("long") || kinds.length > 5;
   const { start, stop } = windowOf({ ...scrolled, rowHeight, count: chosen.length, overscan: OVERSCAN });
   const change = (next: Partial<TableView>): void => {
     setView({ ...view, ...next });
@@ -116,8 +117,8 @@ function Sheet({ page, run, file, table: whole }: SheetProps): JSX.Element {
         }} />Filter columns</label>
         <button type="button" class="button" title="The rows that are shown, with every digit" onClick={() => download(`${file.split(".")[0]}.csv`, tableCsv(table, chosen), "text/csv;charset=utf-8")}>Download CSV</button>
       </div>
-      <div ref={frame} class="sheet-frame" role="grid" aria-label="Table" aria-rowcount={chosen.length + 1} aria-colcount={table.columns.length} tabIndex={0}
-        aria-activedescendant={active >= start && active < stop ? `${file}-${active}` : undefined} style={{ "--columns": template }}>
+      <div ref={frame} class={`sheet-frame${isWide ? " is-wide" : ""}`} role="grid" aria-label="Table" aria-rowcount={chosen.length + 1} aria-colcount={table.columns.length} tabIndex={0}
+        aria-activedescendant={active >= start && active < stop ? `${file}-${active}` : undefined} style={widths}>
         <div class="sheet-top">
           <div class="sheet-row" role="row">
             {table.columns.map((name, column) => <Head key={column} name={name} kind={kinds[column]!} sort={view.sort?.column === column ? view.sort.isDown : null} onSort={(isDown) => change({ sort: isDown === null ? null : { column, isDown } })} />)}
@@ -169,14 +170,13 @@ function countText(num: number, all: number): string {
   return num === all ? formatWhole(all) : `${formatWhole(num)} of ${formatWhole(all)}`;
 }
 
-/** Columns of texts take what the others leave. */
-function templateOf(table: TableData, kinds: readonly ColumnKind[]): string {
+/** Columns of long texts take what the others leave. */
+function widthsOf(table: TableData, kinds: readonly ColumnKind[]): Record<string, string> {
   const isNarrow = matchMedia("(max-width: 640px)").matches;
-  const grows = kinds.includes("long") ? "long" : null;
-  return kinds.map((kind, column) => {
-    const width = Math.round(columnWidth(table, column, kind, isNarrow));
-    return grows === null || kind === grows ? `minmax(${width}px, ${width}fr)` : `${width}px`;
-  }).join(" ");
+  const widths = kinds.map((kind, column) => Math.round(columnWidth(table, column, kind, isNarrow)));
+  const growing = kinds.includes("long") ? "long" : null;
+  const columns = widths.map((width, column) => (growing === null || kinds[column] === growing ? `minmax(${width}px, ${width}fr)` : `${width}px`));
+  return { "--columns": columns.join(" "), "--width": `${widths.reduce((sum, width) => sum + width, 0)}px` };
 }
 
 interface HeadProps {
