@@ -225,10 +225,37 @@ def blob_run(root: Path, *sizes: int, media_type: str = "image/png") -> None:
 
 def test_blobs_are_inside_and_the_newest_has_room_first(tmp_path: Path) -> None:
     blob_run(tmp_path, 90_000, 90_000, 60_000)
-    body = body_of(saved(tmp_path, "x", budget_bytes=tight()))
+    body = body_of(saved(tmp_path, "x", sample_bytes=120_000))
     assert list(body["blobs"]["id-x"]) == ["2.png"]
     assert body["blobs"]["id-x"]["2.png"].startswith("data:image/png;base64,AAAA")
-    assert [entry["step"] for entry in body["responses"]["id-x"]["blobs"]["entries"]] == [2]
+    samples = body["responses"]["id-x"]["blobs"]
+    assert [entry["step"] for entry in samples["entries"]] == [2]
+    assert samples["names"] == {"b": 3}
+
+
+def test_a_sample_is_inside_with_its_masks_and_cells_or_not_at_all(tmp_path: Path) -> None:
+    blob_run(tmp_path, 300, 300)
+    journal = Journal(tmp_path, "y")
+    journal.folder.blobs.mkdir()
+    for file in ("t.table.json", "cell.png", "large.png"):
+        (journal.folder.blobs / file).write_bytes(bytes(60_000 if file == "large.png" else 300))
+    table = {"file": "t.table.json", "media_type": "application/vnd.epochal.table+json"}
+    masks = [{"group": "g", "file": "large.png"}]
+    journal.add({"log": "blob", "step": 0, "name": "t", **table, "files": ["cell.png"]})
+    journal.add({"log": "blob", "step": 0, "name": "m", **table, "masks": masks})
+    body = body_of(saved(tmp_path, "x", "y", sample_bytes=20_000))
+    assert list(body["blobs"]["id-y"]) == ["t.table.json", "cell.png"]
+    assert [entry["name"] for entry in body["responses"]["id-y"]["blobs"]["entries"]] == ["t"]
+
+
+def test_a_file_that_the_user_keeps_is_listed_without_its_bytes(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.folder.blobs.mkdir()
+    (journal.folder.blobs / "ab.pt").write_bytes(b"weights")
+    journal.add({"log": "file", "step": 0, "name": "best.pt", "file": "ab.pt", "bytes": 7})
+    body = body_of(saved(tmp_path, "x"))
+    assert [entry["name"] for entry in body["responses"]["id-x"]["files"]["entries"]] == ["best.pt"]
+    assert body["blobs"]["id-x"] == {}
 
 
 def test_a_blob_is_an_image_only_if_it_says_a_known_kind(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import msgspec
 
 from epochal.errors import UsageError
-from epochal.exports.archive_entries import pack_blobs, pack_entries
+from epochal.exports.archive_entries import pack_entries, pack_samples
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
 from epochal.exports.archive_sweep import pack_sweep
 from epochal.exports.export import Rows
@@ -30,9 +30,10 @@ from epochal.server.rows import run_row
 from epochal.store.store import RunView
 
 BUDGET_BYTES = 5_000_000
+# For samples that are files, in addition.
+SAMPLE_BYTES = 10_000_000
 # Shares of the space beside the page; series take the rest.
 _ENTRIES_SHARE = 0.3
-_BLOBS_SHARE = 0.3
 _SWEEP_SHARE = 0.1
 _MIN_BYTES = 20_000
 _HEADLINES = ("role:loss", "role:eval_loss")
@@ -53,11 +54,13 @@ def write(
     *,
     rows: Rows | None = None,
     budget_bytes: int = BUDGET_BYTES,
+    sample_bytes: int = SAMPLE_BYTES,
 ) -> None:
     """Write the page with these runs in it; ``rows`` does not apply and is ignored.
 
-    Series that would make it larger than ``budget_bytes`` are kept in slices. Raises
-    ``UsageError`` where the page has not been built.
+    Series that would make it larger than ``budget_bytes`` are kept in slices. The newest samples
+    of each name are inside as far as ``sample_bytes`` suffice. Raises ``UsageError`` where the page
+    has not been built.
     """
     page = load_page()
     if not page.is_built:
@@ -66,7 +69,8 @@ def write(
     start, middle, end = _around(content)
     out.write(start + _head(page, runs) + middle)
     out.write(f'<script type="application/json" id="{_ELEMENT}">')
-    out.write(_body(runs, budget_bytes=budget_bytes - len(page.html)).decode())
+    left = budget_bytes - len(page.html)
+    out.write(_body(runs, budget_bytes=left, sample_bytes=sample_bytes).decode())
     out.write(f"</script>\n{end}")
 
 
@@ -105,7 +109,7 @@ def _head(page: Page, runs: Sequence[RunView]) -> str:
     )
 
 
-def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
+def _body(runs: Sequence[RunView], *, budget_bytes: int, sample_bytes: int) -> bytes:
     # The newest first, as the server lists them; a run that is named twice appears once.
     by_id = {run.info.id: run for run in runs}
     chosen = sorted(by_id.values(), key=lambda run: run.info.created or 0.0, reverse=True)
@@ -123,12 +127,12 @@ def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
     body = msgspec.structs.replace(body, sweep=sweep)
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     entries = pack_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
-    blob_lists, blobs = pack_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
+    sample_lists, blobs = pack_samples(chosen, budget_bytes=sample_bytes)
     for run_id, responses in body.responses.items():
-        responses.update(entries.get(run_id, {}), blobs=blob_lists[run_id])
-    body = msgspec.structs.replace(body, blobs=blobs)
+        responses.update(entries.get(run_id, {}), blobs=sample_lists[run_id])
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
-    return _escaped(msgspec.structs.replace(body, series=_series(chosen, budget_bytes=left)))
+    series = _series(chosen, budget_bytes=left)
+    return _escaped(msgspec.structs.replace(body, blobs=blobs, series=series))
 
 
 def _responses(run: RunView) -> dict[str, Any]:

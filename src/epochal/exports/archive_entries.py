@@ -1,8 +1,8 @@
 """The entries of an archive: as many as fit, chosen as the endpoint table says.
 
 A source keeps its entries evenly over steps, the newest, or all. An entry that would take more than
-a quarter of the space is left out. A blob that does not fit is left
-out together with its entry.
+a quarter of the space is left out. A sample whose files do not fit is left out with its entry;
+files that the user keeps are listed without their bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import msgspec
 
 from epochal.errors import EpochalError
+from epochal.media.files import files_of
+from epochal.server.downloads import INLINE_TYPE
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource, evenly
 from epochal.server.updates import entry_row
@@ -31,10 +33,6 @@ SOURCES: Mapping[str, EntrySource] = {
     for endpoint in ENDPOINTS
     if isinstance(endpoint.archive, EntrySource)
 }
-# Types that a browser shows as an image; anything else is a download.
-_IMAGES = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"}
-)
 _DATA_URL_BYTES = 64
 
 
@@ -58,7 +56,7 @@ class _Group:
 
 
 def pack_entries(runs: Sequence[RunView], *, budget_bytes: int) -> dict[str, dict[str, EntryList]]:
-    """Entries by run and endpoint, without those of blobs."""
+    """Entries by run and endpoint, without those of samples that are files."""
     groups = [group for run in runs for group in _groups(run)]
     kept: list[list[int]] = []
     for cap in _CAPS:
@@ -82,30 +80,30 @@ def pack_entries(runs: Sequence[RunView], *, budget_bytes: int) -> dict[str, dic
     }
 
 
-def pack_blobs(
+def pack_samples(
     runs: Sequence[RunView], *, budget_bytes: int
 ) -> tuple[dict[str, EntryList], dict[str, dict[str, str]]]:
-    """Entries and ``data:`` URLs of blobs by run; the newest of each name are kept first."""
+    """Entries of blobs and ``data:`` URLs of their files by run; the newest of each name first.
+
+    A sample is kept with all of its files or not at all; ``names`` counts those left out too.
+    """
     candidates = [
         (age, run, entry) for run in runs for age, entry in _by_age(run.entries("blob", rank=None))
     ]
     candidates.sort(key=lambda candidate: candidate[0])
     urls: dict[str, dict[str, str]] = {run.info.id: {} for run in runs}
     entries: dict[str, list[EntryRow]] = {run.info.id: [] for run in runs}
+    names: dict[str, Counter[str]] = {run.info.id: Counter() for run in runs}
     left = budget_bytes
     for _, run, entry in candidates:
-        run_id, file = run.info.id, str(entry.record.get("file"))
-        if file not in urls[run_id]:
-            url = _data_url(run, entry, most=left)
-            if url is None:
-                continue
-            left -= len(url) + _DATA_URL_BYTES
-            urls[run_id][file] = url
-        entries[run_id].append(entry_row(entry))
-    lists = {
-        run_id: _list("blobs", rows, Counter(row.name or "" for row in rows))
-        for run_id, rows in entries.items()
-    }
+        run_id = run.info.id
+        names[run_id][entry.name or ""] += 1
+        found = _data_urls(run, entry, urls[run_id], most=left)
+        if found is not None:
+            left -= sum(map(len, found.values()))
+            urls[run_id].update(found)
+            entries[run_id].append(entry_row(entry))
+    lists = {run_id: _list("blobs", rows, names[run_id]) for run_id, rows in entries.items()}
     return lists, urls
 
 
@@ -140,18 +138,26 @@ def _by_age(entries: Sequence[Entry]) -> Iterable[tuple[int, Entry]]:
         seen[entry.name] += 1
 
 
-def _data_url(run: RunView, entry: Entry, *, most: int) -> str | None:
-    size = entry.record.get("bytes")
-    if isinstance(size, (int, float)) and size * 4 > most * 3:
-        return None
-    try:
-        content = run.blob(str(entry.record.get("file")))
-    except (OSError, EpochalError):  # the file is missing; the rest is still worth saving
-        return None
-    media_type = entry.record.get("media_type")
-    if media_type == "text/html":  # shown in a frame without scripts
-        media_type = "text/html;charset=utf-8"
-    elif media_type not in _IMAGES:
-        media_type = "application/octet-stream"
-    url = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
-    return url if len(url) <= most else None
+def _data_urls(
+    run: RunView, entry: Entry, known: Mapping[str, str], *, most: int
+) -> dict[str, str] | None:
+    """The files of a sample that are not known yet; None where one is missing or too large."""
+    found: dict[str, str] = {}
+    for file, media_type in files_of(entry.record).items():
+        if file in known:
+            continue
+        try:
+            with run.open_blob(file) as opened:
+                most -= _DATA_URL_BYTES + 4 * opened.seek(0, 2) // 3
+                if most < 0:
+                    return None
+                opened.seek(0)
+                content = base64.b64encode(opened.read()).decode()
+        except (OSError, EpochalError):  # the file is missing; the rest is still worth saving
+            return None
+        if media_type == "text/html":  # shown in a frame without scripts
+            media_type = "text/html;charset=utf-8"
+        elif not INLINE_TYPE.fullmatch(media_type):
+            media_type = "application/octet-stream"
+        found[file] = f"data:{media_type};base64,{content}"
+    return found

@@ -26,7 +26,7 @@ FORMAT = str_param("format", note="one of `RunDetail.exports`")
 RUN = str_param("run", note="the newest running run, else the newest")
 _CHUNK_BYTES = 256 * 1024
 # Types that a browser shows or plays; anything else is a download.
-_INLINE = re.compile(
+INLINE_TYPE = re.compile(
     r"image/(png|jpeg|gif|webp|avif|bmp|svg\+xml)|(audio|video)/[\w.+-]+|text/html"
 )
 # Texts are sent whole and compressed up to this size; anything else is sent in pieces.
@@ -53,7 +53,7 @@ async def blob(request: Request) -> Response:
     headers = {**_SANDBOX, "accept-ranges": "bytes"}
     media_type, size = str(about.get("media_type")), content.seek(0, 2)
     is_text = _TEXT.fullmatch(media_type) is not None and size <= _MAX_TEXT_BYTES
-    if not _INLINE.fullmatch(media_type):
+    if not INLINE_TYPE.fullmatch(media_type):
         headers["content-disposition"] = _attachment(_download_name(about, file))
         media_type = "application/octet-stream"
     if is_text:

@@ -113,7 +113,7 @@ def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
 _HISTOGRAMS = EntrySource(("histogram",))
 _TEXTS = EntrySource(("text",))
 _BLOBS = EntrySource(("blob",), keep="files")
-_FILES = EntrySource(("file",), keep="files")
+_FILES = EntrySource(("file",), keep="newest")
 _EXPERTS = EntrySource(("experts",))
 _PHASES = EntrySource(("phases",))
 _FINDINGS = EntrySource(("finding",), is_by_rank=False, keep="all")

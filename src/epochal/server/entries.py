@@ -36,7 +36,7 @@ class EntrySource(msgspec.Struct, frozen=True):
     """Which records an endpoint lists, and which of them an archive keeps where space is short.
 
     ``evenly`` keeps entries of each name and rank evenly over steps, ``newest`` the newest,
-    ``all`` every one, and ``files`` those whose blob has room.
+    ``all`` every one, and ``files`` those whose files have room.
     """
 
     kinds: tuple[str, ...]

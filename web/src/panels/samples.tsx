@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
-import { formatWhole } from "../chart/index.ts";
+import { formatNumberOf, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponses } from "../state/queries.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -68,6 +68,7 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
       </div>
       <Legend page={page} classes={classes} />
       {problem !== null && <p role="status">{problem}</p>}
+      {page.source.numLeftOut(run.id) > 0 && <p role="status">{`This archive has the newest samples of each name. ${formatNumberOf(page.source.numLeftOut(run.id), "older or larger sample")} did not fit; \`epochal serve\` shows them.`}</p>}
       <div class={`samples${columns.length === 1 ? " is-alone" : ""}`} tabIndex={0} style={{ "--columns": String(columns.length) }}>
         {columns.length > 1 && (
           <div class="samples-head">

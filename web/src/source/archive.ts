@@ -70,6 +70,10 @@ export function createArchiveSource(body: ArchiveBody): Source {
       if (address === undefined) throw new SourceError("This file is not in this archive.", 404);
       return textOf(address);
     },
+    numLeftOut: (run) => {
+      const { names = {}, entries = [] } = responsesOf(body, run).blobs ?? {};
+      return Object.values(names).reduce((sum, num) => sum + num, 0) - entries.length;
+    },
     plotlyUrl: () => Promise.reject(new SourceError("A saved file cannot draw figures of Plotly. Run `epochal serve` over the folder of this run to see it.", 404)),
     exportUrl: () => null,
     follow: () => ({ subscribe: () => undefined, close: () => undefined }),

@@ -29,6 +29,7 @@ export function createLiveSource(): Source {
     },
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
     blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
+    numLeftOut: () => 0,
     plotlyUrl: async () => {
       await (await ask(PATHS.plotly)).body?.cancel();
       return PATHS.plotly;

@@ -206,6 +206,8 @@ export interface Source {
   readonly sweep: SweepSource;
   /** Address of a blob's bytes, for `src` and `href`. */
   blobUrl(run: string, file: string): string;
+  /** How many samples of a run a saved file left out. */
+  numLeftOut(run: string): number;
   /** A blob that is a text. */
   blobText(run: string, file: string): Promise<string>;
   /** Address of a frame that draws figures of Plotly; an error says why there is none. */

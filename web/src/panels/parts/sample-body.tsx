@@ -60,5 +60,6 @@ function Sound({ address, name }: { readonly address: string; readonly name: str
 }
 
 export function FileLink({ address, file, name, bytes }: { readonly address: string; readonly file: string; readonly name: string; readonly bytes: number | null }): JSX.Element {
+  if (address === MISSING_BLOB) return <span title="An archive has no files; the run's folder has them.">{name}{bytes === null ? "" : `, ${formatBytes(bytes)}`}</span>;
   return <a class="sample-link" href={address} download={file}>{name}{bytes === null ? "" : `, ${formatBytes(bytes)}`}</a>;
 }

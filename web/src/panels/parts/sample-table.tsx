@@ -115,7 +115,7 @@ function Sheet({ page, run, file, table: whole }: SheetProps): JSX.Element {
           setFiltering(event.currentTarget.checked);
           if (!event.currentTarget.checked) change({ filters: {} });
         }} />Filter columns</label>
-        <button type="button" class="button" title="The rows that are shown, with every digit" onClick={() => download(`${file.split(".")[0]}.csv`, tableCsv(table, chosen), "text/csv;charset=utf-8")}>Download CSV</button>
+        <button type="button" class="button" aria-label="Download CSV" title="Download the rows that are shown, with every digit" onClick={() => download(`${file.split(".")[0]}.csv`, tableCsv(table, chosen), "text/csv;charset=utf-8")}>CSV</button>
       </div>
       <div ref={frame} class={`sheet-frame${isWide ? " is-wide" : ""}`} role="grid" aria-label="Table" aria-rowcount={chosen.length + 1} aria-colcount={table.columns.length} tabIndex={0}
         aria-activedescendant={active >= start && active < stop ? `${file}-${active}` : undefined} style={widths}>
