@@ -70,10 +70,11 @@ def row(page: Page, name: str) -> Locator:
     def is_found() -> bool:
         if found.count() == 0:
             page.locator(".samples").evaluate(SCROLL_ON)
-        return found.count() > 0
+        else:
+            found.evaluate_all("(all) => all[0]?.scrollIntoView({ block: 'center' })")
+        return found.is_visible()
 
     until(page, is_found)
-    found.scroll_into_view_if_needed()
     return found
 
 
@@ -133,7 +134,7 @@ def test_texts_are_marked_where_they_differ_between_runs_and_steps(
 ) -> None:
     page = open_page(site + "#panel=samples&p-sample-step=20")
     until(page, lambda: row(page, "words").locator("mark").all_inner_texts() == ["0"])
-    page.get_by_text("Steps", exact=True).click()
+    page.get_by_role("radio", name="Steps").check()
     until(page, lambda: row(page, "words").locator(".sample-text").count() == 3)
     heads = page.locator(".samples-column").all_inner_texts()
     assert heads == ["step 0", "step 10", "step 20"]

@@ -12,7 +12,7 @@ export interface InViewProps {
   readonly children: () => ComponentChildren;
 }
 
-/** In shares of the window's height. Removed farther away than it is created, so that scrolling back and forth creates nothing twice. */
+/** In shares of the height of the window, and of what scrolls in it. Removed farther away than it is created, so that scrolling back and forth creates nothing twice. */
 const CREATE_MARGIN = 0.6;
 const REMOVE_MARGIN = 1.5;
 
@@ -23,7 +23,7 @@ let observers: readonly IntersectionObserver[] | null = null;
 function observe(place: Element, tell: (isInView: boolean) => void): () => void {
   const watch = (margin: number, isFor: boolean): IntersectionObserver => new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) if (isIntersecting === isFor) places.get(target)?.(isFor);
-  }, { rootMargin: `${margin * 100}% 0px` });
+  }, { rootMargin: `${margin * 100}% 0px`, scrollMargin: `${margin * 100}% 0px` });
   observers ??= [watch(CREATE_MARGIN, true), watch(REMOVE_MARGIN, false)];
   places.set(place, tell);
   for (const observer of observers) observer.observe(place);
