@@ -13,6 +13,7 @@ from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.e2e.browsing import PHONE, OpenPage, Serve, until
 from tests.e2e.test_panels import width_beyond
+from tests.store.journals import Journal
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -115,9 +116,31 @@ def test_an_archive_shows_every_type_without_a_network(
     check_every_type(page)
 
 
+def test_an_archive_says_what_did_not_fit_and_a_file_is_downloaded(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    journal = Journal(tmp_path / "runs", "big")
+    journal.folder.blobs.mkdir()
+    (journal.folder.blobs / "a.wav").write_bytes(bytes(100_000))
+    (journal.folder.blobs / "b.json").write_text("[1]")
+    sound = {"file": "a.wav", "media_type": "audio/wav", "bytes": 100_000}
+    kept = {"file": "b.json", "media_type": "application/json", "bytes": 3}
+    journal.add({"log": "blob", "step": 1, "name": "sound", **sound})
+    journal.add({"log": "file", "step": 1, "name": "vocabulary.json", **kept}).finish()
+    path = tmp_path / "run.html"
+    write_archive(journal.folder.path, path, sample_bytes=50_000)
+    page = open_page(path.as_uri() + "#panel=samples", offline=True)
+    row(page, "sound").get_by_text("This sample is not in the archive").wait_for()
+    page = open_page(serve(tmp_path / "runs").url + "#panel=samples")
+    with page.expect_download() as caught:
+        row(page, "Files").get_by_role("link", name="vocabulary.json, 3 B").click()
+    assert Path(caught.value.path()).read_text() == "[1]"
+    assert caught.value.suggested_filename == "vocabulary.json"
+
+
 def test_the_slider_shows_what_was_there_at_a_step(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=samples")
-    note = row(page, "picture").locator(".samples-cell > .card-note").first
+    note = row(page, "picture").locator(".samples-note").first
     until(page, lambda: note.inner_text() == "step 20")
     page.get_by_label("Earlier step").click()
     page.get_by_label("Earlier step").click()
@@ -168,6 +191,7 @@ def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: 
     page.keyboard.press("ArrowLeft")
     until(page, lambda: "p-sample-step=20" in page.url)
     page.keyboard.press("ArrowDown")
+    page.get_by_role("dialog", name="boxes").wait_for()
     page.keyboard.press("ArrowDown")
     page.get_by_role("dialog", name="list").get_by_text("item 0").first.wait_for()
     page.keyboard.press("ArrowDown")

@@ -113,13 +113,16 @@ function useColumns(page: Page, run: RunRow, areSteps: boolean, at: number | nul
   const all = areSteps ? [...requests, main] : [main, ...requests];
   return useMemo(() => {
     const responses = all.map((request) => (request === main ? focused : found.get(request.key)));
-    const columns = all.map(({ key, run: id, params: { at: step } }, index) => ({
-      key, run: id, step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null, samples: samplesByName(responses[index]?.response?.entries ?? []),
-    }));
+    const isArchive = page.source.connection.peek() === "archive";
+    const columns = all.map(({ key, run: id, params: { at: step } }, index) => {
+      const { entries = [], names = {} } = responses[index]?.response ?? {};
+      const samples = samplesByName(entries);
+      const leftOut = isArchive && step === undefined ? Object.keys(names).filter((name) => !samples.has(name)) : [];
+      return { key, run: id, step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null, samples, leftOut, isUsed: id === run.id || Object.keys(names).length > 0 };
+    });
     const listed = (areSteps ? [focused] : responses).map((one) => one?.response).filter((one) => one != null);
-    const full = columns.filter(({ run: id }, index) => id === run.id || Object.keys(responses[index]?.response?.names ?? {}).length > 0);
     return {
-      columns: full,
+      columns: columns.filter(({ isUsed }) => isUsed),
       numRuns: areSteps ? 1 : 1 + numOthers,
       names: [...new Set(listed.flatMap(({ names }) => Object.keys(names)))],
       steps: [...new Set(listed.flatMap(({ steps }) => steps))].sort((one, other) => one - other),

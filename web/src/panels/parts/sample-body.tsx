@@ -11,6 +11,8 @@ import { Picture } from "./sample-picture.tsx";
 import type { PictureProps } from "./sample-picture.tsx";
 import "./sample-body.css";
 
+export const LEFT_OUT = "This sample is not in the archive, because its file did not fit.";
+
 export interface SampleBodyProps extends PictureProps {
   /** The text of another run or step, which the differences are marked against. */
   readonly base?: string | null;
@@ -36,7 +38,7 @@ function Text({ text, base }: { readonly text: string; readonly base: string | n
 function File(props: SampleBodyProps): JSX.Element {
   const { page, run, sample: { name, file, mediaType, bytes }, onOpen } = props;
   const address = page.source.blobUrl(run, file);
-  if (address === MISSING_BLOB) return <p class="sample-problem">This sample is not in the archive, because its file did not fit.</p>;
+  if (address === MISSING_BLOB) return <p class="sample-problem">{LEFT_OUT}</p>;
   const kind = mediaType.split("/")[0];
   if (kind === "image") {
     const picture = <Picture key={file} {...props} />;

@@ -50,6 +50,8 @@ export interface Column {
   readonly step: number | null;
   /** By name. */
   readonly samples: ReadonlyMap<string, readonly Sample[]>;
+  /** Names whose samples did not fit into an archive. */
+  readonly leftOut: readonly string[];
 }
 
 /** Null for a record that has neither a text nor a file. */

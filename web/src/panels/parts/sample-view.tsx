@@ -1,12 +1,12 @@
 /** One sample in the whole window, of all columns side by side; pictures are zoomed and moved together. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import { formatWhole, slotCss } from "../../chart/index.ts";
 import type { Page } from "../../state/page.ts";
 import { Dialog } from "../../ui/dialog.tsx";
-import { SampleBody } from "./sample-body.tsx";
+import { LEFT_OUT, SampleBody } from "./sample-body.tsx";
 import { Legend } from "./sample-picture.tsx";
 import type { Classes, Column, Sample } from "./sample-record.ts";
 import { WHOLE } from "./zoom.ts";
@@ -92,7 +92,7 @@ export function SampleCell({ page, column, base, name, index, classes, onOpen, w
   const baseOf = (sample: Sample): string | null => base?.samples.get(name)?.find((one) => one.index === sample.index)?.text ?? null;
   return (
     <div class="samples-cell">
-      <p class="card-note">{samples.length === 0 ? "no sample yet" : step === null ? "" : `step ${formatWhole(step)}`}</p>
+      <p class="card-note samples-note">{samples.length === 0 ? (column.leftOut.includes(name) ? LEFT_OUT : "no sample yet") : step === null ? "" : `step ${formatWhole(step)}`}</p>
       {samples.length > 0 && wrap(
         <div class={samples.length > 1 && samples.every(isPictured) ? "samples-list" : undefined}>
           {samples.map((sample) => (
@@ -119,7 +119,8 @@ export function placesOf(names: readonly string[], columns: readonly Pick<Column
 
 /** What keys do anywhere on the page, except in controls that have a use for them, and under a window unless `isInDialog`. */
 export function useKeys(keys: Readonly<Record<string, () => void>>, isInDialog: boolean): void {
-  useEffect(() => {
+  // At once, not after the next picture: keys may come faster.
+  useLayoutEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
       const run = keys[event.key];
       const isTaken = event.target instanceof Element && event.target.closest("input, select, textarea, audio, video, [contenteditable]") !== null;
