@@ -59,18 +59,31 @@ def test_submodules_of_the_real_package_exist_or_say_one_sentence(tmp_path: Path
         "import sys\n"
         "assert wandb.plot is sys.modules['epochal.wandb.plot'] is sys.modules['wandb.plot']\n"
         "assert issubclass(Table, WBValue) and len(util.generate_id()) == 8\n"
-        "try:\n"
-        "    import wandb.integration.sb3\n"
-        "except ImportError as error:\n"
-        "    print(error)\n"
+        "from wandb.errors.term import termwarn\n"
+        "assert termwarn is wandb.termwarn and wandb.api.default_entity\n"
         "try:\n"
         "    from wandb.proto import wandb_internal_pb2\n"
         "except ImportError as error:\n"
         "    print(error)\n"
     )
-    first, second = launch(tmp_path, "script.py", code=code).splitlines()
-    assert first.startswith("wandb.integration is not part of epochal.wandb: ")
-    assert second.startswith("wandb.proto is not part of epochal.wandb: ")
+    (said,) = launch(tmp_path, "script.py", code=code).splitlines()
+    assert said.startswith("wandb.proto is not part of epochal.wandb: ")
+
+
+def test_an_integration_of_the_installed_wandb_records_to_epochal(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    pytest.importorskip("lightning.fabric")
+    code = FORM + (
+        "from wandb.integration.lightning.fabric import WandbLogger\n"
+        "logger = WandbLogger(project='p', name='n')\n"
+        "logger.log_hyperparams({'lr': 0.1})\n"
+        "logger.log_metrics({'loss': 0.5}, step=3)\n"
+        "assert logger.experiment is wandb.run\n"
+    )
+    launch(tmp_path, "script.py", code=code)
+    run = epochal.load(tmp_path / "runs" / "p" / "n")
+    assert run.series("loss").values.tolist() == [0.5]
+    assert run.config["lr"] == 0.1
 
 
 def test_a_folder_of_wandb_beside_the_script_hides_nothing(tmp_path: Path) -> None:

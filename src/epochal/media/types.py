@@ -439,8 +439,10 @@ def _chart(chart: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
 
 def _cell(value: Any, keep: Keep, files: dict[str, None]) -> Any:
     """A value as JSON has it: a sample by its file, numbers that are not finite as texts."""
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):  # one of numpy, too
+        return str.__str__(value)
     if hasattr(value, "item") and element_count(value) == 1:
         value = value.item()
     if isinstance(value, float):

@@ -66,10 +66,15 @@ def __getattr__(name: str) -> Any:
     name = _NAMES.get(name, name)
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "api":
+        return import_module(f"{__name__}.public_api").Api()
     if name == "patched":
         return {"tensorboard": [], "keras": [], "gym": []}
+    submodules = import_module(f"{__name__}.submodules")
     if name in _SUBMODULES:
-        return import_module(f"{__name__}.submodules").submodule(name)
+        return submodules.submodule(name)
+    if name in ("integration", "sklearn", *submodules.INTEGRATIONS):
+        return submodules.integration(name)
     raise AttributeError(f"epochal.wandb has no {name!r}: docs/migrate/wandb.md lists what it has.")
 
 

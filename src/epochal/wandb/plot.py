@@ -35,10 +35,11 @@ _CHARTS = {
         "y": "fraction_of_positives",
         "color": "model",
     },
-    "class_proportions": {"kind": "bar", "x": "class_names", "y": "counts", "color": "dataset"},
+    "class_proportions": {"kind": "bar", "x": "class", "y": "count", "color": "dataset"},
     "elbow": {"kind": "line", "x": "cluster_ranges", "y": "errors"},
     "feature_importances": {"kind": "bar", "x": "feature_names", "y": "importances"},
-    "learning_curve": {"kind": "line", "x": "train", "y": "score", "color": "dataset"},
+    "learning_curve": {"kind": "line", "x": "train_size", "y": "score", "color": "dataset"},
+    "metrics": {"kind": "bar", "x": "metric_name", "y": "metric_value"},
     "residuals_plot": {"kind": "scatter", "x": "y_pred", "y": "residuals", "color": "dataset"},
 }
 _DIGITS = 3
@@ -92,7 +93,7 @@ def plot_table(
 
 def visualize(id: str, value: Table) -> CustomChart:  # noqa: A002 (W&B's name)
     """A chart of a table, drawn by the specification of that id."""
-    return plot_table(id, value, {})
+    return plot_table(id, value, {"nPredictions": "Count"})  # as wandb.sklearn names it
 
 
 def line(

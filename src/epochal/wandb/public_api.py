@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from epochal.errors import EpochalError
+from epochal.provenance import user_name
 from epochal.reading import RunData, Runs
 from epochal.reading import open as open_runs
 from epochal.settings import read_settings
@@ -42,6 +43,7 @@ class Api(ExplainsMissingMembers):
     def __init__(self, overrides: Mapping[str, Any] | None = None, **ignored: Any) -> None:
         given = {**read_environment(), **(overrides or {})}
         self.settings = given
+        self.default_entity = given.get("entity") or user_name()
         self._project = given.get("project")
         folder = given.get("dir")
         self._folder = Path(read_settings().dir if folder is None else Path(folder) / "runs")

@@ -1,38 +1,53 @@
-"""Submodules of the real ``wandb`` that scripts import from: those that exist, and a sentence.
+"""Submodules of the real ``wandb`` that scripts import from.
 
-Under the name ``wandb`` each is either a module of this package, or made of the names below.
+Under the name ``wandb`` each is a module of this package, made of the names below, or a module of
+the installed W&B: integrations (``wandb.integration.keras``, ``wandb.sklearn``) are its own files,
+whose ``import wandb`` finds Epochal. Anything else is refused with one sentence.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from epochal.wandb.errors import Error
+
 _HERE = "epochal.wandb"
 # Submodules of the real package, beside all below ``sdk``, whose names are looked up in this one.
-_MADE = frozenset({"apis", "apis.public", "env", "errors.errors", "sdk", "util", "viz"})
+_MADE = frozenset(
+    {"apis", "apis.public", "env", "errors.errors", "errors.term", "sdk", "util", "viz"}
+)
 # Names in them that mean something else than in this package, or nothing: where each is defined.
 _NAMES = {
     "apis.public.Run": "public_api.ApiRun",
     "apis.public.Runs": "public_api.ApiRuns",
     "ConfigError": "errors.ConfigError",
     "CustomChart": "plot.CustomChart",
+    "InternalApi": "public_api.Api",
     "Media": "data_types.Media",
     "Metric": "metric_definition.Metric",
     "PublicApi": "public_api.Api",
     "RunDisabled": "wandb_run.Run",
     "Summary": "run_summary.Summary",
     "WBValue": "data_types.WBValue",
+    "add_import_hook": "session.accept",
     "generate_id": "sweeps.generate_id",
+    "get_module": "submodules.get_module",
+    "telemetry": "submodules.TELEMETRY",
 }
 # Modules of this package that the real one has too.
 _OWN = frozenset({"data_types", "errors", "plot", "tensorboard", "wandb_run"})
+# Modules that are loaded from the real package, and integrations that have a shorter name.
+_REAL = frozenset({"integration", "plot.utils", "sklearn"})
+INTEGRATIONS = (
+    *("catboost", "fastai", "gym", "keras", "lightgbm", "sacred", "sb3", "tensorflow", "xgboost"),
+)
 _WHY = (
     "is not part of epochal.wandb: leave the import out, or run the script with W&B's own package."
 )
@@ -40,23 +55,26 @@ _WHY = (
 
 def submodule(name: str, *, of: str = _HERE) -> ModuleType:
     """A submodule by the name that the real package gives it; raises ``ModuleNotFoundError``."""
-    if not has_submodule(name):
-        raise ModuleNotFoundError(f"wandb.{name} {_WHY}", name=f"wandb.{name}")
-    if not _is_made(name):
+    if name in _OWN:
         return import_module(f"{_HERE}.{name}")
+    if name in INTEGRATIONS:
+        return import_module(f"wandb.integration.{name}")
+    if not _is_made(name):
+        raise ModuleNotFoundError(f"wandb.{name} {_WHY}", name=f"wandb.{name}")
     if name not in _MODULES:
         _MODULES[name] = _Made(f"{of}.{name}", name)
     return _MODULES[name]
 
 
-def has_submodule(name: str) -> bool:
-    """Whether there is something under this name."""
-    is_own = name.partition(".")[0] in _OWN and find_spec(f"{_HERE}.{name}") is not None
-    return _is_made(name) or is_own
-
-
 def _is_made(name: str) -> bool:
     return name in _MADE or name.startswith("sdk.")
+
+
+def integration(name: str) -> ModuleType:
+    """A module of the real package, for ``wandb.sklearn``; needs ``python -m epochal.wandb``."""
+    if sys.modules.get("wandb") is not sys.modules[_HERE]:
+        raise AttributeError(f"wandb.{name} needs python -m epochal.wandb SCRIPT and W&B itself.")
+    return import_module(f"wandb.{name}")
 
 
 def stand_in_for(name: str) -> None:
@@ -66,12 +84,44 @@ def stand_in_for(name: str) -> None:
         sys.meta_path.insert(0, _Finder(name))
 
 
+def get_module(name: str, required: str | None = None, lazy: bool = True) -> ModuleType | None:
+    """A module, or None where it is not installed; raises with ``required`` as the message."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        if required:
+            raise Error(required) from error
+        return None
+
+
+class _Ignored:
+    """Takes what integrations tell W&B about their use, and does nothing with it."""
+
+    def __getattr__(self, name: str) -> _Ignored:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+    def __call__(self, *args: Any, **options: Any) -> _Ignored:
+        return self
+
+    __enter__ = __call__
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+TELEMETRY = _Ignored()
+
+
 class _Made(ModuleType):
     """A module whose names are defined elsewhere in this package."""
 
     def __init__(self, full_name: str, name: str) -> None:
         super().__init__(full_name, f"Names of wandb.{name}, as far as they exist.")
-        self.__path__: list[str] = []
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
@@ -99,15 +149,33 @@ class _Finder(MetaPathFinder):
     """Finds the submodules of the module that ``epochal.wandb`` stands in for."""
 
     def __init__(self, name: str) -> None:
-        self._prefix = f"{name}."
+        self._name = name
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(self._prefix):
+        name = fullname.removeprefix(f"{self._name}.")
+        if name == fullname:
             return None
-        name = fullname.removeprefix(self._prefix)
-        return ModuleSpec(fullname, _Loader(name), is_package=True)
+        if name.startswith("integration."):
+            return PathFinder.find_spec(fullname, path)
+        if name in _REAL:
+            return PathFinder.find_spec(fullname, _real_folders(self._name, name)) or self._own(
+                name
+            )
+        return self._own(name)
+
+    def _own(self, name: str) -> ModuleSpec:
+        return ModuleSpec(f"{self._name}.{name}", _Loader(name), is_package=True)
+
+
+def _real_folders(package: str, name: str) -> list[str]:
+    """Where the installed W&B has a module."""
+    stand_in = os.path.join(os.path.dirname(__file__), "stand_in")
+    paths = [path for path in sys.path if os.path.abspath(path) != stand_in]
+    found = PathFinder.find_spec(package, paths)
+    folders = (found.submodule_search_locations or []) if found is not None else []
+    return [os.path.join(folder, *name.split(".")[:-1]) for folder in folders]
 
 
 class _Loader(Loader):
@@ -120,6 +188,8 @@ class _Loader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = submodule(self._name, of=spec.name.partition(".")[0])
         self._spec = module.__spec__
+        if not hasattr(module, "__path__"):
+            module.__path__ = []  # so that modules below it can be imported
         return module
 
     def exec_module(self, module: ModuleType) -> None:
