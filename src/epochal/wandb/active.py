@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from epochal.wandb.errors import Error, UsageError
 
@@ -16,7 +16,6 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
-        self._latest: Run | None = None
 
     @property
     def current(self) -> Run | None:
@@ -30,12 +29,6 @@ class ActiveRuns:
     def add(self, run: Run) -> None:
         """Make a run the current one."""
         self._runs.append(run)
-        self._latest = run
-
-    @property
-    def latest(self) -> Run | None:
-        """The run opened last, finished or not."""
-        return self._latest
 
     def needed(self, call: str) -> Run:
         """The current run; raises ``wandb.UsageError`` where there is none."""
@@ -54,22 +47,9 @@ class BeforeInit:
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_name", name)
 
-    def _refuse(self, access: str) -> NoReturn:
-        raise Error(f"You must call wandb.init() before {self._name}{access}")
-
-    def __getattr__(self, key: str) -> Any:
+    def _refuse(self, key: str, value: object = None) -> NoReturn:
         if key.startswith("__"):
             raise AttributeError(key)
-        self._refuse(f".{key}")
+        raise Error(f"You must call wandb.init() before {self._name}[{key!r}]")
 
-    def __setattr__(self, key: str, value: Any) -> None:
-        self._refuse(f".{key}")
-
-    def __getitem__(self, key: str) -> Any:
-        self._refuse(f"[{key!r}]")
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._refuse(f"[{key!r}]")
-
-    def __repr__(self) -> str:
-        return f"<{self._name} before wandb.init()>"
+    __getattr__ = __setattr__ = __getitem__ = __setitem__ = _refuse

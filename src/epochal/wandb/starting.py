@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epochal.console.cell import calling_cell
 from epochal.errors import RunNotFoundError
-from epochal.journal.layout import read_json, run_folders, slugify
+from epochal.journal.layout import RunFolder, read_json, slugify
+from epochal.reading import load
+from epochal.run.resume import newest_run
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.run.start import init as start_run
@@ -65,31 +67,9 @@ def init(
     anonymous: Any = DO_NOT_SET,
 ) -> Run:
     """Start a run and make it ``wandb.run``; the arguments are those of ``wandb.init``."""
-    given = {
-        "entity": entity,
-        "project": project,
-        "dir": dir,
-        "id": id,
-        "name": name,
-        "notes": notes,
-        "tags": tags,
-        "group": group,
-        "job_type": job_type,
-        "mode": mode,
-        "reinit": reinit,
-        "resume": resume,
-        "resume_from": resume_from,
-        "fork_from": fork_from,
-        "save_code": save_code,
-        "allow_val_change": allow_val_change,
-        "sync_tensorboard": tensorboard if sync_tensorboard is None else sync_tensorboard,
-    }
+    given = {name: value for name, value in locals().items() if value is not None}
     own = as_settings(settings)
-    asked = {
-        **read_environment(),
-        **own.arguments,
-        **{key: value for key, value in given.items() if value is not None},
-    }
+    asked = {**read_environment(), **own.arguments, **given}
     _check(asked)
     previous = _previous(asked.get("reinit"))
     if previous is not None:
@@ -110,7 +90,7 @@ def init(
     )
     opened.config._locked.update(dict.fromkeys(chosen, "the sweep"))
     ACTIVE.add(opened)
-    _begin(opened, asked, monitor_gym=monitor_gym)
+    _begin(opened, asked)
     return opened
 
 
@@ -125,15 +105,12 @@ def rejoin(run_id: str, project: str, folder: Any, is_disabled: bool) -> Run:
 
 
 def _check(asked: Mapping[str, Any]) -> None:
-    mode, reinit = asked.get("mode"), asked.get("reinit")
-    if mode is not None and mode not in MODES:
-        raise UsageError(f"mode={mode!r} is not known: use online, offline, disabled or shared.")
-    if reinit is not None and not isinstance(reinit, bool) and reinit not in REINITS:
-        raise UsageError(f"reinit={reinit!r} is not known: use one of {', '.join(REINITS)}.")
-    if asked.get("resume") and (asked.get("resume_from") or asked.get("fork_from")):
-        raise UsageError("resume cannot be used with resume_from or fork_from.")
-    if asked.get("resume_from") and asked.get("fork_from"):
-        raise UsageError("resume_from and fork_from cannot be used together.")
+    for name, known in (("mode", MODES), ("reinit", REINITS)):
+        value = asked.get(name)
+        if isinstance(value, str) and value not in known:
+            raise UsageError(f"{name}={value!r} is not known: use one of {', '.join(known)}.")
+    if sum(1 for name in ("resume", "resume_from", "fork_from") if asked.get(name)) > 1:
+        raise UsageError("resume, resume_from and fork_from cannot be used together.")
 
 
 def _previous(reinit: bool | str | None) -> Run | None:
@@ -185,19 +162,23 @@ def _set_resume(options: dict[str, Any], asked: Mapping[str, Any]) -> bool:
         options["fork_from"] = str(origin).replace("?_step=", "?step=")
         return True
     if (origin := asked.get("resume_from")) is not None:
-        options["id"], step = _split_origin(str(origin))
-        options.update(resume="must", resume_step=step + 1)
+        run_id, _, step = str(origin).partition("?_step=")
+        if not step.isdigit():
+            raise UsageError(f"resume_from={origin!r} must be of the form 'ID?_step=NUMBER'.")
+        options.update(id=run_id, resume="must", resume_step=int(step) + 1)
         return True
     if isinstance(resume, str) and resume not in RESUMES:
         options.update(id=options["id"] or resume, resume="allow")
         return True
-    known = _run_of_id(options) if options["id"] else None
-    if resume == "never" and known is not None:
-        raise UsageError(f"resume='never', but a run with the id {options['id']!r} exists.")
-    if resume == "must" and not options["id"]:
+    run_id = options["id"]
+    if resume == "never" and run_id and _newest(options, lambda known: known["id"] == run_id):
+        raise UsageError(f"resume='never', but a run with the id {run_id!r} exists.")
+    if resume == "must" and not run_id:
         raise UsageError("resume='must' needs the id of the run to go on with.")
-    if resume in (True, "auto") and not options["id"]:
-        options["id"] = _unfinished(options)
+    if resume in (True, "auto") and not run_id:
+        newest = _newest(options, lambda known: True)
+        if newest is not None and load(newest.path).info.status.text != "finished":
+            options["id"] = read_json(newest.identity)["id"]
     if not options["id"]:
         options.pop("id")
         options["resume"] = "never"
@@ -207,46 +188,24 @@ def _set_resume(options: dict[str, Any], asked: Mapping[str, Any]) -> bool:
     return bool(resume) and resume != "never"
 
 
-def _split_origin(origin: str) -> tuple[str, int]:
-    run_id, mark, step = origin.partition("?_step=")
-    if not mark or not step.isdigit():
-        raise UsageError(f"resume_from={origin!r} must be of the form 'ID?_step=NUMBER'.")
-    return run_id, int(step)
-
-
-def _folders(options: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
+def _newest(
+    options: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], bool]
+) -> RunFolder | None:
+    """The newest run of the project that fits."""
     settings = read_settings()
     root = Path(options["dir"] or settings.dir).expanduser().absolute()
     project = root / slugify(options["project"] or settings.project)
-    found = run_folders(project) if project.is_dir() else ()
-    return [(one.path, read_json(one.identity)) for one in found if one.identity.exists()]
+    return newest_run(project, fits) if project.is_dir() else None
 
 
-def _run_of_id(options: Mapping[str, Any]) -> Path | None:
-    wanted = options["id"]
-    return next((path for path, known in _folders(options) if known.get("id") == wanted), None)
-
-
-def _unfinished(options: Mapping[str, Any]) -> str | None:
-    """The id of the newest run of the project, if it did not finish."""
-    found = _folders(options)
-    if not found:
-        return None
-    from epochal.reading import load
-
-    path, identity = max(found, key=lambda one: float(one[1].get("created") or 0.0))
-    status = load(path).info.status.text
-    return None if status == "finished" else str(identity["id"])
-
-
-def _begin(run: Run, asked: Mapping[str, Any], *, monitor_gym: bool | None) -> None:
+def _begin(run: Run, asked: Mapping[str, Any]) -> None:
     """Start what arguments ask for beside the run, and say where it is recorded."""
     recorder = recorder_of(run.epochal)
     if asked.get("mode") == "shared":
         not_supported("mode='shared'", "each process records its own part of the run")
-    if monitor_gym:
+    if asked.get("monitor_gym"):
         not_supported("monitor_gym=True", "videos of gym are not recorded")
-    if asked.get("sync_tensorboard"):
+    if asked.get("sync_tensorboard") or asked.get("tensorboard"):
         from epochal.wandb.tensorboard import record_event_files
 
         run.on_teardown(record_event_files(run.epochal))

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from epochal.wandb.errors import Error
@@ -94,27 +95,12 @@ def get_module(name: str, required: str | None = None, lazy: bool = True) -> Mod
         return None
 
 
-class _Ignored:
-    """Takes what integrations tell W&B about their use, and does nothing with it."""
-
-    def __getattr__(self, name: str) -> _Ignored:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        pass
-
-    def __call__(self, *args: Any, **options: Any) -> _Ignored:
-        return self
-
-    __enter__ = __call__
-
-    def __exit__(self, *error: object) -> None:
-        pass
+def _ignored(*args: Any, **options: Any) -> AbstractContextManager[Any]:
+    return nullcontext(SimpleNamespace(feature=SimpleNamespace(), env=SimpleNamespace()))
 
 
-TELEMETRY = _Ignored()
+# Takes what integrations tell W&B about their use, and does nothing with it.
+TELEMETRY = SimpleNamespace(context=_ignored)
 
 
 class _Made(ModuleType):
