@@ -14,6 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 EXPECTED = {
     "audio": {"tone": "audio/"},
     "figures": {"prediction": "image/"},
+    "files": {"vocabulary.json": "application/json", "tokenizer/vocabulary.json": "application/"},
     "pictures": {"input": "image/", "prediction": "image/", "batch": "image/"},
     "reports": {"report": "text", "page": "text/html", "sample": "text"},
     "rollouts": {"rollouts": "application/vnd.epochal.table+json"},

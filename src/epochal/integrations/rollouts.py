@@ -13,11 +13,13 @@ from epochal.media.types import Table
 LENGTH = "length_chars"
 
 
-def readable_rollouts(table: Table) -> Table:
+def readable_rollouts(data: Any) -> Table:
     """A table of completions with conversations as text and the lengths of the completions.
 
-    A table without the columns ``prompt`` and ``completion`` is returned as it is.
+    Takes a table or a data frame. One without the columns ``prompt`` and ``completion`` stays as it
+    is.
     """
+    table = data if isinstance(data, Table) else Table(data)
     if not {"prompt", "completion"} <= set(table.columns):
         return table
     made = Table(table.rows, table.columns, chart=table.chart, caption=table.caption)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from epochal.integrations.rollouts import readable_rollouts
+from epochal.media.types import Table
 from epochal.run.run import Run
 from epochal.wandb.data_types import Image, is_matplotlib
 from epochal.wandb.errors import Error
@@ -44,6 +46,8 @@ def _accepted(value: Any) -> Any:
         return ", ".join(map(str, value)) if any(isinstance(v, str) for v in values) else values
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, Table) or hasattr(value, "itertuples"):  # a table, or a frame of pandas
+        return readable_rollouts(value)
     return Image(value) if is_matplotlib(value) else value
 
 
