@@ -19,7 +19,7 @@ with epochal.init("samples", "tables") as run:
         # A list of dicts is a table. So is a pandas or polars data frame.
         predictions = [
             {
-                "picture": epochal.Image(rng.random((16, 16, 3))),
+                "picture": epochal.Image(rng.random((48, 48, 3))),
                 "truth": CLASSES[truth[i]],
                 "guess": CLASSES[guess[i]],
                 "right": bool(truth[i] == guess[i]),

@@ -261,7 +261,7 @@ class Trainer:
 
     def _continuations(self, step: int) -> list[dict[str, str | float]]:
         """A few completions of one prompt, as rows of a table."""
-        rng, prompt = np.random.default_rng(step), demo_text.decode(self._prompt)
+        rng, prompt = np.random.default_rng(step), demo_text.decode(self._prompt).strip()
         rows: list[dict[str, str | float]] = []
         for temperature in np.linspace(0.2, 1.0, _NUM_CONTINUATIONS):
             drawn = self.model.continue_text(
