@@ -51,7 +51,7 @@ def test_images_sounds_and_tables_come_from_the_gpu(tmp_path: Path) -> None:
         writer.add_embedding(torch.rand(3, 2, device="cuda"))
         writer.add_hparams({"t": torch.tensor(2.0, device="cuda")}, {"m": torch.ones(1).cuda()})
     run = epochal.load(tmp_path / "a")
-    names = {entry.record["name"] for entry in run.view.entries("blob")}
-    assert names == {"i", "s", "p", "default/tensors"}
+    names = {entry.record["name"] for entry in run.view.entries("blob", "file")}
+    assert names == {"i", "s", "p", "00000/default/tensors.tsv"}
     assert dict(run.config) == {"t": 2.0}
     assert run.series("m").values.tolist() == [1.0]
