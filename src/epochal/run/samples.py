@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _WARN_SHARE = 0.8
 _PIECE_BYTES = 1 << 20
 _MOST_NOTES = 20
+_MEASURE_EVERY_S = 1.0
 # Of a name in ``blobs/``; hubs take no other characters.
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
 
@@ -45,7 +48,8 @@ class SampleStore:
         self.budget_bytes = 2 * 10**9
         self._recorder = recorder
         self._report = report
-        self._used: int | None = None
+        self._used = math.inf  # until it is measured
+        self._measure_at = 0.0
         self._warned = False
         self._noted: set[str] = set()
         self._unsynced: set[str] = set()
@@ -114,16 +118,18 @@ class SampleStore:
 
     def reserve(self, size: int) -> None:
         """Raise ``OverBudgetError`` if so many more bytes do not fit; warn before that."""
-        used = (self._size_on_disk() if self._used is None else self._used) + size
-        if used > self.budget_bytes * _WARN_SHARE:
-            used = self._size_on_disk() + size  # pixels were counted before they were encoded
+        at, near = time.monotonic(), self.budget_bytes * _WARN_SHARE
+        if self._used + size > near and at >= self._measure_at:
+            # Pixels were counted before they were encoded. Thousands of files take a while.
+            self._used, self._measure_at = self._size_on_disk(), at + _MEASURE_EVERY_S
+        used = self._used + size
         limit = f"the limit of {format_bytes(self.budget_bytes)} (the setting samples_gb)"
         if used > self.budget_bytes:
             raise OverBudgetError(
                 f"with another {format_bytes(size)}, the samples and files of this run would exceed"
                 f" {limit}. What does not fit is skipped and counted; numbers are still recorded."
             )
-        if used > self.budget_bytes * _WARN_SHARE and not self._warned:
+        if used > near and not self._warned:
             self._warned = True
             taken = f"the samples and files of this run take {format_bytes(used)} and approach"
             self._report(f"{taken} {limit}.", "samples-budget", bytes=used)
