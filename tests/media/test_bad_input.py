@@ -82,8 +82,8 @@ def test_bad_cells_and_long_tables_keep_the_rest(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = {"good": 1, "picture": epochal.Image(b"text"), "odd": Unprintable()}
-    for step in range(2):
-        run.log({"cells": [cells], "long": epochal.Table({"a": range(1_000_000 + step)})}, step)
+    for step, length in enumerate([1_000_000, 100_001]):
+        run.log({"cells": [cells], "long": epochal.Table({"a": range(length)})}, step)
     small, long, *_ = epochal.load(run.dir).samples()
     assert small.data == [{"good": 1, "picture": None, "odd": "<Unprintable>"}]
     assert (len(long.data), long.data[-1]) == (100_000, {"a": 99_999})

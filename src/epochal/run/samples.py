@@ -97,7 +97,7 @@ class SampleStore:
 
     def note(self, sentence: str) -> None:
         """Print something that the user should know about a sample, whatever its numbers, once."""
-        plain = re.sub(r"\d", "", sentence)
+        plain = re.sub(r"[\d,]", "", sentence)
         if plain not in self._noted and len(self._noted) < _MOST_NOTES:
             self._noted.add(plain)
             self._recorder.console.notice(sentence)
