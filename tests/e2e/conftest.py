@@ -81,11 +81,12 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
     def note_console(message: Any) -> None:
         # A server that was stopped on purpose breaks connections off, and half a query is wrong.
-        parts = ("?query=", "pattern=1")
+        parts = ("?query=", "pattern=1", "/blob/")  # the last is of a page that a run keeps
         is_meant = "net::ERR_" in message.text
         is_meant = is_meant or any(part in message.location["url"] for part in parts)
-        # A page that a run keeps is shown in a frame where its scripts cannot run.
-        is_meant = is_meant or message.text.startswith("Blocked script execution")
+        # A page that a run keeps is shown in a frame where scripts and links cannot do anything.
+        blocked = ("Blocked script execution", "Unsafe attempt to initiate navigation")
+        is_meant = is_meant or message.text.startswith(blocked)
         if message.type == "error" and not is_meant:
             faults.append(message.text + " " + message.location["url"])
 

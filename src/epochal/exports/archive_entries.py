@@ -87,22 +87,20 @@ def pack_samples(
 
     A sample is kept with all of its files or not at all; ``names`` counts those left out too.
     """
-    candidates = [
-        (age, run, entry) for run in runs for age, entry in _by_age(run.entries("blob", rank=None))
-    ]
+    blobs = {run.info.id: run.entries("blob", rank=None) for run in runs}
+    candidates = [(age, run, entry) for run in runs for age, entry in _by_age(blobs[run.info.id])]
     candidates.sort(key=lambda candidate: candidate[0])
     urls: dict[str, dict[str, str]] = {run.info.id: {} for run in runs}
     entries: dict[str, list[EntryRow]] = {run.info.id: [] for run in runs}
-    names: dict[str, Counter[str]] = {run.info.id: Counter() for run in runs}
     left = budget_bytes
     for _, run, entry in candidates:
         run_id = run.info.id
-        names[run_id][entry.name or ""] += 1
         found = _data_urls(run, entry, urls[run_id], most=left)
         if found is not None:
             left -= sum(map(len, found.values()))
             urls[run_id].update(found)
             entries[run_id].append(entry_row(entry))
+    names = {run_id: Counter(one.name or "" for one in found) for run_id, found in blobs.items()}
     lists = {run_id: _list("blobs", rows, names[run_id]) for run_id, rows in entries.items()}
     return lists, urls
 

@@ -68,7 +68,7 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
       </div>
       <Legend page={page} classes={classes} />
       {problem !== null && <p role="status">{problem}</p>}
-      {page.source.numLeftOut(run.id) > 0 && <p role="status">{`This archive has the newest samples of each name. ${formatNumberOf(page.source.numLeftOut(run.id), "older or larger sample")} did not fit; \`epochal serve\` shows them.`}</p>}
+      {page.source.numLeftOut(run.id) > 0 && <p role="status">{`This archive has the newest samples of each name. ${formatNumberOf(page.source.numLeftOut(run.id), "older or larger sample")} did not fit; “epochal serve” shows them.`}</p>}
       <div class={`samples${columns.length === 1 ? " is-alone" : ""}`} tabIndex={0} style={{ "--columns": String(columns.length) }}>
         {columns.length > 1 && (
           <div class="samples-head">

@@ -74,7 +74,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
       const { names = {}, entries = [] } = responsesOf(body, run).blobs ?? {};
       return Object.values(names).reduce((sum, num) => sum + num, 0) - entries.length;
     },
-    plotlyUrl: () => Promise.reject(new SourceError("A saved file cannot draw figures of Plotly. Run `epochal serve` over the folder of this run to see it.", 404)),
+    plotlyUrl: () => Promise.reject(new SourceError("A saved file cannot draw figures of Plotly. Open the folder of this run with “epochal serve” to see it.", 404)),
     exportUrl: () => null,
     follow: () => ({ subscribe: () => undefined, close: () => undefined }),
   };

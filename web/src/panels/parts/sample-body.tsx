@@ -46,8 +46,9 @@ function File(props: SampleBodyProps): JSX.Element {
   }
   if (kind === "audio") return <Sound key={file} address={address} name={name} />;
   if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} />;
-  if (mediaType === TABLE_TYPE) return <BlobTable key={file} page={page} run={run} file={file} bytes={bytes} />;
-  const link = <FileLink address={address} file={name.replaceAll("/", "-") + file.replace(/^[^.]*/, "")} name="Download" bytes={bytes} />;
+  if (mediaType === TABLE_TYPE) return <SampleTable page={page} run={run} file={file} bytes={bytes} name={name} chart={chart} />;
+  const link = <FileLink address={address} file={file} name={file} bytes={bytes} />;
+  if (mediaType === PLOTLY_TYPE) return <><PlotlyFrame page={page} run={run} file={file} />{link}</>;
   return mediaType === "text/html" ? <><iframe key={file} class="sample-page" sandbox="" title={name} src={address} loading="lazy" />{link}</> : link;
 }
 

@@ -23,17 +23,21 @@ const MOST_ROWS = 200_000;
 const OVERSCAN = 8;
 const ROW_PX: Readonly<Record<ColumnKind, number>> = { number: 30, short: 30, audio: 46, long: 70, picture: 84 };
 const NO_VIEW: TableView = { sort: null, search: "", filters: {} };
+/** Order and filters by run and name: they outlast a table that is scrolled out of sight. */
+const views = new Map<string, TableView>();
 
 interface SampleTableProps {
   readonly page: Page;
   readonly run: string;
   readonly file: string;
   readonly bytes: number | null;
+  /** Tables of one name have the same order and filters. */
+  readonly name?: string;
   /** How to draw it, as the record has it. */
   readonly chart?: unknown;
 }
 
-export function SampleTable({ page, run, file, bytes, chart }: SampleTableProps): JSX.Element {
+export function SampleTable({ page, run, file, bytes, name = file, chart }: SampleTableProps): JSX.Element {
   const [table, setTable] = useState<TableData | string | null>(null);
   const [isTable, setIsTable] = useState(false);
   const isTooLarge = bytes !== null && bytes > MOST_BYTES;
@@ -57,19 +61,21 @@ export function SampleTable({ page, run, file, bytes, chart }: SampleTableProps)
   return (
     <div class="sheet">
       {spec !== null && <Segmented label="Show" value={isTable ? "table" : "chart"} onChange={(value) => setIsTable(value === "table")} choices={[{ value: "chart", label: "Chart" }, { value: "table", label: "Table" }]} />}
-      {spec !== null && !isTable ? <ChartSpec table={table} chart={spec} /> : <Sheet page={page} run={run} file={file} table={table} />}
+      {spec !== null && !isTable ? <ChartSpec table={table} chart={spec} /> : <Sheet page={page} run={run} file={file} name={name} table={table} />}
       {table.rows.length > MOST_ROWS && <p role="status">{`The page shows the first ${formatWhole(MOST_ROWS)} of ${formatWhole(table.rows.length)} rows. `}{link}</p>}
     </div>
   );
 }
 
 interface SheetProps extends Pick<SampleTableProps, "page" | "run" | "file"> {
+  readonly name: string;
   readonly table: TableData;
 }
 
-function Sheet({ page, run, file, table: whole }: SheetProps): JSX.Element {
-  const [view, setView] = useState(NO_VIEW);
-  const [isFiltering, setFiltering] = useState(false);
+function Sheet({ page, run, file, name: title, table: whole }: SheetProps): JSX.Element {
+  const key = `${run} ${title}`;
+  const [view, setView] = useState(views.get(key) ?? NO_VIEW);
+  const [isFiltering, setFiltering] = useState(Object.keys(view.filters).length > 0);
   const [active, setActive] = useState(-1);
   const [opened, setOpened] = useState<FileCell | "row" | null>(null);
   const frame = useRef<HTMLDivElement>(null);
@@ -83,6 +89,7 @@ function Sheet({ page, run, file, table: whole }: SheetProps): JSX.Element {
   const isWide = kinds.includes("long") || kinds.length > 5;
   const { start, stop } = windowOf({ ...scrolled, rowHeight, count: chosen.length, overscan: OVERSCAN });
   const change = (next: Partial<TableView>): void => {
+    views.set(key, { ...view, ...next });
     setView({ ...view, ...next });
     setActive(-1);
   };
@@ -115,9 +122,9 @@ function Sheet({ page, run, file, table: whole }: SheetProps): JSX.Element {
           setFiltering(event.currentTarget.checked);
           if (!event.currentTarget.checked) change({ filters: {} });
         }} />Filter columns</label>
-        <button type="button" class="button" aria-label="Download CSV" title="Download the rows that are shown, with every digit" onClick={() => download(`${file.split(".")[0]}.csv`, tableCsv(table, chosen), "text/csv;charset=utf-8")}>CSV</button>
+        <button type="button" class="button" aria-label="Download CSV" title="Download the rows that are shown, with every digit" onClick={() => download(`${title}.csv`, tableCsv(table, chosen), "text/csv;charset=utf-8")}>CSV</button>
       </div>
-      <div ref={frame} class={`sheet-frame${isWide ? " is-wide" : ""}`} role="grid" aria-label="Table" aria-rowcount={chosen.length + 1} aria-colcount={table.columns.length} tabIndex={0}
+      <div ref={frame} class={`sheet-frame${isWide ? " is-wide" : ""}`} role="grid" aria-label={title} aria-rowcount={chosen.length + 1} aria-colcount={table.columns.length} tabIndex={0}
         aria-activedescendant={active >= start && active < stop ? `${file}-${active}` : undefined} style={widths}>
         <div class="sheet-top">
           <div class="sheet-row" role="row">
@@ -193,7 +200,7 @@ function Head({ name, kind, sort, onSort }: HeadProps): JSX.Element {
   const next = sort === null ? first : sort === first ? !first : null;
   return (
     <div class={`sheet-cell is-${kind}`} role="columnheader" aria-sort={sort === null ? "none" : sort ? "descending" : "ascending"}>
-      <button type="button" class="sheet-sort" title={`Sort by ${name}`} onClick={() => onSort(next)}>{name}{sort === null ? "" : sort ? " ↓" : " ↑"}</button>
+      <button type="button" class="sheet-sort" title={`Sort by ${name}`} onClick={() => onSort(next)}>{name}<span aria-hidden>{sort === null ? "" : sort ? " ↓" : " ↑"}</span></button>
     </div>
   );
 }
