@@ -121,7 +121,7 @@ def test_a_run_of_the_store_waits_and_lists_its_artifacts(here: Path) -> None:
     (read,) = wandb.Api().runs("kept")
     read.wait_until_finished()
     assert read.state == "finished"
-    assert [(one.name, one.type) for one in read.logged_artifacts()] == [("model", "weights")]
+    assert [(one.name, one.type) for one in read.logged_artifacts()] == [("model:v0", "weights")]
 
 
 @pytest.mark.parametrize("member", ["automations", "create_project", "reports"])

@@ -77,36 +77,17 @@ class Artifact(ExplainsMissingMembers):
                 "Artifact name may only contain alphanumeric characters, dashes, underscores, and"
                 f" dots. Invalid name: {name!r}"
             )
-        self._name, self.type, self.description = name, type, description
+        self._name = self.name = name
+        self.type, self.description = type, description
         self.metadata = dict(metadata or {})
         self.aliases: list[str] = []
         self.tags: list[str] = []
-        self._number: int | None = None
+        # Once it is logged, the name has the version: ``v0``, ``v1`` and so on.
+        self.version, self.state = "latest", "PENDING"
+        self.id: str | None = None
         self._about: Path | None = None
         self._entries: dict[str, ArtifactEntry] = {}
         self._made: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The name; with the version, once the artifact is logged."""
-        return self._name if self._number is None else f"{self._name}:{self.version}"
-
-    @property
-    def version(self) -> str:
-        """``v0`` for the first of its name in the folder of runs, ``v1`` for the next."""
-        return "latest" if self._number is None else f"v{self._number}"
-
-    @property
-    def state(self) -> str:
-        """``COMMITTED`` once it is logged, before that ``PENDING``."""
-        return "PENDING" if self._number is None else "COMMITTED"
-
-    @property
-    def id(self) -> str | None:
-        """The name with the version; None before the artifact is logged."""
-        return None if self._number is None else self.name
-
-    qualified_name = name
 
     @property
     def size(self) -> int:
@@ -228,27 +209,30 @@ class Artifact(ExplainsMissingMembers):
 
     def _store(self, root: Path, folder: Path) -> None:
         """Copy the files below a run's folder, as the next version of the name below ``root``."""
-        numbers = [_number(about) for about in _versions(root, self._name)]
-        self._number = max(numbers, default=-1) + 1
-        target = folder / "files" / "artifacts" / self._name / self.version
-        self._about = target.with_name(f"{self.version}.json")
+        number = max((_number(about) for about in _versions(root, self._name)), default=-1) + 1
+        target = folder / "files" / "artifacts" / self._name / f"v{number}"
         self.download(str(target))
-        self._entries.clear()
-        self.add_dir(target)
+        self._commit(target.with_name(f"v{number}.json"))
         self._write_about()
+
+    def _commit(self, about: Path) -> None:
+        """Become a version: its file, with its folder beside it."""
+        self._about, self.version, self.state = about, about.stem, "COMMITTED"
+        self.name = self.id = f"{self._name}:{self.version}"
+        self._entries.clear()
+        self.add_dir(about.with_suffix(""))
 
     def _write_about(self) -> None:
         names = ("type", "description", "metadata", "aliases", "tags")
-        if self._about is not None:
-            write_json(self._about, {name: getattr(self, name) for name in names})
+        assert self._about is not None
+        write_json(self._about, {name: getattr(self, name) for name in names})
 
     @classmethod
     def _load(cls, about: Path) -> Artifact:
         facts = read_json(about)
         artifact = cls(about.parent.name, facts["type"], facts["description"], facts["metadata"])
         artifact.aliases, artifact.tags = facts["aliases"], facts["tags"]
-        artifact._number, artifact._about = _number(about), about
-        artifact.add_dir(about.with_suffix(""))
+        artifact._commit(about)
         return artifact
 
     def _add(self, name: str, path: Path) -> ArtifactEntry:

@@ -130,10 +130,7 @@ class Object3D(Media):
         """The shape of a file."""
         return cls(data_or_path)
 
-    @classmethod
-    def from_numpy(cls, data: Any) -> Object3D:
-        """A cloud of points."""
-        return cls(data)
+    from_numpy = from_file
 
     @classmethod
     def from_point_cloud(
@@ -196,10 +193,7 @@ class Table(Media, types.Table):
         data: Any = None,
         rows: Any = None,
         dataframe: Any = None,
-        dtype: Any = None,
-        optional: bool | list[bool] = True,
-        allow_mixed_types: bool = False,
-        log_mode: str | None = "IMMUTABLE",
+        **ignored: Any,
     ) -> None:
         given = next((one for one in (dataframe, data, rows) if one is not None), ())
         is_list = isinstance(given, (list, tuple))
@@ -258,12 +252,6 @@ class Table(Media, types.Table):
 
 class EvalTable(Table):
     """A table of an evaluation, kept as any table; ``*_columns`` and ``backend`` have no effect."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        own = ("input_columns", "output_columns", "score_columns", "backend")
-        options = {name: value for name, value in options.items() if name not in own}
-        options.pop("unsupported_media_mode", None)
-        super().__init__(*args, **options)
 
 
 class JoinedTable(WBValue):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import glob as globbing
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from epochal.run.run import Run, recorder_of
 
-POLICIES = ("live", "now", "end")
+_MAGIC = re.compile(r"[*?[]")
 _SKIPPED = frozenset({"__pycache__", "wandb", "runs", "node_modules", "venv"})
 
 
@@ -33,18 +34,17 @@ class SavedFiles:
         is_pattern: bool,
     ) -> list[str]:
         """Copy the files that a pattern names; give the paths of the copies."""
-        if policy not in POLICIES:
+        if policy not in ("live", "now", "end"):
             raise ValueError('Only "live" "end" and "now" policies are currently supported.')
         text = os.fspath(pattern)
         if "://" in text:
             recorder_of(self._run).console.notice(f"{text!r} is not a local file: it is not kept.")
             return []
         found = globbing.glob(text, recursive=True) if is_pattern else [text]
-        base = Path(os.path.abspath(os.path.dirname(text) if base_path is None else base_path))
-        if base_path is None and is_pattern:
-            base = Path(os.path.abspath(_fixed_part(text)))
-        kept = [copy for path in found if (copy := self._add_path(Path(path), base, policy))]
-        return [str(copy) for copy in kept]
+        fixed = _MAGIC.split(text)[0] if is_pattern else text
+        base = Path(os.path.abspath(os.path.dirname(fixed) if base_path is None else base_path))
+        kept = (self._add_path(Path(os.path.abspath(path)), base, policy) for path in found)
+        return [str(copy) for copy in kept if copy is not None]
 
     def copy_again(self) -> None:
         """Copy once more what may have changed since."""
@@ -63,13 +63,14 @@ class SavedFiles:
     ) -> None:
         """Copy the Python files below a folder, or those that ``include`` selects."""
         base = Path(root).absolute()
-        for path in _source_files(base):
-            is_wanted = path.suffix == ".py" if include is None else _ask(include, path, base)
-            if is_wanted and not (exclude is not None and _ask(exclude, path, base)):
-                self._copy(path, self._folder / "code" / path.relative_to(base))
+        for folder, names, files in os.walk(base):
+            names[:] = [name for name in names if name not in _SKIPPED and name[0] != "."]
+            for path in (Path(folder) / name for name in files):
+                is_wanted = path.suffix == ".py" if include is None else _ask(include, path, base)
+                if is_wanted and not (exclude is not None and _ask(exclude, path, base)):
+                    self._copy(path, self._folder / "code" / path.relative_to(base))
 
-    def _add_path(self, path: Path, base: Path, policy: str) -> Path | None:
-        source = Path(os.path.abspath(path))
+    def _add_path(self, source: Path, base: Path, policy: str) -> Path | None:
         if not source.is_file() or source.is_relative_to(self._folder):
             return None
         inner = source.relative_to(base) if source.is_relative_to(base) else Path(source.name)
@@ -89,24 +90,6 @@ class SavedFiles:
             recorder.console.notice(f"{str(source)!r} could not be kept: {error}")
             return False
         return True
-
-
-def _fixed_part(pattern: str) -> str:
-    """The folder of a pattern up to its first wildcard."""
-    parts = Path(pattern).parts
-    fixed = list(parts[:-1])
-    for number, part in enumerate(fixed):
-        if globbing.has_magic(part):
-            fixed = fixed[:number]
-            break
-    return os.path.join(*fixed) if fixed else "."
-
-
-def _source_files(base: Path) -> Iterator[Path]:
-    for folder, names, files in os.walk(base):
-        names[:] = [name for name in names if name not in _SKIPPED and not name.startswith(".")]
-        for name in files:
-            yield Path(folder) / name
 
 
 def _ask(call: Callable[..., bool], path: Path, base: Path) -> bool:

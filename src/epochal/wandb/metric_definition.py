@@ -52,7 +52,7 @@ def _accepted(value: Any) -> Any:
 
 
 _SUMMARIES = frozenset({"min", "max", "mean", "best", "last", "copy", "none", "first"})
-_GOALS = {"minimize": "min", "min": "min", "maximize": "max", "max": "max"}
+_GOALS = {None: None, "minimize": "min", "min": "min", "maximize": "max", "max": "max"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,13 @@ class StepSync:
 
 def define(run: Run, metric: Metric) -> None:
     """Record the definition of a metric; raises for what W&B does not accept."""
-    name: Any = metric.name
-    if not isinstance(name, str) or not name:
-        raise Error("define_metric() requires non empty name argument")
     unknown = [part for part in metric.wanted if part not in _SUMMARIES]
-    if unknown:
-        raise Error(f"Unhandled define_metric() arg: summary op: {unknown[0]}")
-    if metric.goal is not None and metric.goal not in _GOALS:
-        raise Error(f"Unhandled define_metric() arg: goal: {metric.goal}")
+    if not metric.name or unknown or metric.goal not in _GOALS:
+        raise Error(f"Unhandled define_metric() argument: {metric}")
     if metric.hidden:
         not_supported("define_metric(hidden=True)", "the metric is shown")
-    goal = _GOALS[metric.goal] if metric.goal is not None else _goal_of(metric.wanted)
+    # ``summary="min"`` says that less is better.
+    by_summary = next((part for part in metric.wanted if part in ("min", "max")), None)
+    goal = _GOALS[metric.goal] or by_summary
     if metric.step_metric is not None or goal is not None:
         run.define(metric.name, x=metric.step_metric, goal=goal)
-
-
-def _goal_of(wanted: list[str]) -> str | None:
-    """``summary="min"`` says that less is better."""
-    return next((part for part in wanted if part in ("min", "max")), None)

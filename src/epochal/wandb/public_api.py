@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import operator
 import re
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,10 +19,12 @@ from epochal.reading import RunData, Runs
 from epochal.reading import open as open_runs
 from epochal.settings import read_settings
 from epochal.values import as_float
+from epochal.wandb.artifacts import ArtifactEntry, artifacts_below, find_artifact
 from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError, UsageError
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported
 from epochal.wandb.run_summary import with_aggregates
+from epochal.wandb.submodules import get_module
 
 # W&B's names of Epochal's states, where they differ.
 _STATES = {
@@ -86,8 +86,6 @@ class Api(ExplainsMissingMembers):
 
     def artifact(self, name: str, type: str | None = None) -> Any:  # noqa: A002 (W&B's name)
         """An artifact that a run has logged, by its name."""
-        from epochal.wandb.artifacts import find_artifact
-
         return find_artifact(self._folder, name)
 
     def _all(self) -> list[ApiRun]:
@@ -145,10 +143,7 @@ class ApiRun(ExplainsMissingMembers):
         texts = {one["name"]: one.get("text") for one in self._texts()}
         return with_aggregates({**own, **texts, **last, **self._data.info.summary})
 
-    @property
-    def summary_metrics(self) -> dict[str, Any]:
-        """The summary."""
-        return self.summary
+    summary_metrics = property(lambda self: self.summary, doc="The summary.")
 
     def _texts(self) -> list[Mapping[str, Any]]:
         return [entry.record for entry in self._data.view.texts()]
@@ -168,8 +163,7 @@ class ApiRun(ExplainsMissingMembers):
     @property
     def sweep(self) -> ApiSweep | None:
         """The sweep that the run belongs to, with its runs."""
-        name = self.sweep_name
-        return None if name is None else self._api.sweep(name)
+        return None if self.sweep_name is None else self._api.sweep(self.sweep_name)
 
     def load(self, force: bool = False) -> None:
         """Read what was recorded since."""
@@ -185,8 +179,6 @@ class ApiRun(ExplainsMissingMembers):
 
     def logged_artifacts(self, **ignored: Any) -> list[Any]:
         """The artifacts that the run logged."""
-        from epochal.wandb.artifacts import artifacts_below
-
         return artifacts_below(Path(self._data.info.folder))
 
     @property
@@ -195,28 +187,16 @@ class ApiRun(ExplainsMissingMembers):
         return dict(self._data.view.facts)
 
     def history(
-        self,
-        samples: int = 500,
-        keys: list[str] | None = None,
-        *,
-        pandas: bool = True,
-        **ignored: Any,
+        self, samples: int = 500, keys: list[str] | None = None, pandas: bool = True, **ignored: Any
     ) -> Any:
         """Rows of metrics by step, at most ``samples``: a data frame, or a list of dicts."""
         rows = list(self.scan_history(keys))
         if len(rows) > samples > 0:
-            chosen = sorted(
-                {round(i * (len(rows) - 1) / max(samples - 1, 1)) for i in range(samples)}
-            )
-            rows = [rows[index] for index in chosen]
-        if not pandas:
-            return rows
-        try:
-            frames = import_module("pandas")
-        except ModuleNotFoundError:
+            rows = [rows[round(i * (len(rows) - 1) / max(samples - 1, 1))] for i in range(samples)]
+        frames = get_module("pandas") if pandas else None
+        if pandas and frames is None:
             not_supported("history(pandas=True) without pandas", "a list of dicts is returned")
-            return rows
-        return frames.DataFrame.from_records(rows)
+        return rows if frames is None else frames.DataFrame.from_records(rows)
 
     def scan_history(
         self,
@@ -250,19 +230,12 @@ class ApiRun(ExplainsMissingMembers):
             if is_inside and (keys is None or all(key in rows[step] for key in keys)):
                 yield rows[step]
 
-    def files(
-        self, names: list[str] | None = None, pattern: str | None = None, **ignored: Any
-    ) -> list[ApiFile]:
+    def files(self, names: list[str] | None = None, **ignored: Any) -> list[ApiFile]:
         """The files that the run saved."""
         base = Path(self._data.info.folder) / "files"
-        found = [path for path in sorted(base.rglob("*")) if path.is_file()]
-        listed = [ApiFile(path.relative_to(base).as_posix(), path) for path in found]
-        return [
-            one
-            for one in listed
-            if (names is None or one.name in names)
-            and (pattern is None or fnmatch.fnmatch(one.name, pattern.replace("%", "*")))
-        ]
+        paths = [path for path in sorted(base.rglob("*")) if path.is_file()]
+        found = [ApiFile(path.relative_to(base).as_posix(), path) for path in paths]
+        return [file for file in found if names is None or file.name in names]
 
     def file(self, name: str) -> ApiFile:
         """One file that the run saved."""
@@ -282,25 +255,17 @@ class ApiRun(ExplainsMissingMembers):
     save = update
 
 
-class ApiFile(ExplainsMissingMembers):
+class ApiFile(ArtifactEntry):
     """One file of a run."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        self.name, self._path = name, path
-
-    @property
-    def size(self) -> int:
-        """How many bytes it has."""
-        return self._path.stat().st_size
-
-    def download(self, root: str = ".", replace: bool = False, exist_ok: bool = False) -> Any:
+    def download(  # type: ignore[override]
+        self, root: str = ".", replace: bool = False, exist_ok: bool = False
+    ) -> Any:
         """Copy the file below a folder; gives it open for reading."""
         target = Path(root) / self.name
         if target.exists() and not (replace or exist_ok):
             raise CommError(f"File already exists, pass `replace=True` to overwrite: {target}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(self._path.read_bytes())
-        return target.open(encoding="utf-8", errors="replace")
+        return open(super().download(root), encoding="utf-8", errors="replace")
 
 
 class ApiSweep(ExplainsMissingMembers):

@@ -19,13 +19,20 @@ class RunLabels(ExplainsMissingMembers):
     """The properties of ``wandb.Run`` that say what the run is; some can be set."""
 
     def __init__(self, run: EpochalRun, facts: Mapping[str, Any]) -> None:
-        self._run = run
-        self._facts = dict(facts)
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        return self._run.id
+        recorder = recorder_of(run)
+        self._run, self._facts = run, dict(facts)
+        self.id, self.project, self.sync_dir = run.id, run.project, str(run.dir)
+        # These are empty when they were not given.
+        self.entity, self.group, self.job_type = (
+            str(facts.get(name) or "") for name in ("entity", "group", "job_type")
+        )
+        self.sweep_id: str | None = facts.get("sweep_id")
+        self.path = "/".join(part for part in (self.entity, self.project, self.id) if part)
+        # In Unix seconds.
+        self.start_time = float(recorder.identity.get("created") or 0.0)
+        self.resumed = run.attempt > 1
+        self.disabled = not recorder.is_recorded
+        self.offline = not self.disabled
 
     @property
     def name(self) -> str:
@@ -34,19 +41,16 @@ class RunLabels(ExplainsMissingMembers):
 
     @name.setter
     def name(self, name: str) -> None:
-        self._facts["name"] = str(name)
-        self._write_labels(name=str(name))
+        self._set_label(name=str(name))
 
     @property
     def notes(self) -> str | None:
         """Notes on the run; can be set."""
-        notes = self._facts.get("notes")
-        return None if notes is None else str(notes)
+        return self._facts.get("notes")
 
     @notes.setter
     def notes(self, notes: str) -> None:
-        self._facts["notes"] = str(notes)
-        self._write_labels(notes=str(notes))
+        self._set_label(notes=str(notes))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -55,33 +59,7 @@ class RunLabels(ExplainsMissingMembers):
 
     @tags.setter
     def tags(self, tags: Sequence[str]) -> None:
-        self._facts["tags"] = tuple(str(tag) for tag in tags)
-        self._write_labels(tags=self.tags)
-
-    @property
-    def project(self) -> str:
-        """The project the run belongs to."""
-        return self._run.project
-
-    @property
-    def entity(self) -> str:
-        """Who the run belongs to; empty when not given."""
-        return str(self._facts.get("entity") or "")
-
-    @property
-    def group(self) -> str:
-        """The group of runs it belongs to; empty when not given."""
-        return str(self._facts.get("group") or "")
-
-    @property
-    def job_type(self) -> str:
-        """What kind of job it is; empty when not given."""
-        return str(self._facts.get("job_type") or "")
-
-    @property
-    def path(self) -> str:
-        """Entity, project and id."""
-        return "/".join(part for part in (self.entity, self.project, self.id) if part)
+        self._set_label(tags=tuple(str(tag) for tag in tags))
 
     @property
     def dir(self) -> str:
@@ -92,48 +70,18 @@ class RunLabels(ExplainsMissingMembers):
         return str(folder)
 
     @property
-    def sync_dir(self) -> str:
-        """The run's folder."""
-        return str(self._run.dir)
-
-    @property
     def url(self) -> str | None:
         """The address of the run's page, if it is served; ``epochal ui`` serves all runs."""
         return recorder_of(self._run).page_url
 
-    @property
-    def sweep_id(self) -> str | None:
-        """The sweep that the run belongs to."""
-        sweep = self._facts.get("sweep_id")
-        return None if sweep is None else str(sweep)
-
-    @property
-    def start_time(self) -> float:
-        """When the run began, in Unix seconds."""
-        return float(recorder_of(self._run).identity.get("created") or 0.0)
-
-    @property
-    def resumed(self) -> bool:
-        """Whether the run goes on with an earlier one."""
-        return self._run.attempt > 1
-
-    @property
-    def offline(self) -> bool:
-        """Whether nothing is sent: always, unless disabled."""
-        return not self.disabled
-
-    @property
-    def disabled(self) -> bool:
-        """Whether nothing is recorded."""
-        return not recorder_of(self._run).is_recorded
-
     def _label(self, *args: Any, **options: Any) -> None:
         """Accept what frameworks tell W&B about themselves."""
 
-    def _write_labels(self, **changes: Any) -> None:
+    def _set_label(self, **changes: Any) -> None:
         """Write labels.json, the file of what people change later."""
         from epochal.store.local.run_files import edit_labels
 
+        self._facts.update(changes)
         recorder = recorder_of(self._run)
         if not recorder.is_recorded or recorder.rank != 0:
             return

@@ -31,45 +31,12 @@ class SubDict(dict[str, Any]):
             raise AttributeError(f"the summary has no entry {name!r}.") from None
 
 
-class Aggregates:
-    """Least, greatest, first, last value and mean of one metric's values so far."""
-
-    def __init__(self, parts: list[str]) -> None:
-        self.parts = parts
-        self._count = 0
-        self._total = self._min = self._max = self._first = self._last = 0.0
-
-    def add(self, value: float) -> None:
-        """Count one more value; one that is not a number counts as the last only."""
-        self._last = value
-        if value != value:
-            return
-        if not self._count:
-            self._min = self._max = self._first = value
-        self._min, self._max = min(self._min, value), max(self._max, value)
-        self._count += 1
-        self._total += value
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the summary has more than the last value, as of ``summary="copy"``."""
-        return not set(COMPUTED).isdisjoint(self.parts)
-
-    def values(self) -> SubDict:
-        """The parts that were asked for."""
-        mean = self._total / self._count if self._count else float("nan")
-        known = (self._min, self._max, mean, self._last, self._first)
-        found = dict(zip(COMPUTED, known, strict=True))
-        return SubDict({part: found[part] for part in COMPUTED if part in self.parts})
-
-
 class SummaryValues:
     """What the calls of one run's ``log`` leave for its summary."""
 
     def __init__(self) -> None:
         self._rules: list[tuple[str, list[str]]] = []
-        self._parts: dict[str, list[str] | None] = {}
-        self._aggregates: dict[str, Aggregates] = {}
+        self._computed: dict[str, dict[str, float]] = {}
         self._others: dict[str, Any] = {}
         self._nested: set[str] = set()
 
@@ -82,7 +49,6 @@ class SummaryValues:
         """Follow ``define_metric(name, summary=...)``; the name may end with ``*``."""
         if parts:
             self._rules.append((name, parts))
-            self._parts.clear()
 
     def take(self, data: Mapping[str, Any]) -> None:
         """Note what a row holds that is not just a last number."""
@@ -94,14 +60,17 @@ class SummaryValues:
                 plain = value.tolist() if hasattr(value, "tolist") else plain_json(value)
                 if isinstance(plain, list) and len(plain) <= _LONGEST:
                     self._others[name] = plain
-            elif (parts := self._parts_of(name)) and hasattr(value, "__float__"):
-                known = self._aggregates.setdefault(name, Aggregates(parts))
-                known.parts = parts
-                known.add(as_float(value))
+            elif self._parts_of(name) and hasattr(value, "__float__"):
+                _add(self._computed.setdefault(name, {}), as_float(value))
 
     def aggregates(self) -> dict[str, SubDict]:
         """What was asked for of each metric that was defined with ``summary=``."""
-        return {name: one.values() for name, one in self._aggregates.items() if one.is_asked}
+        found = {}
+        for name, known in self._computed.items():
+            parts = [part for part in COMPUTED if part in self._parts_of(name) and part in known]
+            if parts:
+                found[name] = SubDict({part: known[part] for part in parts})
+        return found
 
     def merged(self, last: Mapping[str, Any], set_by_user: set[str]) -> dict[str, Any]:
         """The whole summary, of the last numbers and of what the program set, which wins."""
@@ -116,27 +85,35 @@ class SummaryValues:
                 flat[top] = nested({name[len(top) + 1 :]: v for name, v in inside.items()})
         return flat
 
-    def _parts_of(self, name: str) -> list[str] | None:
-        if not self._rules:
-            return None
-        if name not in self._parts:
-            exact = [parts for pattern, parts in self._rules if pattern == name]
-            globs = [parts for pattern, parts in self._rules if fnmatchcase(name, pattern)]
-            self._parts[name] = next(reversed(exact or globs), None)
-        return self._parts[name]
+    def _parts_of(self, name: str) -> list[str]:
+        """What the summary has of a metric: by its own definition, or by the last pattern."""
+        exact = [parts for pattern, parts in self._rules if pattern == name]
+        globs = [parts for pattern, parts in self._rules if fnmatchcase(name, pattern)]
+        return next(reversed(exact or globs), [])
+
+
+def _add(known: dict[str, float], value: float) -> None:
+    """Count one more value; one that is not a number counts as the last only."""
+    known["last"] = value
+    if value == value:
+        known["first"] = known.get("first", value)
+        known["min"] = min(known.get("min", value), value)
+        known["max"] = max(known.get("max", value), value)
+        known["count"] = known.get("count", 0) + 1
+        known["total"] = known.get("total", 0.0) + value
+        known["mean"] = known["total"] / known["count"]
 
 
 def nested(flat: Mapping[str, Any]) -> SubDict:
     """Names joined with dots as dicts in dicts."""
     found = SubDict()
     for name, value in flat.items():
-        inner, parts = found, name.split(".")
-        for part in parts[:-1]:
-            deeper = inner.setdefault(part, SubDict())
-            if not isinstance(deeper, SubDict):
-                deeper = inner[part] = SubDict()
-            inner = deeper
-        inner[parts[-1]] = value
+        *folders, last = name.split(".")
+        inner = found
+        for folder in folders:
+            deeper = inner.get(folder)
+            inner[folder] = inner = deeper if isinstance(deeper, SubDict) else SubDict()
+        inner[last] = value
     return found
 
 

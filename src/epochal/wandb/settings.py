@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 # Settings that are called otherwise than the argument of ``init`` that they stand for.
-_RENAMED = {
+RENAMED = {
     "run_name": "name",
     "run_id": "id",
     "run_group": "group",
@@ -17,11 +18,8 @@ _RENAMED = {
 }
 
 
-class Settings:
+class Settings(SimpleNamespace):
     """Settings by name. All names are accepted; one that was not given is None."""
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -30,12 +28,6 @@ class Settings:
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.__dict__)
-
-    def __repr__(self) -> str:
-        return f"Settings({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
 
     def get(self, name: str, default: Any = None) -> Any:
         """A setting, or a default where it was not given."""
@@ -49,15 +41,12 @@ class Settings:
     def arguments(self) -> dict[str, Any]:
         """The arguments of ``init`` that these settings stand for."""
         given = self.__dict__.items()
-        return {_RENAMED.get(name, name): value for name, value in given if value is not None}
+        return {RENAMED.get(name, name): value for name, value in given if value is not None}
 
 
 def as_settings(settings: Any) -> Settings:
     """What ``init(settings=...)`` was given, as settings of ours."""
-    if settings is None:
-        return Settings()
-    if isinstance(settings, Settings):
-        return settings
-    if isinstance(settings, Mapping):
-        return Settings(**settings)
-    return Settings(**{k: v for k, v in vars(settings).items() if v is not None})
+    if settings is None or isinstance(settings, Settings):
+        return settings or Settings()
+    given = settings if isinstance(settings, Mapping) else vars(settings)
+    return Settings(**{name: value for name, value in given.items() if value is not None})

@@ -26,7 +26,7 @@ from epochal.wandb.metric_definition import Metric, StepSync, define, write_row
 from epochal.wandb.run_config import Config
 from epochal.wandb.run_labels import RunLabels
 from epochal.wandb.run_summary import Summary, SummaryValues
-from epochal.wandb.settings import Settings
+from epochal.wandb.settings import RENAMED, Settings
 
 _LEVELS = {"INFO": "info", "WARN": "warning", "WARNING": "warning", "ERROR": "error"}
 
@@ -44,12 +44,13 @@ class Run(RunLabels, ArtifactCalls):
         allow_val_change: bool = False,
     ) -> None:
         super().__init__(run, facts)
-        self._settings = settings
-        self._row = self._starting_step = starting_step
+        self.epochal, self._settings = run, settings
+        # The number of the first row of this process: 0, or after the last one when resumed.
+        self._row = self.starting_step = starting_step
         self._lock = threading.RLock()
-        self._config = Config(run, allow_val_change=allow_val_change)
+        self.config = Config(run, allow_val_change=allow_val_change)
         self._summary_values = SummaryValues()
-        self._summary = Summary(run, self._summary_values)
+        self.summary = Summary(run, self._summary_values)
         self._saved = files.SavedFiles(run, Path(self.dir))
         self._watches = watching.Watches(run)
         self._teardown: list[Callable[[], None]] = []
@@ -65,11 +66,6 @@ class Run(RunLabels, ArtifactCalls):
         return f"<wandb run {self.path} at {self._run.dir}>"
 
     @property
-    def epochal(self) -> EpochalRun:
-        """The Epochal run that is written to."""
-        return self._run
-
-    @property
     def finished(self) -> bool:
         """Whether ``finish`` was called."""
         return self._run.state == "finished"
@@ -77,40 +73,20 @@ class Run(RunLabels, ArtifactCalls):
     @property
     def settings(self) -> Settings:
         """The settings that ``init`` was given, and what they came to."""
+        known = {name: getattr(self, other) or None for name, other in RENAMED.items()}
+        places = {"root_dir": self._facts.get("dir"), "sync_dir": self.sync_dir}
         self._settings.update(
-            run_id=self.id,
-            run_name=self.name,
+            {**known, **places, "files_dir": self.dir},
             project=self.project,
             entity=self.entity or None,
-            run_group=self.group or None,
-            run_job_type=self.job_type or None,
-            run_tags=self.tags or None,
-            run_notes=self.notes,
             mode=self._facts.get("mode") or "offline",
-            sync_dir=self.sync_dir,
-            files_dir=self.dir,
         )
         return self._settings
-
-    @property
-    def config(self) -> Config:
-        """The configuration; a change is recorded."""
-        return self._config
-
-    @property
-    def summary(self) -> Summary:
-        """The last value of each metric, and what the program sets."""
-        return self._summary
 
     @property
     def step(self) -> int:
         """The number of the current row."""
         return self._row
-
-    @property
-    def starting_step(self) -> int:
-        """The number of the first row of this process: 0, or after the last one when resumed."""
-        return self._starting_step
 
     # -- recording --------------------------------------------------------------------------------
 

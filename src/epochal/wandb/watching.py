@@ -8,8 +8,6 @@ from typing import Any
 from epochal.run.run import Run
 from epochal.wandb.notices import not_supported
 
-_LOGS = (None, "gradients", "parameters", "all")
-
 
 class Watches:
     """The models of one run that are watched."""
@@ -22,14 +20,12 @@ class Watches:
         """Watch one model or several, every so many optimizer steps."""
         from torch import nn
 
-        if log not in _LOGS:
+        if log not in (None, "gradients", "parameters", "all"):
             raise ValueError("log must be 'gradients', 'parameters', 'all' or None")
         listed = list(models) if isinstance(models, (list, tuple)) else [models]
         for model in listed:
             if not isinstance(model, nn.Module):
-                raise TypeError(
-                    f"Expected a pytorch model (torch.nn.Module). Received {type(model)}"
-                )
+                raise TypeError(f"Expected a pytorch model, an nn.Module. Received {type(model)}")
         if log_graph:
             not_supported("watch(log_graph=True)", "the model is watched without a graph")
         if log is None or self._run.state == "off":
@@ -44,12 +40,9 @@ class Watches:
 
     def remove(self, models: Sequence[Any] | Any | None) -> None:
         """Stop watching some models, or all."""
-        if models is None:
-            gone, kept = self._watched, []
-        else:
-            listed = list(models) if isinstance(models, (list, tuple)) else [models]
-            gone = [pair for pair in self._watched if any(pair[0] is one for one in listed)]
-            kept = [pair for pair in self._watched if pair not in gone]
-        self._watched = kept
-        for _, watched in gone:
-            watched.remove()
+        listed = list(models) if isinstance(models, (list, tuple)) else [models]
+        watched = self._watched
+        gone = [pair for pair in watched if models is None or any(pair[0] is m for m in listed)]
+        self._watched = [pair for pair in watched if pair not in gone]
+        for _, one in gone:
+            one.remove()
