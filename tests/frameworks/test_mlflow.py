@@ -85,8 +85,9 @@ def test_the_copy_has_what_the_client_wrote(address: str, runs: Path) -> None:
     assert math.isnan(odd[0])
     assert (odd[1], odd[2]) == (math.inf, -math.inf)
     assert config(folder) == {"lr": 0.1, "layers": 2, "opt": "adam", "bias": True}
-    (artifacts,) = [r for r in records(folder) if r.get("name") == "artifacts"]
-    assert artifacts["files"] == {"notes/a.txt": 5}
+    (artifact,) = [r for r in records(folder) if r["log"] == "file"]
+    assert artifact["name"] == "notes/a.txt"
+    assert (folder / "blobs" / artifact["file"]).read_bytes() == b"hello"
     assert (status(folder), status(runs / "digits" / "bad")) == ("finished", "failed")
 
 

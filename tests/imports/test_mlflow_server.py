@@ -66,6 +66,8 @@ class Recorded:
             inner = {"files": [{"path": "plots/a.png", "is_dir": False, "file_size": 7}]}
             outer = {"files": [{"path": "plots", "is_dir": True}]}
             return 200, json.dumps(inner if given.get("path") == "plots" else outer).encode()
+        if path == "/get-artifact":
+            return 200, b"picture"
         return 404, b""
 
     def page(self, name: str, rows: list[Any], given: Mapping[str, Any]) -> tuple[int, bytes]:
@@ -166,14 +168,16 @@ def test_histories_are_complete_with_pages_and_without(server: Recorded, has_pag
     assert values_of(runs_of(server.address)[0], "acc") == [(0, 0.0), (1, math.inf)]
 
 
-def test_values_of_one_time_are_one_record_and_artifacts_are_listed(
+def test_values_of_one_time_are_one_record_and_artifacts_are_copied(
     server: Recorded, tmp_path: Path
 ) -> None:
     assert main(["--dir", str(tmp_path), "import", server.address]) == 0
     journal = next((tmp_path / "digits-1" / "run-1" / "journal").iterdir())
     records = [json.loads(line) for line in journal.read_text().splitlines()]
     assert records[1]["m"] == {"loss": 1.0, "acc": 0.0}
-    assert (records[-2]["name"], records[-2]["files"]) == ("artifacts", {"plots/a.png": 7})
+    assert (records[-2]["log"], records[-2]["name"]) == ("file", "plots/a.png")
+    stored = tmp_path / "digits-1" / "run-1" / "blobs" / records[-2]["file"]
+    assert stored.read_bytes() == b"picture"
     assert records[-1]["status"] == "finished"
 
 

@@ -85,12 +85,12 @@ def test_a_table_keeps_its_rows_and_the_images_in_its_cells(tmp_path: Path) -> N
     connection.close()
     (run,) = opened(tmp_path).runs()
     (batch,) = run.read_new()
-    named = {record["name"]: record for record in batch.records}
-    table = named.pop("samples")
+    (table,) = batch.records
     assert (table["log"], table["step"], table["media_type"]) == ("blob", 3, TABLE)
+    (file,) = table["files"]
+    shown = {"file": file, "media_type": "image/png", "bytes": 8, "caption": "first"}
     assert json.loads(run.blob(table["file"])) == {
         "columns": ["n", "shown", "words"],
-        "data": [[1, "samples/shown/0", None], ["nan", "samples/shown/1", "x"]],
+        "data": [[1, shown, None], ["nan", [shown, shown], "x"]],
     }
-    assert list(named) == ["samples/shown/0", "samples/shown/1/0", "samples/shown/1/1"]
-    assert all(run.blob(record["file"]).startswith(b"\x89PNG") for record in named.values())
+    assert run.blob(file).startswith(b"\x89PNG")

@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from epochal.journal.layout import RunFolder
 from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger
 from epochal.sinks.members.json_log import JsonLogOptions
-from epochal.sinks.sink import NUMBERS, Entry
+from epochal.sinks.sink import NUMBERS, Entry, SinkContext
 from epochal.sinks.unsent import sentences
 from tests.sinks.doubles import Failing, Memory, MemorySink, into
 from tests.sinks.journal_files import metrics, run_folder, write
@@ -118,7 +119,13 @@ class Picky(MemorySink):
 
     holds = (*NUMBERS, "text", "blob:image/*")
 
+    def open(self, context: SinkContext) -> bool:
+        self._context = context
+        return super().open(context)
+
     def write(self, entry: Entry) -> None:
+        if entry.kind == "blob":
+            self._context.file(entry.record)
         if entry.record.get("text") == "bad":
             raise ValueError("bad text")
         super().write(entry)
@@ -143,6 +150,7 @@ def test_what_the_target_cannot_hold_is_skipped_and_counted(folder: RunFolder) -
     (folder.blobs / "a").write_bytes(b"x")
     write(
         folder,
+        {"log": "message", "t": 1.0, "text": "of no use to trackers"},
         *(metrics(0), blob("audio/wav", "a"), blob("image/png", "a"), blob("image/png", "gone")),
         *(text("bad"), text("good"), text("bad"), metrics(1)),
     )
@@ -189,8 +197,9 @@ def test_errors_that_may_pass_are_told_from_rejections() -> None:
     no_answer, no_image = OSError("no connection"), OSError("cannot identify image file")
     no_answer.response = None  # type: ignore[attr-defined]
     passing = (ConnectionError(), TimeoutError(), OSError(28, "disk full"), no_answer)
+    too_long = OSError(errno.ENAMETOOLONG, "name too long")
     assert all(sink.may_pass(error) for error in passing)
-    assert not any(sink.may_pass(error) for error in (no_image, ValueError(), KeyError()))
+    assert not any(sink.may_pass(error) for error in (no_image, too_long, KeyError()))
 
 
 def test_run_without_an_identity_is_sent_as_well(folder: RunFolder) -> None:

@@ -78,8 +78,8 @@ def test_what_a_target_cannot_hold_is_reported_every_time(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open(next((run.dir / "journal").iterdir()), "ab") as journal:
-        journal.write(b'{"log":"message","t":1.0,"text":"late"}\n' * 2)
-    report = "tensorboard: 2 messages were not sent: tensorboard cannot hold them.\n"
+        journal.write(b'{"log":"event","t":1.0,"name":"alert"}\n' * 2)
+    report = "tensorboard: 2 alerts were not sent: tensorboard cannot hold them.\n"
     assert call(run, "--to", "tensorboard") == 0
     assert capsys.readouterr().out == f"tensorboard: 4 records sent, none left.\n{report}"
     assert call(run, "--to", "tensorboard") == 0

@@ -239,5 +239,6 @@ class RunCopy:
 
     def _store_blobs(self, batch: Batch) -> None:
         for record in batch.records:
-            for file in files_of(record) if record["log"] in ("blob", "file") else ():
-                store_blob(self.folder, file, self._run.blob(file))
+            if record["log"] in ("blob", "file"):
+                for file in files_of(record):
+                    store_blob(self.folder, file, self._run.blob(file))

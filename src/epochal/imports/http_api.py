@@ -68,6 +68,13 @@ class HttpApi:
         """The object that a POST of a JSON object gives; fields that are None are left out."""
         return self._asked(path, msgspec.json.encode(_given(body)))
 
+    def content(self, path: str, params: Mapping[str, object]) -> bytes:
+        """The bytes that a GET gives."""
+        request = urllib.request.Request(f"{self.address}{path}?{urlencode(_given(params))}")
+        for name, value in self._headers.items():
+            request.add_unredirected_header(name, value)
+        return self._opened(request, path)
+
     def _asked(self, path: str, body: bytes | None = None) -> dict[str, Any]:
         kind = {} if body is None else {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.address}{path}", body, kind)

@@ -16,6 +16,7 @@ from epochal.sinks.sink import (
     BOOKKEEPING,
     NUMBERS,
     Entry,
+    FileMissingError,
     NotHeldError,
     Sink,
     SinkContext,
@@ -28,6 +29,8 @@ BATCH_RECORDS = 2000
 # How often a batch is sent of which the target accepts nothing, before its records are skipped.
 _TRIES_OF_REJECTED = 3
 _COUNT_EVERY_S = 2.0
+# What is reported if a target cannot hold it.
+_REPORTED = ("blob:", "file", "text", "histogram", "graph", "event:alert")
 
 
 class Forwarder:
@@ -51,7 +54,6 @@ class Forwarder:
         self._make = make
         self._batch_records = batch_records
         self._sink: Sink | None = None
-        self._context = SinkContext(folder=folder, identity={}, options=options)
         self._backlog = Backlog(folder, {})
         self._stream = Stream()
         self._counted_s = float("-inf")
@@ -65,14 +67,14 @@ class Forwarder:
         """Open the sink where it stopped; raises whatever it raises."""
         self.progress = self._ledger.claim(self.name)
         sink = self._make(self.name)
-        self._context = SinkContext(
+        context = SinkContext(
             folder=self._folder,
             identity=self._identity(),
             options=self._options,
             state=self.progress.state,
         )
         try:
-            if not sink.open(self._context):
+            if not sink.open(context):
                 self.progress = SinkProgress(owner=self.progress.owner)
         except BaseException:
             self._sink = sink  # so that ``abandon`` can close what was half opened
@@ -95,7 +97,7 @@ class Forwarder:
         after = dict(self._backlog.places)
         if repeated is None:
             self._save(sending=after, phase="sending")
-        handed_over = _HandedOver(self._sink, self._context, self.progress)
+        handed_over = _HandedOver(self._sink, self.progress)
         for position, record in items:
             entry = self._stream.entry(position, record)
             if entry is not None:
@@ -180,9 +182,8 @@ class Forwarder:
 class _HandedOver:
     """The records of one batch on their way to a sink: those it takes, and those that it cannot."""
 
-    def __init__(self, sink: Sink, context: SinkContext, progress: SinkProgress) -> None:
+    def __init__(self, sink: Sink, progress: SinkProgress) -> None:
         self._sink = sink
-        self._context = context
         self._failures = progress.failures
         self.skipped = progress.skipped
         self.rejection = progress.rejection
@@ -205,14 +206,13 @@ class _HandedOver:
         if not is_held(self._sink.holds, entry.content):
             self._skip(entry, "not held")
             return
-        if entry.kind == "blob" and not self._context.file(entry.record).is_file():
-            self._skip(entry, "file missing")
-            return
         _, error = attempt(self._sink.write, entry)
         if error is None:
             self._num_taken += entry.kind not in BOOKKEEPING
         elif isinstance(error, NotHeldError):
             self._skip(entry, "not held")
+        elif isinstance(error, FileMissingError):
+            self._skip(entry, "file missing")
         elif self._sink.may_pass(error):
             raise error
         else:
@@ -223,7 +223,17 @@ class _HandedOver:
 
     def _skip(self, entry: Entry, reason: Reason) -> None:
         self.num_skipped += 1
-        self.skipped = counted(self.skipped, reason, entry.content)
+        if reason != "not held" or self._is_expected(entry):
+            self.skipped = counted(self.skipped, reason, entry.content)
+
+    def _is_expected(self, entry: Entry) -> bool:
+        """Whether people would look for the record there.
+
+        That is what they logged as samples, files and alerts, unless the target is for numbers
+        only; Epochal's own records are of no use to other trackers.
+        """
+        is_for_samples = not set(self._sink.holds) <= set(NUMBERS)
+        return is_for_samples and entry.content.startswith(_REPORTED)
 
 
 def _words(error: BaseException) -> str:

@@ -8,7 +8,10 @@ its memory is in MiB and its PCIe traffic in MiB/s. Memory by segment is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from epochal.records import ALLOCATOR_PLACES, KINDS, scalars_of
@@ -16,6 +19,7 @@ from epochal.sinks.sink import Entry, NotHeldError
 from epochal.values import as_float
 
 MIB = 1024 * 1024
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _IN_BYTES = frozenset(
     field.name for field in KINDS["gpu"].fields if field.unit in ("bytes", "bytes/s")
 )
@@ -66,3 +70,51 @@ def _allocations(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             # Every segment has a figure on the device; elsewhere only what is there.
             if isinstance(size, (int, float)) and (size or not word):
                 yield f"{prefix}{name}{word}_mib", size / MIB
+
+
+def path_name(name: str, *, limit: int = 150) -> str:
+    """A name that can be a path in a tracker's folder; a long one is cut and ends in a digest."""
+    plain = posixpath.normpath(_NOT_IN_NAMES.sub("_", name)).strip("/.") or "_"
+    if len(plain.encode()) <= limit:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain.encode()[: limit - 9].decode(errors='ignore')}-{digest}"
+
+
+def sample_name(record: Mapping[str, Any]) -> str:
+    """The name of a sample, with its place for trackers that have no lists."""
+    index = record.get("index")
+    return f"{record.get('name')}" if index is None else f"{record.get('name')}/{index}"
+
+
+class SampleLists:
+    """Joins the samples of a list, which are records of their own, into one value to send.
+
+    ``send`` gets the entry of the first sample, and the values by name.
+    """
+
+    def __init__(self, send: Callable[[Entry, dict[str, Any]], None]) -> None:
+        self._send = send
+        self._first: Entry | None = None
+        self._values: dict[str, Any] = {}
+
+    def add(self, entry: Entry, values: dict[str, Any]) -> None:
+        """Take the values of an entry, and send those before it."""
+        index, first = entry.record.get("index"), self._first
+        is_next = first is not None and (first.step, self._values.keys()) == (
+            entry.step,
+            values.keys(),
+        )
+        if index and is_next:
+            for name, value in values.items():
+                self._values[name].append(value)
+            return
+        self.flush()
+        self._first = entry
+        self._values = values if index is None else {n: [value] for n, value in values.items()}
+
+    def flush(self) -> None:
+        """Send what was taken."""
+        first, self._first = self._first, None
+        if first is not None and self._values:
+            self._send(first, self._values)

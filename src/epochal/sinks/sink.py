@@ -21,9 +21,11 @@ check options, so a sink imports its tracker in ``open``.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -32,7 +34,7 @@ from typing import Any, ClassVar
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder
-from epochal.media.files import encode_pending
+from epochal.media.files import blob_bytes, store_blob
 from epochal.records import KINDS, Position, Record, finite, moment_of
 
 # The kinds of which trackers get the numbers, as entries of ``Sink.holds``.
@@ -55,6 +57,10 @@ class SinkBusyError(EpochalError):
 
 class NotHeldError(EpochalError):
     """The target can hold such records, but not this one."""
+
+
+class FileMissingError(EpochalError):
+    """A record names a file that is not in the run's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +136,25 @@ class SinkContext:
         return finite(self.identity.get("created")) or 0.0
 
     def file(self, record: Mapping[str, Any]) -> Path:
-        """The file that a record names; pixels are encoded first."""
+        """The file of a sample; pixels are encoded first. Raises ``FileMissingError``."""
         path = self.folder.blobs / Path(str(record.get("file"))).name
-        if not path.exists():
-            encode_pending(self.folder)
+        if not path.is_file():
+            try:
+                store_blob(self.folder, path.name, blob_bytes(self.folder, path.name))
+            except FileNotFoundError as error:
+                raise FileMissingError(f"{path} does not exist.") from error
         return path
+
+    def table(
+        self, record: Mapping[str, Any], sample: Callable[[Mapping[str, Any]], Any]
+    ) -> tuple[list[str], list[list[Any]]]:
+        """The columns and rows of a table; ``sample`` turns a sample in a cell into a value."""
+        table = json.loads(self.file(record).read_bytes())
+        rows = [
+            [sample(cell) if isinstance(cell, dict) and "file" in cell else cell for cell in row]
+            for row in table["data"]
+        ]
+        return table["columns"], rows
 
     def fact(self, name: str, otherwise: str) -> str:
         """A text of the run's identity."""
@@ -175,7 +195,8 @@ class Sink(ABC):
         # Pillow raises OSError without a number for a file that is no image. The errors of
         # requests have no number either, and no response while there is no connection.
         has_no_answer = getattr(error, "response", error) is None
-        return isinstance(error, OSError) and (error.errno is not None or has_no_answer)
+        is_for_good = getattr(error, "errno", None) in (None, errno.ENAMETOOLONG)
+        return isinstance(error, OSError) and (not is_for_good or has_no_answer)
 
     @abstractmethod
     def flush(self) -> dict[str, Any]:

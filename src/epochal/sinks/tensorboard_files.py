@@ -5,6 +5,7 @@ Points of an embedding are files for TensorBoard's projector, beside the event f
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -12,7 +13,7 @@ import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from epochal.atomic_file import new_text_file
 from epochal.media.files import LAYOUT_COLUMNS, PR_CURVE_COLUMNS, TABLE
 from epochal.sinks import protobuf as pb
 from epochal.sinks import summaries
+from epochal.sinks.keys import sample_name
 from epochal.sinks.sink import Entry, NotHeldError
 from epochal.sinks.tags import RoleTags
 
+# Longer tables make TensorBoard's page slow.
+_MAX_ROWS = 1000
 _CONFIG = "projector_config.pbtxt"
 # The files of an embedding: step, tag and part.
 _EMBEDDING = re.compile(r"\d+/(?!\.\.?/)[^/\0]+/(tensors\.tsv|metadata\.tsv|sprite\.png)")
@@ -54,6 +58,19 @@ def _image(name: str, path: Path) -> list[bytes]:
     return [summaries.image_value(name, path.read_bytes())]
 
 
+def _webp(name: str, path: Path) -> list[bytes]:
+    """WebP, which TensorBoard does not show, as PNG, and a video as GIF."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise NotHeldError("TensorBoard cannot show WebP, and Pillow is missing.") from error
+    file = io.BytesIO()
+    with Image.open(path) as opened:
+        is_video = getattr(opened, "is_animated", False)
+        opened.save(file, format="GIF" if is_video else "PNG", save_all=is_video)
+    return [summaries.image_value(name, file.getvalue())]
+
+
 def _audio(name: str, path: Path) -> list[bytes]:
     data = path.read_bytes()
     channels, rate, frame_bytes = 1, 0, 1
@@ -63,23 +80,26 @@ def _audio(name: str, path: Path) -> list[bytes]:
     return [summaries.audio_value(name, data, rate=rate, channels=channels, frames=frames)]
 
 
-def _table(name: str, table: dict[str, Any], tags: RoleTags) -> bytes:
-    """A precision-recall curve or a layout of charts; any other table is a text in Markdown."""
-    columns, rows = tuple(table["columns"]), table["data"]
-    if columns == PR_CURVE_COLUMNS:
-        curve = np.array(rows, dtype="<f4").T[1:]
-        content = pb.whole(2, curve.shape[1])  # the number of thresholds
-        return summaries.tensor_value(name, curve, plugin="pr_curves", content=content)
-    if columns == LAYOUT_COLUMNS:
-        layout: dict[str, dict[str, tuple[str, list[str]]]] = {}
-        for category, chart, kind, tag in rows:
-            layout.setdefault(category, {}).setdefault(chart, (kind, []))[1].append(tag)
-        return summaries.layout_value(layout, tags)
-    lines = (
-        " | ".join(str(cell).replace("|", "\\|") for cell in row)
-        for row in (columns, ["---"] * len(columns), *rows)
-    )
-    return summaries.text_value(name, "\n".join(f"| {line} |" for line in lines))
+def _table(name: str, path: Path) -> list[bytes]:
+    """A precision-recall curve; any other table is a text in Markdown, which TensorBoard shows."""
+    table = json.loads(path.read_bytes())
+    columns = table["columns"]
+    if tuple(columns) != PR_CURVE_COLUMNS:
+        rows = [columns, ["---"] * len(columns), *table["data"][:_MAX_ROWS]]
+        lines = [" | ".join(map(_cell, row)) for row in rows]
+        text = "\n".join(f"| {line} |" for line in lines)
+        left_out = len(table["data"]) - _MAX_ROWS
+        text += f"\n\n{left_out:,} more rows are in the run's folder." if left_out > 0 else ""
+        return [summaries.text_value(name, text)]
+    curve = np.array(table["data"], dtype="<f4").T[1:]
+    content = pb.whole(2, curve.shape[1])  # the number of thresholds
+    return [summaries.tensor_value(name, curve, plugin="pr_curves", content=content)]
+
+
+def _cell(cell: Any) -> str:
+    if isinstance(cell, dict) and "file" in cell:
+        cell = cell.get("caption") or cell.get("media_type")
+    return str(cell).replace("|", "\\|").replace("\n", "<br>")
 
 
 def _mesh(name: str, path: Path) -> list[bytes]:
@@ -106,6 +126,7 @@ def _tensor(name: str, path: Path) -> list[bytes]:
 
 
 _VALUES: Mapping[str, Callable[[str, Path], list[bytes]]] = {
+    "image/webp": _webp,
     "audio/wav": _audio,
     "application/x-npz": _mesh,
     "application/x-npy": _tensor,
@@ -156,7 +177,4 @@ def _quoted(text: str) -> str:
 
 
 def _name(entry: Entry) -> str:
-    """The tag; the names of files have the suffix of their content."""
-    name = str(entry.record.get("name"))
-    suffix = Path(str(entry.record.get("file"))).suffix
-    return name.removesuffix(suffix) if entry.kind == "file" else name
+    return sample_name(entry.record)

@@ -24,19 +24,14 @@ _NOUNS = {
     "blob:audio/": "audio clip",
     "blob:video/": "video",
     "blob:application/vnd.epochal.table": "table",
+    "blob:application/vnd.plotly": "Plotly figure",
     "blob:text/html": "HTML page",
     "blob:": "file",
-    "define": "metric definition",
-    "event:": "event",
-    "finding": "finding",
+    "event:alert": "alert",
+    "file": "file",
     "graph": "model graph",
     "histogram": "histogram",
-    "message": "message",
-    "option": "configuration value",
-    "span": "span",
-    "summary": "summary value",
     "text": "text",
-    "timeline": "timeline",
 }
 
 

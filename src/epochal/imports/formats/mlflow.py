@@ -1,40 +1,56 @@
 """MLflow's SQLite files (``mlflow.db``): experiments are projects, runs are runs.
 
-Parameters become the configuration, tags stay facts, metrics keep step and time. MLflow stores an
-infinity as the largest float and nan as 0 with a flag; both are turned back.
+Parameters become the configuration, tags stay facts, metrics keep step and time. Artifacts become
+samples and files. MLflow stores an infinity as the largest float and nan as 0 with a flag; both
+are turned back.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
+from urllib.parse import unquote
 
-from epochal.errors import FormatError
+from epochal.errors import EpochalError, FormatError
+from epochal.format import format_bytes
 from epochal.imports.foreign import (
     BATCH_RECORDS,
     Batch,
     FileRun,
     FileSignature,
     Identity,
+    Problems,
     RecordList,
+    batches_of,
 )
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.imports.values import unix_seconds
+from epochal.imports.values import json_safe, json_value, unix_seconds
+from epochal.journal.line import encode_json
+from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
+from epochal.media.files import PLOTLY, TABLE, blob_record, media_type_of_name
 from epochal.records import Record
 
 ORDER = 30
+_MAX_ARTIFACT_BYTES = 128 * 1024 * 1024
+# How MLflow names the pictures of steps; its small copies of them are left out.
+_SAMPLE_FILE = re.compile(
+    r"(?:[^/]+/)?(?P<key>[^/]+)[+%]step[+%](?P<step>\d+)[+%]timestamp[+%](?P<ms>\d+)[+%][^/]*"
+)
+_SMALL_COPY = ("+compressed.webp", "%compressed.webp")
+_TABLE_IMAGES = "table_images/"
 _FINISH = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "terminated"}
 _NAMES = ("mlflow.db", "mlruns.db")
 _RUNS = """
-SELECT run_uuid, runs.name, status, start_time, end_time, experiments.name
+SELECT run_uuid, runs.name, status, start_time, end_time, experiments.name, runs.artifact_uri
 FROM runs LEFT JOIN experiments USING (experiment_id)
 WHERE runs.lifecycle_stage = 'active' ORDER BY start_time, run_uuid
 """
-_COLUMNS = ("name", "status", "start", "end", "experiment")
+_COLUMNS = ("name", "status", "start", "end", "experiment", "artifacts")
 _METRICS = """
 SELECT rowid, key, value, is_nan, step, timestamp FROM metrics
 WHERE run_uuid = ? AND rowid > ? ORDER BY rowid
@@ -54,6 +70,7 @@ class MlflowRun(FileRun):
         super().rewind()
         self._last_row = 0
         self._has_finished = False
+        self._seen: set[str] = set()
         # Parameters and tags may be added while a run goes on.
         self._identity: Identity | None = None
         self._identified: object = None
@@ -93,7 +110,7 @@ class MlflowRun(FileRun):
         )
 
     def read_new(self) -> Iterator[Batch]:
-        """Metrics that were added since, and the end of the run once it has ended."""
+        """Metrics and artifacts that were added since; the end of the run once it has ended."""
         latest = unix_seconds(self._row.get("start")) or 0.0
         try:
             with self._file.opened() as connection:
@@ -111,10 +128,34 @@ class MlflowRun(FileRun):
                 f"{self.path} is damaged after row {self._last_row} of its metrics: {error}"
             )
             return
+        yield from batches_of(self._artifacts(latest))
         record = finish_record(self._row.get("status"), end=self._row.get("end"), latest=latest)
         if record is not None and not self._has_finished:
             self._has_finished = True
             yield Batch([record])
+
+    def _artifacts(self, t: float) -> Iterator[Record]:
+        """The files in MLflow's folder of the run, which its database names."""
+        root = Path(unquote(str(self._row.get("artifacts") or "").removeprefix("file://")))
+        # Only a folder of MLflow's own layout: a database must not have any folder copied.
+        if root.parts[-2:] != (self.key, "artifacts") or not root.is_dir():
+            return
+        place = root.resolve()
+        listed = sorted(path for path in place.rglob("*") if path.is_file())
+        files = {
+            path.relative_to(place).as_posix(): path
+            for path in listed
+            if path.resolve().is_relative_to(place)
+        }
+        artifacts = ArtifactReader(
+            {file: path.stat().st_size for file, path in files.items()},
+            lambda file: read_regular(files[file]),
+            self._blobs,
+            self._said,
+        )
+        new = files.keys() - self._seen
+        self._seen |= new
+        yield from artifacts.records(sorted(new), t)
 
 
 class MlflowFile(SqliteFiles[MlflowRun]):
@@ -123,7 +164,7 @@ class MlflowFile(SqliteFiles[MlflowRun]):
     label = "MLflow"
     tables: ClassVar = {
         "experiments": {"experiment_id", "name"},
-        "runs": {"run_uuid", "status", "experiment_id", "lifecycle_stage"},
+        "runs": {"run_uuid", "status", "experiment_id", "lifecycle_stage", "artifact_uri"},
         "metrics": {"key", "value", "run_uuid", "step", "is_nan"},
         "params": {"key", "value", "run_uuid"},
         "tags": {"key", "value", "run_uuid"},
@@ -147,6 +188,99 @@ find = MlflowFile.find
 
 
 # What MLflow's words mean in ours, in a database and from a server.
+
+
+class ArtifactReader:
+    """Makes records of the artifacts of a run.
+
+    A file that MLflow named by key, step and time is a sample, and so is a table. Any other is a
+    file that the user kept. ``sizes`` has the size of each, and ``read`` returns its bytes.
+    """
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        read: Callable[[str], bytes],
+        blobs: dict[str, Path | bytes],
+        problems: Problems,
+    ) -> None:
+        self._sizes = sizes
+        self._read = read
+        self._blobs = blobs
+        self._problems = problems
+
+    def records(self, files: Iterable[str], t: float) -> Iterator[Record]:
+        """The records of some of the files; ``t`` is the time of those that have none."""
+        for file in files:
+            if not file.startswith(_TABLE_IMAGES) and not file.endswith(_SMALL_COPY):
+                record = self._record(file, t)
+                if record is not None:
+                    yield record
+
+    def _record(self, file: str, t: float) -> Record | None:
+        data = self._content(file)
+        if data is None:
+            return None
+        named = _SAMPLE_FILE.fullmatch(file)
+        media_type = media_type_of_name(file)
+        if named is None:
+            if (table := self._table(file, data)) is not None:
+                return self._kept(file.rpartition(".")[0], table, t=t, step=0, media_type=TABLE)
+            return {**self._kept(file, data, t=t, step=0, media_type=media_type), "log": "file"}
+        name, step, t = named["key"].replace("#", "/"), int(named["step"]), int(named["ms"]) / 1000
+        if file.startswith("texts/"):
+            markdown = {"format": "markdown"} if file.endswith(".md") else {}
+            text = data.decode(errors="replace")
+            return {"log": "text", "t": t, "step": step, "name": name, "text": text, **markdown}
+        if (table := self._table(file, data)) is not None:
+            return self._kept(name, table, t=t, step=step, media_type=TABLE)
+        media_type = PLOTLY if file.endswith(".plotly.json") else media_type
+        return self._kept(name, data, t=t, step=step, media_type=media_type)
+
+    def _kept(self, name: str, data: Any, *, t: float, step: int, media_type: str) -> Record:
+        files: dict[str, None] = {}
+        if media_type == TABLE:
+            rows = [[self._cell(cell, files) for cell in row] for row in data["data"]]
+            data = encode_json({"columns": [str(c) for c in data["columns"]], "data": rows})
+        record = blob_record(name, data, t=t, step=step, media_type=media_type)
+        self._blobs[record["file"]] = data
+        return {**record, "files": list(files)} if files else record
+
+    def _table(self, file: str, data: bytes) -> Mapping[str, Any] | None:
+        """A table as ``log_table`` stores it; None for any other file."""
+        if not file.endswith(".json") or b'"columns"' not in data:
+            return None
+        try:
+            found = json_value(data)
+        except (ValueError, RecursionError):
+            return None
+        rows = found.get("data") if isinstance(found, dict) else None
+        is_table = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
+        is_table = is_table and isinstance(found.get("columns"), list)  # type: ignore[attr-defined]
+        return cast("Mapping[str, Any]", found) if is_table else None
+
+    def _cell(self, cell: Any, files: dict[str, None]) -> Any:
+        path = cell.get("filepath") if isinstance(cell, dict) else None
+        data = self._content(path) if isinstance(path, str) and path in self._sizes else None
+        if data is None:
+            return json_safe(cell)
+        kept = self._kept("", data, t=0.0, step=0, media_type=media_type_of_name(str(path)))
+        files[kept["file"]] = None
+        return {key: kept[key] for key in ("file", "media_type", "bytes")}
+
+    def _content(self, file: str) -> bytes | None:
+        size = self._sizes.get(file) or 0
+        if size > _MAX_ARTIFACT_BYTES:
+            self._problems.say_once(
+                f"the artifact {file} is not imported: it has {format_bytes(size)}, and"
+                f" {format_bytes(_MAX_ARTIFACT_BYTES)} is the limit."
+            )
+            return None
+        try:
+            return self._read(file)
+        except (OSError, EpochalError) as error:
+            self._problems.say_once(f"the artifact {file} is not imported: {error}")
+            return None
 
 
 def identity_of(

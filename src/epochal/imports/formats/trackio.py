@@ -12,11 +12,9 @@ from typing import Any, ClassVar
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, stable_id
+from epochal.imports.media import MediaReader
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.imports.values import iso_seconds, json_safe, json_value, sort_values
-from epochal.imports.wandb_log import media_records
-from epochal.journal.line import encode_json
-from epochal.media.files import TABLE, blob_record
+from epochal.imports.values import iso_seconds, json_value, sort_values
 from epochal.records import Record
 
 ORDER = 40
@@ -40,6 +38,7 @@ class TrackioRun(FileRun):
         super().rewind()
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
         self._identity: Identity | None = None
+        self._media = MediaReader(self.path.parent / "media", self._blobs)
 
     def learn(self, names: tuple[str, str], /) -> None:
         """Take the name of the run, and the time of its first row."""
@@ -105,41 +104,7 @@ class TrackioRun(FileRun):
         for name, text in found.texts.items():
             yield {"log": "text", "t": t, "step": step, "name": name, "text": text}
         for name, value in found.objects.items():
-            if value[_TYPE] == "trackio.table" and isinstance(value.get("_value"), list):
-                yield from self._table(name, value["_value"], t=t, step=step)
-            else:
-                yield from self._media(name, value, t=t, step=step)
-
-    def _media(
-        self, name: str, value: Mapping[str, Any], *, t: float, step: int
-    ) -> Iterator[Record]:
-        kind = str(value.get(_TYPE, "")).removeprefix("trackio.")
-        plain = {**value, _TYPE: kind, "path": value.get("file_path", value.get("path"))}
-        for record, path in media_records(name, plain, self.path.parent / "media", t=t, step=step):
-            if path is not None:
-                self._blobs.setdefault(record["file"], path)
-            yield record
-
-    def _table(self, name: str, rows: list[Any], *, t: float, step: int) -> Iterator[Record]:
-        """A table; images in its cells are files of their own, whose names the cells have."""
-        listed = [row for row in rows if isinstance(row, dict)]
-        columns = list(dict.fromkeys(column for row in listed for column in row))
-        data: list[list[Any]] = []
-        for number, row in enumerate(listed):
-            data.append([])
-            for column in columns:
-                cell = row.get(column)
-                several = cell if isinstance(cell, list) else [cell]
-                found = [one for one in several if isinstance(one, dict) and _TYPE in one]
-                label = f"{name}/{column}/{number}"
-                for index, one in enumerate(found):
-                    part = label if len(found) == 1 else f"{label}/{index}"
-                    yield from self._media(part, one, t=t, step=step)
-                data[-1].append(label if found else json_safe(cell))
-        content = encode_json({"columns": columns, "data": data})
-        record = blob_record(name, content, t=t, step=step, media_type=TABLE)
-        self._blobs[record["file"]] = content
-        yield record
+            yield from self._media.records(name, value, {"t": t, "step": step})
 
     def _system(self, row: sqlite3.Row) -> Iterator[Record]:
         t = _time(row)

@@ -11,14 +11,16 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import FileRun, Files, Identity, stable_id
+from epochal.imports.media import MediaReader
 from epochal.imports.protobuf import Field, WireError, message
 from epochal.imports.values import json_safe, json_value, plain_number, sort_values, unix_seconds
-from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile, media_records
+from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import regular_only
 from epochal.records import Record
@@ -34,7 +36,9 @@ _KINDS = {
     3: "summary",
     4: "output",
     5: "config",
+    6: "files",
     7: "stats",
+    8: "artifact",
     10: "alert",
     12: "metric",
     13: "output",
@@ -54,6 +58,7 @@ class WandbRun(FileRun):
         """Begin at the first record again."""
         super().rewind()
         self._log = LogFile(self.path)
+        self._media = MediaReader(self.path.parent / "files", self._blobs)
         self._said = self._log.problems
         self._identity: Identity | None = None
         # Time of the last row of history, and of the last record of any kind.
@@ -111,7 +116,15 @@ class WandbRun(FileRun):
                 yield {"log": "system", "t": t, "m": numbers}
         elif kind == "output":
             yield from self._output(part)
+        elif kind == "files":
+            yield from self._kept_files(part)
+        elif kind == "artifact":
+            yield from self._artifact(part)
         elif kind == "config":
+            own = _items(part.each(1)).get(_OWN)
+            for key, value in own.items() if isinstance(own, dict) else ():
+                if isinstance(value, dict):
+                    self._media.about.setdefault(key, {}).update(value)
             for key, value in _config(part).items():
                 yield {"log": "option", "t": self._t, "name": key, "value": value}
         elif kind == "metric":
@@ -147,12 +160,31 @@ class WandbRun(FileRun):
             yield {"log": "metrics", **at, "m": found.numbers}
         for name, text in found.texts.items():
             yield {"log": "text", **at, "name": name, "text": text}
-        files = self.path.parent / "files"
         for name, value in found.objects.items():
-            for record, path in media_records(name, value, files, t=self._t, step=self._step):
-                if path is not None:
-                    self._blobs.setdefault(record["file"], path)
-                yield record
+            yield from self._media.records(name, value, at)
+
+    def _kept_files(self, part: Field) -> Iterator[Record]:
+        """The files that ``wandb.save`` kept; those of media and W&B's own are left out."""
+        for item in part.each(1):
+            path = item[1].text
+            if not item[3].number and not path.startswith("media/"):
+                yield self._media.file(path, path, {"t": self._t, "step": self._step})
+
+    def _artifact(self, part: Field) -> Iterator[Record]:
+        """The files of an artifact; those of a table come with its row of history."""
+        client_id, name = part[15].text, part[5].text
+        contents = {
+            entry[1].text: (entry[6].text, entry[2].text)
+            for entry in part[12].each(4)
+            if 6 in entry
+        }
+        self._media.artifacts[client_id] = contents
+        if part[4].text == "run_table":
+            return
+        for path in contents:
+            at: Record = {"t": self._t, "step": self._step}
+            find = partial(self._media.artifact_file, client_id)
+            yield self._media.file(f"{name}/{path}", path, at, find)
 
     def _output(self, part: Field) -> Iterator[Record]:
         """Whole lines; what comes before a newline waits for it."""

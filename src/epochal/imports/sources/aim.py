@@ -27,7 +27,7 @@ from epochal.imports.foreign import (
     stable_id,
 )
 from epochal.imports.histogram import histogram_record
-from epochal.media.files import blob_record, media_type_of
+from epochal.media.files import PLOTLY, blob_record, media_type_of
 from epochal.records import Record
 
 # What Aim calls the values of a sequence.
@@ -35,7 +35,7 @@ _NUMBERS, _TEXT, _HISTOGRAM, _FILES = (
     "float",
     "aim.text",
     "aim.distribution",
-    ("aim.image", "aim.audio"),
+    ("aim.image", "aim.audio", "aim.figure"),
 )
 _SYSTEM = "__system__"
 
@@ -158,12 +158,9 @@ class AimRun(FileRun):
                 steps, (values, _, times) = sequence.data.items_list()
                 for step, given, t in zip(steps, values, times, strict=True):
                     objects = given if isinstance(given, list) else [given]
-                    for number, value in enumerate(objects):
-                        label = name if len(objects) == 1 else f"{name}/{number}"
-                        yield self._record(kind, label, value, t=float(t), step=int(step))
-        for name, _ in self._sequences("aim.figure"):
-            t = self.identity.created or 0.0
-            yield {"log": "event", "t": t, "name": "not-imported", "kind": "figure", "series": name}
+                    for index, value in enumerate(objects):
+                        record = self._record(kind, name, value, t=float(t), step=int(step))
+                        yield {**record, "index": index} if isinstance(given, list) else record
 
     def _record(self, kind: str, name: str, value: Any, *, t: float, step: int) -> Record:
         if kind == _TEXT:
@@ -172,8 +169,10 @@ class AimRun(FileRun):
             counts, edges = value.to_np_histogram()
             return histogram_record(name, t=t, step=step, edges=edges, counts=counts)
         data = value.storage["data"]
-        content: bytes = data.load() if hasattr(data, "load") else bytes(data)
-        record = blob_record(name, content, t=t, step=step, media_type=media_type_of(content))
+        content = data.load() if hasattr(data, "load") else bytes(data)
+        content = content.encode() if isinstance(content, str) else content
+        media_type = PLOTLY if kind == "aim.figure" else media_type_of(content)
+        record = blob_record(name, content, t=t, step=step, media_type=media_type)
         self._blobs[record["file"]] = content
         if getattr(value, "caption", ""):
             record["caption"] = value.caption

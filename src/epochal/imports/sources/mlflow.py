@@ -14,12 +14,13 @@ import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from epochal.errors import UsageError
-from epochal.imports.foreign import Batch, Identity, RecordList, stable_id
-from epochal.imports.formats.mlflow import finish_record, identity_of, restored
+from epochal.imports.foreign import Batch, Identity, Problems, RecordList, stable_id
+from epochal.imports.formats.mlflow import ArtifactReader, finish_record, identity_of, restored
 from epochal.imports.http_api import HttpApi, ServerError, is_address
 from epochal.imports.values import unix_seconds
 from epochal.records import Record
@@ -112,7 +113,8 @@ class MlflowServerRun:
         self._info, data = _object(row, "info"), _object(row, "data")
         self.key = str(self._info.get("run_id") or self._info.get("run_uuid"))
         self.path = api.address
-        self.problems: list[str] = []
+        self.problems = Problems(Path(self.key))
+        self._blobs: dict[str, Path | bytes] = {}
         self._latest = _rows(data, "metrics")
         self._row = row
         self.identity: Identity = identity_of(
@@ -134,7 +136,7 @@ class MlflowServerRun:
         return stable_id(repr(sorted(map(repr, _flat(self._row)))))
 
     def read_new(self) -> Iterator[Batch]:
-        """The history of every metric, by time; the list of artifacts; the end."""
+        """The history of every metric, by time; the artifacts; the end."""
         latest = self.identity.created or 0.0
         for records in self._histories():
             latest = max(latest, float(records[-1]["t"]))
@@ -147,8 +149,8 @@ class MlflowServerRun:
             yield Batch(more)
 
     def blob(self, file: str) -> bytes:
-        """There are none: artifacts stay on the server."""
-        raise KeyError(file)
+        """The bytes of an artifact."""
+        return bytes(self._blobs[file])  # type: ignore[arg-type]
 
     def _histories(self) -> Iterator[RecordList]:
         waiting: list[_Row] = []
@@ -187,17 +189,24 @@ class MlflowServerRun:
         return records
 
     def _artifacts(self, t: float) -> list[Record]:
-        """One event that lists the files; that they cannot be listed is a problem."""
-        files: dict[str, object] = {}
+        """The artifacts; that they cannot be listed or read is a problem."""
+        t = unix_seconds(self._info.get("end_time")) or t
+        sizes: dict[str, int] = {}
         try:
             for row in islice(self._files(None), _MAX_FILES):
-                files[str(row.get("path"))] = row.get("file_size")
-        except ServerError as error:
-            self.problems.append(f"the artifacts of run {self.key} are not listed: {error}")
-        t = unix_seconds(self._info.get("end_time")) or t
-        uri = self._info.get("artifact_uri")
-        event: Record = {"log": "event", "t": t, "name": "artifacts", "uri": uri, "files": files}
-        return [event] if files else []
+                sizes[str(row.get("path"))] = int(row.get("file_size") or 0)
+        except (ServerError, ValueError) as error:
+            self.problems.say(f"the artifacts of run {self.key} are not listed: {error}")
+        if len(sizes) == _MAX_FILES:
+            self.problems.say(
+                f"of the artifacts of run {self.key}, the first {_MAX_FILES} are read."
+            )
+        return list(
+            ArtifactReader(sizes, self._content, self._blobs, self.problems).records(sizes, t)
+        )
+
+    def _content(self, file: str) -> bytes:
+        return self._api.content("/get-artifact", {"run_uuid": self.key, "path": file})
 
     def _files(self, folder: object) -> Iterator[_Row]:
         asked = {"run_id": self.key, "path": folder}

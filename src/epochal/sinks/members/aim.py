@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.sinks.keys import histogram_bins, keyed_scalars
+from epochal.media.files import PLOTLY
+from epochal.sinks.keys import SampleLists, histogram_bins, keyed_scalars
 from epochal.sinks.sink import (
     NUMBERS,
     Entry,
@@ -37,20 +39,21 @@ class AimOptions(SinkOptions):
 
 
 class AimSink(Sink):
-    """Tracks numbers, distributions, texts, images and sounds in one Aim run, whose hash is kept.
+    """Tracks numbers, distributions, texts, images, sounds and figures in one Aim run.
 
-    Aim keeps one value per name and step: what is sent again replaces itself. It notes its own
-    time for each.
+    The hash of the run is kept. Aim keeps one value per name and step: what is sent again replaces
+    itself. It notes its own time for each.
     """
 
     name = "aim"
-    summary = "An Aim run: numbers, distributions, texts, images and sounds."
+    summary = "An Aim run: numbers, distributions, texts, images, audio and Plotly figures."
     options = AimOptions
     extra = "aim"
     holds = (
         *(*NUMBERS, "histogram", "text", "option"),
         *(f"blob:image/{image}" for image in _IMAGES),
         *(f"blob:{sound}" for sound in _SOUNDS),
+        f"blob:{PLOTLY}",
     )
 
     _context: SinkContext
@@ -58,6 +61,7 @@ class AimSink(Sink):
     def __init__(self) -> None:
         self._aim: Any = None
         self._run: Any = None
+        self._lists = SampleLists(self._track)
 
     def open(self, context: SinkContext) -> bool:
         """Start the Aim run, or go on with it."""
@@ -87,19 +91,24 @@ class AimSink(Sink):
         if entry.kind == "option":
             self._run["config", str(entry.record.get("name"))] = entry.record.get("value")
             return
-        tracked = _TRACKED.get(entry.kind, AimSink._scalars)(self, entry)
+        self._lists.add(entry, _TRACKED.get(entry.kind, AimSink._scalars)(self, entry))
+
+    def _track(self, entry: Entry, values: dict[str, Any]) -> None:
         epoch = entry.record.get("epoch")
-        for name, value in tracked.items():
-            self._run.track(value, name=name, step=entry.step, epoch=_whole(epoch))
+        epoch = int(epoch) if isinstance(epoch, (int, float)) else None
+        for name, value in values.items():
+            self._run.track(value, name=name, step=entry.step, epoch=epoch)
 
     def flush(self) -> dict[str, Any]:
-        """The hash of the Aim run."""
+        """Track what was collected; the hash of the Aim run."""
+        self._lists.flush()
         return {"hash": self._run.hash}
 
     def close(self, status: str | None) -> dict[str, Any]:
         """Close the Aim run."""
         if self._run is None:
             return {}
+        self._lists = SampleLists(self._track)  # what was not flushed is sent again
         state = self.flush()
         run, self._run = self._run, None
         if status is not None:
@@ -120,25 +129,25 @@ class AimSink(Sink):
     def _text(self, entry: Entry) -> dict[str, Any]:
         return {str(entry.record.get("name")): self._aim.Text(str(entry.record.get("text", "")))}
 
-    def _file(self, entry: Entry) -> dict[str, Any]:
-        path, caption = (
-            str(self._context.file(entry.record)),
-            str(entry.record.get("caption") or ""),
-        )
-        sound = _SOUNDS.get(str(entry.record.get("media_type")))
-        if sound is None:
-            value = self._aim.Image(path, caption=caption)
+    def _sample(self, entry: Entry) -> dict[str, Any]:
+        path, media_type = self._context.file(entry.record), entry.record.get("media_type")
+        caption = str(entry.record.get("caption") or "")
+        if media_type == PLOTLY:
+            if importlib.util.find_spec("plotly") is None:
+                raise NotHeldError("Aim needs the package plotly for the figures of Plotly.")
+            plotly = importlib.import_module("plotly.io")
+            value = self._aim.Figure(plotly.from_json(path.read_text(encoding="utf-8")))
+        elif media_type in _SOUNDS:
+            value = self._aim.Audio(str(path), format=_SOUNDS[media_type], caption=caption)
+        elif (entry.record.get("frames") or 1) > 1:
+            raise NotHeldError("Aim would keep the first picture of a video.")
         else:
-            value = self._aim.Audio(path, format=sound, caption=caption)
+            value = self._aim.Image(str(path), caption=caption)
         return {str(entry.record.get("name")): value}
 
 
 _TRACKED: Mapping[str, Callable[[AimSink, Entry], dict[str, Any]]] = {
     "histogram": AimSink._histogram,
     "text": AimSink._text,
-    "blob": AimSink._file,
+    "blob": AimSink._sample,
 }
-
-
-def _whole(epoch: Any) -> int | None:
-    return int(epoch) if isinstance(epoch, (int, float)) else None

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
-import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from epochal.sinks.keys import keyed_scalars
+from epochal.media.files import TABLE
+from epochal.sinks.keys import keyed_scalars, path_name, sample_name
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 from epochal.values import flat_items
 
 # The server refuses more in one call, and longer values.
 _METRICS_PER_CALL, _PARAMS_PER_CALL = 1000, 100
 _PARAM_CHARACTERS = 500
-_NAME_CHARACTERS = 250
+_NAME_BYTES = 250
 _ID_TAG = "epochal.run_id"
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _HISTOGRAM_FIGURES = ("min", "max", "mean", "std")
 _STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
 
@@ -46,7 +47,7 @@ class MlflowSink(Sink):
     summary = "An MLflow run: metrics, parameters, and all texts and files as artifacts."
     options = MlflowOptions
     extra = "mlflow"
-    holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*")
+    holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*", "file")
 
     _context: SinkContext
 
@@ -73,12 +74,21 @@ class MlflowSink(Sink):
 
     def write(self, entry: Entry) -> None:
         """Collect numbers, log everything else."""
-        if entry.kind == "text":
-            self._log_text(entry, str(entry.record.get("text", "")), "texts", "txt")
-        elif entry.kind == "graph":
-            self._log_text(entry, str(entry.record.get("svg", "")), "graphs", "svg")
-        elif entry.kind == "blob":
-            self._log_blob(entry)
+        record, kind = entry.record, entry.kind
+        if kind == "text":
+            suffix = "md" if record.get("format") == "markdown" else "txt"
+            self._client.log_text(self._run_id, *_text_file(entry, "text", "texts", suffix))
+        elif kind == "graph":
+            self._client.log_text(self._run_id, *_text_file(entry, "svg", "graphs", "svg"))
+        elif kind == "file":
+            self._upload(self._context.file(record), path_name(str(record.get("name"))))
+        elif record.get("media_type") == TABLE:
+            self._log_table(entry)
+        elif kind == "blob":
+            path = self._context.file(record)
+            folder = f"{record.get('media_type')}".partition("/")[0]
+            folder = {"image": "images"}.get(folder, folder)
+            self._upload(path, _sample_file(entry, folder, path.name.partition(".")[2]))
         elif entry.kind == "option":
             self._log_config({str(entry.record.get("name")): entry.record.get("value")})
         else:
@@ -137,7 +147,7 @@ class MlflowSink(Sink):
         """Parameters never change in MLflow: what did change becomes a tag."""
         fresh: list[Any] = []
         for key, value in config.items():
-            name, text = _name(key), _param_text(value)
+            name, text = path_name(key, limit=_NAME_BYTES), _param_text(value)
             if name not in self._params:
                 fresh.append(self._mlflow.entities.Param(name, text))
                 self._params[name] = text
@@ -158,16 +168,41 @@ class MlflowSink(Sink):
             values = keyed_scalars(entry)
         for name, value in values.items():
             moment_ms = int(entry.t * 1000)
-            yield self._mlflow.entities.Metric(_name(name), float(value), moment_ms, entry.step)
+            yield self._mlflow.entities.Metric(
+                path_name(name, limit=_NAME_BYTES), float(value), moment_ms, entry.step
+            )
 
-    def _log_text(self, entry: Entry, text: str, folder: str, suffix: str) -> None:
-        file = f"{folder}/{_name(str(entry.record.get('name')))}/{entry.step:08d}.{suffix}"
-        self._client.log_text(self._run_id, text, file)
+    def _log_table(self, entry: Entry) -> None:
+        """A table as MLflow's ``log_table`` stores it; pictures in cells are files of their own."""
+        folder = f"table_images/{path_name(str(entry.record.get('name')))}"
 
-    def _log_blob(self, entry: Entry) -> None:
-        path = self._context.file(entry.record)
-        folder = f"blobs/{_name(str(entry.record.get('name')))}/{entry.step:08d}"
-        self._client.log_artifact(self._run_id, str(path), folder)
+        def cell(sample: Mapping[str, Any]) -> dict[str, Any]:
+            path = self._context.file(sample)
+            file = f"{folder}/{path.name}"
+            self._upload(path, file)
+            return {"type": "image", "filepath": file, "compressed_filepath": file}
+
+        columns, rows = self._context.table(entry.record, cell)
+        file = _sample_file(entry, "tables", "json")
+        self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, file)
+
+    def _upload(self, path: Path, file: str) -> None:
+        """Store a file under another name, which MLflow takes from the file itself."""
+        folder, _, name = file.rpartition("/")
+        with tempfile.TemporaryDirectory() as temporary:
+            copy = shutil.copyfile(path, Path(temporary, name))
+            self._client.log_artifact(self._run_id, str(copy), folder or None)
+
+
+def _sample_file(entry: Entry, folder: str, suffix: str) -> str:
+    """The path of a sample, in the form in which MLflow itself stores the pictures of steps."""
+    key = path_name(sample_name(entry.record), limit=120).replace("/", "#")
+    digest = hashlib.sha256(str(entry.position).encode()).hexdigest()[:8]
+    return f"{folder}/{key}+step+{entry.step}+timestamp+{int(entry.t * 1000)}+{digest}.{suffix}"
+
+
+def _text_file(entry: Entry, field: str, folder: str, suffix: str) -> tuple[str, str]:
+    return str(entry.record.get(field, "")), _sample_file(entry, folder, suffix)
 
 
 def _experiment(context: SinkContext) -> str:
@@ -179,15 +214,6 @@ def _tags(context: SinkContext) -> dict[str, str]:
     tags = {str(tag): "true" for tag in context.identity.get("tags") or ()}
     notes = context.identity.get("notes")
     return {**tags, "mlflow.note.content": notes} if isinstance(notes, str) else tags
-
-
-def _name(name: str) -> str:
-    """A name as MLflow takes them; one that had to be changed much ends in a digest of it."""
-    plain = posixpath.normpath(_NOT_IN_NAMES.sub("_", name)).strip("/.") or "_"
-    if len(plain) <= _NAME_CHARACTERS:
-        return plain
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain[: _NAME_CHARACTERS - 9]}-{digest}"
 
 
 def _param_text(value: Any) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SAMPLES = ("image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", TABLE)
 _FILES = (
+    *("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp", "audio/wav", TABLE),
     *("application/x-npy", "application/x-npz", "application/x-protobuf"),
     *("text/tab-separated-values", "image/png"),
 )

@@ -7,14 +7,13 @@ is its id.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from epochal.media.files import TABLE
-from epochal.sinks.keys import histogram_bins, keyed_scalars
+from epochal.sinks.keys import histogram_bins, keyed_scalars, sample_name
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 
 _TELEMETRY = frozenset({"gpu", "system"})
@@ -29,13 +28,17 @@ class TrackioOptions(SinkOptions):
 
 
 class TrackioSink(Sink):
-    """Writes rows, histograms, texts and tables; telemetry goes where Trackio keeps its own."""
+    """Writes rows and samples; telemetry goes where Trackio keeps its own."""
 
     name = "trackio"
-    summary = "Rows, histograms, texts and tables in Trackio's local database."
+    summary = "Rows, histograms, texts, media and tables in Trackio's local database."
     options = TrackioOptions
     extra = "trackio"
-    holds = (*NUMBERS, "histogram", "text", "option", f"blob:{TABLE}")
+    holds = (
+        *(*NUMBERS, "histogram", "text", "option", "event:alert", f"blob:{TABLE}"),
+        *("blob:image/*", "blob:audio/wav", "blob:audio/mpeg", "blob:text/html"),
+        *("blob:video/mp4", "blob:video/webm"),
+    )
 
     _context: SinkContext
 
@@ -67,7 +70,9 @@ class TrackioSink(Sink):
 
     def write(self, entry: Entry) -> None:
         """Collect the record's row."""
-        if entry.kind == "option":
+        if entry.kind == "event":
+            self._storage.bulk_alert(**self._alert(entry))
+        elif entry.kind == "option":
             self._config[str(entry.record.get("name"))] = entry.record.get("value")
             self._has_new_config = True
         elif row := self._row(entry):
@@ -106,6 +111,18 @@ class TrackioSink(Sink):
             "log_ids": [f"{self._run_id}.{entry.position}" for entry, _ in rows],
         }
 
+    def _alert(self, entry: Entry) -> dict[str, Any]:
+        record, row = entry.record, self._columns([(entry, {})])
+        level = str(record.get("level") or "info").lower()
+        return {
+            **{key: row[key] for key in ("project", "run", "run_id", "timestamps")},
+            "titles": [str(record.get("title") or "")],
+            "texts": [record.get("text")],
+            "levels": [{"warning": "warn"}.get(level, level)],
+            "steps": [entry.step],
+            "alert_ids": row["log_ids"],
+        }
+
     def _row(self, entry: Entry) -> dict[str, Any]:
         name = str(entry.record.get("name"))
         if entry.kind == "text":
@@ -115,7 +132,21 @@ class TrackioSink(Sink):
             histogram = self._trackio.Histogram(np_histogram=histogram_bins(entry.record))
             return {name: histogram._to_dict()}
         if entry.kind == "blob":
-            table = json.loads(self._context.file(entry.record).read_bytes())
-            rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-            return {name: {"_type": self._trackio.Table.TYPE, "_value": rows}}
+            return {sample_name(entry.record): self._sample(entry.record, entry)}
         return dict(keyed_scalars(entry))
+
+    def _sample(self, record: Mapping[str, Any], entry: Entry) -> Any:
+        """A sample as Trackio stores it; its file is copied into Trackio's folder."""
+        media_type, path = str(record.get("media_type")), self._context.file(record)
+        if media_type == TABLE:
+            columns, rows = self._context.table(record, lambda cell: self._sample(cell, entry))
+            named = [dict(zip(columns, row, strict=True)) for row in rows]
+            return {"_type": self._trackio.Table.TYPE, "_value": named}
+        if media_type == "text/html":
+            media = self._trackio.Html(path, inject=False, caption=record.get("caption"))
+        else:
+            is_video = media_type.startswith("video/") or media_type == "image/gif"
+            kind = "Video" if is_video else media_type.partition("/")[0].capitalize()
+            media = getattr(self._trackio, kind)(str(path), caption=record.get("caption"))
+        media._save(self._project, self._name, entry.step)
+        return media._to_dict()

@@ -8,19 +8,39 @@ earlier one. So the sink counts the rows itself. The step is a value of the row
 from __future__ import annotations
 
 import base64
+import glob
 import html
 import importlib.util
 import itertools
-import json
 import math
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from epochal.format import format_bytes
-from epochal.media.files import TABLE
-from epochal.sinks.keys import allocator_prefix, histogram_bins, keyed_scalars, segments_of
-from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.imports.media import CHARTS
+from epochal.media.files import PLOTLY, TABLE
+from epochal.sinks.keys import (
+    SampleLists,
+    allocator_prefix,
+    histogram_bins,
+    keyed_scalars,
+    path_name,
+    sample_name,
+    segments_of,
+)
+from epochal.sinks.sink import (
+    NUMBERS,
+    Entry,
+    NotHeldError,
+    Sink,
+    SinkContext,
+    SinkOptions,
+    option,
+    require,
+)
 from epochal.values import as_float
 
 STEP = "trainer/global_step"
@@ -72,7 +92,7 @@ class WandbSink(Sink):
     holds = (
         *(*NUMBERS, "histogram", "text", "option", "define", "summary", "graph", "event:alert"),
         *("blob:image/*", "blob:audio/*", "blob:video/mp4", "blob:video/webm"),
-        *(f"blob:{TABLE}", "blob:text/html"),
+        *(f"blob:{TABLE}", f"blob:{PLOTLY}", "blob:text/html", "file"),
     )
 
     _context: SinkContext
@@ -81,6 +101,7 @@ class WandbSink(Sink):
         self._wandb: Any = None
         self._run: Any = None
         self._rows = 0
+        self._lists = SampleLists(self._log)
 
     def open(self, context: SinkContext) -> bool:
         """Start the W&B run, or go on with it."""
@@ -113,18 +134,20 @@ class WandbSink(Sink):
         if entry.kind in _FACTS:
             _FACTS[entry.kind](self, entry.record)
             return
-        row = _ROWS.get(entry.kind, WandbSink._scalars)(self, entry)
-        if row:
-            row |= {STEP: entry.step, "_timestamp": entry.t}
-            self._run.log(row, step=self._rows, commit=True)
-            self._rows += 1
+        self._lists.add(entry, _ROWS.get(entry.kind, WandbSink._scalars)(self, entry))
+
+    def _log(self, entry: Entry, row: dict[str, Any]) -> None:
+        row |= {STEP: entry.step, "_timestamp": entry.t}
+        self._run.log(row, step=self._rows, commit=True)
+        self._rows += 1
 
     def may_pass(self, error: Exception) -> bool:
         """Whether W&B may accept the record later."""
         return super().may_pass(error) or isinstance(error, self._wandb.errors.CommError)
 
     def flush(self) -> dict[str, Any]:
-        """The id of the W&B run, and how many rows it was given."""
+        """Send the last row; the id of the W&B run, and how many rows it was given."""
+        self._lists.flush()
         url = None if self._run.offline else self._run.url
         return {"id": self._run.id, "rows": self._rows, "url": url}
 
@@ -135,6 +158,7 @@ class WandbSink(Sink):
             if self._wandb is not None:
                 self._wandb.teardown(exit_code=1)
             return {}
+        self._lists = SampleLists(self._log)  # what was not flushed is sent again
         state = self.flush()
         run, self._run = self._run, None
         run.finish(exit_code=0 if status in (None, "finished") else 1)
@@ -176,29 +200,73 @@ class WandbSink(Sink):
 
     def _text(self, entry: Entry) -> dict[str, Any]:
         text = html.escape(str(entry.record.get("text", "")))
-        return {str(entry.record.get("name")): self._html(f"<pre>{text}</pre>")}
+        name = path_name(str(entry.record.get("name")))
+        return {name: self._html(f"<pre>{text}</pre>")}
 
-    def _file(self, entry: Entry) -> dict[str, Any]:
-        path, caption = self._context.file(entry.record), entry.record.get("caption")
-        media_type = str(entry.record.get("media_type", ""))
+    def _sample(self, entry: Entry) -> dict[str, Any]:
+        value = self._value(entry.record)
+        # W&B has lists of pictures; its other lists need packages, or cannot be shown.
+        is_picture = isinstance(value, self._wandb.Image)
+        name = entry.record.get("name") if is_picture else sample_name(entry.record)
+        return {path_name(str(name)): value}
+
+    def _value(self, record: Mapping[str, Any]) -> Any:
+        """A sample as W&B's type for it."""
+        path, caption = self._context.file(record), record.get("caption")
+        media_type = str(record.get("media_type", ""))
         if media_type == TABLE:
-            value = self._wandb.Table(**json.loads(path.read_bytes()), allow_mixed_types=True)
-        elif media_type in ("text/html", "image/svg+xml"):
-            value = self._html(path.read_text(encoding="utf-8"))
-        elif media_type.startswith("audio/"):
-            value = self._wandb.Audio(str(path), caption=caption)
-        elif media_type.startswith("video/") or media_type == "image/gif":
-            value = self._wandb.Video(str(path), caption=caption)
-        elif importlib.util.find_spec("PIL") is None:
+            return self._table(record)
+        if media_type == PLOTLY:
+            if importlib.util.find_spec("plotly") is None:
+                raise NotHeldError("W&B needs the package plotly for the figures of Plotly.")
+            plotly = importlib.import_module("plotly.io")
+            return self._wandb.Plotly(plotly.from_json(path.read_text(encoding="utf-8")))
+        if media_type in ("text/html", "image/svg+xml"):
+            return self._html(path.read_text(encoding="utf-8"))
+        if media_type.startswith("audio/"):
+            return self._wandb.Audio(str(path), caption=caption)
+        if media_type.startswith("video/") or media_type == "image/gif":
+            return self._wandb.Video(str(path), caption=caption)
+        if importlib.util.find_spec("PIL") is None:
             # W&B's own type opens the image with Pillow, which it does not bring along.
             data = base64.b64encode(path.read_bytes()).decode()
-            value = self._html(f'<img src="data:{media_type};base64,{data}">')
-        else:
-            value = self._wandb.Image(str(path), caption=caption)
-        return {str(entry.record.get("name")): value}
+            return self._html(f'<img src="data:{media_type};base64,{data}">')
+        masks = {mask["group"]: self._mask(mask) for mask in record.get("masks") or ()}
+        boxes = _boxes(record.get("boxes") or ())
+        return self._wandb.Image(str(path), caption=caption, boxes=boxes, masks=masks or None)
+
+    def _mask(self, mask: Mapping[str, Any]) -> dict[str, Any]:
+        import numpy as np
+        from PIL import Image
+
+        labels = {int(number): str(label) for number, label in mask["labels"].items()}
+        with Image.open(self._context.file(mask)) as opened:
+            data = np.array(opened)
+        return {"mask_data": data, **({"class_labels": labels} if labels else {})}
+
+    def _table(self, record: Mapping[str, Any]) -> Any:
+        """A table, as a chart where W&B has one like it."""
+        columns, rows = self._context.table(record, self._value)
+        table = self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)
+        drawn: Mapping[str, str] = record.get("chart") or {}
+        for kind, chart, names in CHARTS:
+            if kind == drawn.get("kind"):
+                fields = {theirs: drawn.get(own) for own, theirs in names.items()}
+                title = {"title": drawn.get("title", "")}
+                return self._wandb.plot_table(chart, table, fields, title)
+        return table
+
+    def _keep(self, record: Mapping[str, Any]) -> None:
+        """Copy a file of the user's into the folder whose files W&B keeps."""
+        name = path_name(str(record.get("name")))
+        target = Path(self._run.dir) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self._context.file(record), target)
+        self._run.save(glob.escape(str(target)), base_path=self._run.dir, policy="now")
 
     def _graph(self, entry: Entry) -> dict[str, Any]:
-        return {str(entry.record.get("name")): self._html(str(entry.record.get("svg")))}
+        name = path_name(str(entry.record.get("name")))
+        return {name: self._html(str(entry.record.get("svg")))}
 
     def _allocator(self, entry: Entry) -> dict[str, Any]:
         prefix = allocator_prefix(entry.record)
@@ -218,7 +286,7 @@ class WandbSink(Sink):
 _ROWS: Mapping[str, Callable[[WandbSink, Entry], dict[str, Any]]] = {
     "histogram": WandbSink._histogram,
     "text": WandbSink._text,
-    "blob": WandbSink._file,
+    "blob": WandbSink._sample,
     "graph": WandbSink._graph,
     "allocator": WandbSink._allocator,
 }
@@ -226,8 +294,33 @@ _FACTS: Mapping[str, Callable[[WandbSink, Mapping[str, Any]], None]] = {
     "option": WandbSink._configure,
     "define": WandbSink._define,
     "event": WandbSink._alert,
+    "file": WandbSink._keep,
     "summary": WandbSink._set_summary,
 }
+
+
+def _boxes(boxes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Boxes as W&B takes them: by group, with a number for each label."""
+    groups: dict[str, dict[str, Any]] = {}
+    for box in boxes:
+        group = groups.setdefault(str(box.get("group", "boxes")), {"box_data": [], "labels": {}})
+        label = str(box.get("label", ""))
+        data = {
+            "position": {
+                "minX": box["x0"],
+                "minY": box["y0"],
+                "maxX": box["x1"],
+                "maxY": box["y1"],
+            },
+            "class_id": group["labels"].setdefault(label, len(group["labels"])),
+            "box_caption": label,
+        }
+        if box.get("score") is not None:
+            data["scores"] = {"score": box["score"]}
+        group["box_data"].append(data)
+    for group in groups.values():
+        group["class_labels"] = {number: label for label, number in group.pop("labels").items()}
+    return groups or None
 
 
 def _settings(wandb: Any) -> Any:

@@ -1,0 +1,308 @@
+"""Every kind of record goes to each tracker and comes back; what is lost is listed here, exactly.
+
+The tracker's own package stores the run where it is installed (see ``trackers.py``). Where it is
+not, what MLflow 3.18 and Trackio 0.43 stored is imported from ``tests/imports/golden/round_trip``;
+``RECORD_ROUND_TRIP=1`` stores it there again. Aim's files cannot be read without Aim.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.journal.layout import RunFolder, run_folders
+from epochal.journal.reader import read_journal
+from epochal.media.files import TABLE, blob_bytes
+from epochal.records import KINDS, Record
+from epochal.sinks.keys import keyed_scalars
+from epochal.sinks.sink import Entry
+from tests.conftest import StartRun
+from tests.imports.samples import GOLDEN
+from tests.sinks.every_kind import CONFIG, log_every_kind
+from tests.sinks.trackers import python_with, run_script, send
+
+pillow = pytest.importorskip("PIL.Image")
+
+# Epochal's own records, which other trackers have no use for.
+OWN = {
+    *("run", "resume", "finish", "heartbeat", "message", "finding", "span", "timeline", "phases"),
+    *("sol", "dataset", "data", "gpu-model", "abs-maxes", "experts", "system", "epoch", "graph"),
+    *("option", "event", "eval", "step", "moe", "gpu", "allocator", "metrics"),
+}
+SAMPLES = {"blob", "text", "histogram", "file", "summary", "define"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracker:
+    """How a run gets to a tracker and back; ``lost`` says what becomes of what is not the same."""
+
+    lost: Mapping[str, str]
+    options: Callable[[Path], Mapping[str, str]]
+    place: Callable[[Path], Path] = lambda folder: folder
+    restore: Callable[[Path], None] = lambda _folder: None
+    trim: Callable[[Path], None] = lambda _folder: None
+
+
+def move_artifacts(folder: Path) -> None:
+    """Let a database of MLflow find its artifacts in the folder that it was copied to."""
+    with sqlite3.connect(folder / "mlflow.db") as connection:
+        ((run_id,),) = connection.execute("SELECT run_uuid FROM runs")
+        (artifacts,) = folder.glob(f"mlruns/*/{run_id}/artifacts")
+        connection.execute("UPDATE runs SET artifact_uri = ?", (str(artifacts),))
+    connection.close()
+
+
+def trim_database(folder: Path) -> None:
+    """Take out of a database of MLflow what the test does not need, and the paths in it."""
+    connection = sqlite3.connect(folder / "mlflow.db")
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    kept = ("runs", "experiments", "metrics", "params", "tags")
+    for (table,) in tables:
+        if table not in kept and not table.startswith("sqlite_"):
+            connection.execute(f"DROP TABLE {table}")
+    connection.execute("UPDATE runs SET artifact_uri = '', user_id = ''")
+    connection.execute("UPDATE experiments SET artifact_location = ''")
+    connection.execute("DELETE FROM tags WHERE key IN ('mlflow.user', 'mlflow.source.name')")
+    connection.commit()
+    connection.execute("VACUUM")
+    connection.close()
+
+
+TRACKERS = {
+    "tensorboard": Tracker(
+        options=lambda folder: {"tensorboard_dir": str(folder), "run_name": "sent"},
+        lost={
+            "alert": "not sent",
+            "allocator": "in bytes, by its own name",
+            "boxes": "not sent",
+            "captions": "not sent",
+            "chart": "not sent",
+            "config": "nested values have dotted names, lists are texts",
+            "definition": "not sent, but it selects the columns of the HParams tab",
+            "file": "not sent",
+            "film": "not sent: TensorBoard has no MP4",
+            "figure": "not sent",
+            "keys": "TensorBoard's usual tags, such as Loss/train",
+            "lists": "names with a number, several/0",
+            "markdown": "a text",
+            "masks": "not sent",
+            "page": "not sent",
+            "pictures in cells": "the media type as a text",
+            "status": "sent, but not imported",
+            "summary": "not sent",
+            "table": "a text with the table in Markdown",
+            "video": "a GIF",
+        },
+    ),
+    "wandb": Tracker(
+        options=lambda folder: {"wandb_mode": "offline", "wandb_dir": str(folder)},
+        lost={
+            "allocator": "a pie and a table",
+            "definition": "not sent",
+            "figure": "not sent: the package plotly is missing here",
+            "markdown": "a page of HTML",
+            "steps": "the number of the row; the step is the metric trainer/global_step",
+            "text": "a page of HTML",
+        },
+    ),
+    "trackio": Tracker(
+        options=lambda _folder: {},
+        lost={
+            "boxes": "not sent",
+            "chart": "not sent",
+            "definition": "not sent",
+            "figure": "not sent",
+            "file": "not sent",
+            "lists": "names with a number, several/0",
+            "masks": "not sent",
+            "status": "Trackio does not know it",
+            "summary": "not sent",
+            "text": "Markdown",
+        },
+    ),
+    "mlflow": Tracker(
+        options=lambda folder: {"mlflow_tracking_uri": f"sqlite:///{folder}/mlflow.db"},
+        restore=move_artifacts,
+        trim=trim_database,
+        lost={
+            "alert": "not sent",
+            "boxes": "not sent",
+            "captions": "not sent",
+            "chart": "not sent",
+            "config": "nested and listed values as texts",
+            "definition": "not sent",
+            "histogram": "its min, max, mean and std as metrics",
+            "lists": "names with a number, several/0",
+            "masks": "not sent",
+            "summary": "not sent",
+        },
+    ),
+    "aim": Tracker(
+        options=lambda folder: {"aim_repo": str(folder)},
+        place=lambda folder: folder / ".aim",
+        lost={
+            "alert": "not sent",
+            "boxes": "not sent",
+            "chart": "not sent",
+            "definition": "not sent",
+            "file": "not sent",
+            "film": "not sent",
+            "markdown": "a text",
+            "masks": "not sent",
+            "page": "not sent",
+            "summary": "not sent",
+            "table": "not sent",
+            "pictures in cells": "not sent",
+            "video": "not sent",
+        },
+    ),
+}
+IMPORT = """
+from epochal.cli.main import main
+sys.exit(main(["import", sys.argv[1], "--dir", sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_what_comes_back(
+    name: str, start_run: StartRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker, stored = TRACKERS[name], tmp_path / "stored"
+    stored.mkdir()
+    monkeypatch.chdir(stored)  # where MLflow puts artifacts
+    monkeypatch.setenv("TRACKIO_DIR", str(stored))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(stored))
+    run = start_run("sent", config=CONFIG)
+    log_every_kind(run)
+    recorded = GOLDEN / "round_trip" / name
+    try:
+        python = python_with(name)
+    except pytest.skip.Exception:
+        if not recorded.exists():
+            raise
+        python = python_with("epochal")
+        shutil.copytree(recorded, stored, dirs_exist_ok=True)
+        tracker.restore(stored)
+    else:
+        progress = send(python, run.dir, name, options=tracker.options(stored))
+        assert "rejected" not in progress["skipped"], progress["rejection"]
+        if recorded.exists() and os.environ.get("RECORD_ROUND_TRIP"):
+            shutil.rmtree(recorded)
+            shutil.copytree(stored, recorded, ignore=shutil.ignore_patterns("*.lock", "*-shm"))
+            tracker.trim(recorded)
+    done = run_script(python, IMPORT, str(tracker.place(stored)), str(tmp_path / "back"))
+    assert done.returncode == 0, done.stderr
+    before, after = facts(RunFolder(run.dir)), facts(only_run(tmp_path / "back"))
+    different = {fact: after.get(fact) for fact in before if after.get(fact) != before[fact]}
+    assert different.keys() == tracker.lost.keys(), different
+
+
+def only_run(root: Path) -> RunFolder:
+    (folder,) = (run for project in root.iterdir() for run in run_folders(project))
+    return folder
+
+
+def test_the_run_has_every_kind(start_run: StartRun) -> None:
+    run = start_run("sent", config=CONFIG)
+    log_every_kind(run)
+    logged = {record["log"] for _, record in read_journal(RunFolder(run.dir))}
+    assert logged >= SAMPLES
+    assert set(KINDS) - SAMPLES == OWN & set(KINDS)
+
+
+def facts(folder: RunFolder) -> dict[str, Any]:
+    """What a run says, in words that do not depend on the tracker it went through."""
+    journal = list(read_journal(folder))
+    records = [record for _, record in journal]
+    blobs = {record["name"]: record for record in records if record["log"] == "blob"}
+    texts = {record["name"]: record for record in records if record["log"] == "text"}
+    pictures = [r for r in blobs.values() if _is_picture(r)]
+    numbers = {n: x for at, r in journal for n, x in keyed_scalars(Entry(at, r, 0)).items()}
+    return {
+        "numbers": {name: numbers.get(name) for name in ("odd name: ä/b", "free")},
+        "keys": {name: numbers.get(name) for name in ("train/loss", "eval/loss", "moe/aux_loss")},
+        "allocator": numbers.get("allocator/optimizer_pinned_mib"),
+        "histogram": {
+            r["name"].rpartition("/")[2]: sum(r["counts"]) for r in _of(records, "histogram")
+        },
+        "text": _text(texts.get("words")),
+        "markdown": _text(texts.get("notes")),
+        "pictures": sorted(_pixels(folder, r) for r in records if _is_picture(r)),
+        "captions": {r["name"]: r["caption"] for r in pictures if "caption" in r},
+        "boxes": blobs.get("noise", {}).get("boxes"),
+        "masks": [
+            (mask["group"], mask["labels"], _pixels(folder, mask))
+            for mask in blobs.get("noise", {}).get("masks", ())
+        ],
+        "lists": sorted((r["name"], r["index"]) for r in _of(records, "blob") if "index" in r),
+        "sound": _content(folder, blobs.get("sound")),
+        "video": _content(folder, blobs.get("moving")),
+        "film": _content(folder, blobs.get("film")),
+        "page": _content(folder, blobs.get("page")),
+        "figure": _figure(folder, blobs.get("figure")),
+        "table": _table(folder, blobs.get("rows"), cells=False),
+        "pictures in cells": _table(folder, blobs.get("rows"), cells=True),
+        "chart": blobs.get("curve", {}).get("chart"),
+        "file": [(r["name"], _content(folder, r)) for r in _of(records, "file")],
+        "steps": sorted({r["step"] for r in (*blobs.values(), *texts.values())}),
+        "alert": [(r["title"], r["text"]) for r in _of(records, "event") if r["name"] == "alert"],
+        "summary": {r["name"]: r["value"] for r in _of(records, "summary")},
+        "definition": {r["name"]: r["goal"] for r in _of(records, "define") if "goal" in r},
+        "config": _config(folder, records),
+        "status": [r["status"] for r in _of(records, "finish")],
+    }
+
+
+def _of(records: list[Record], kind: str) -> list[Record]:
+    return [record for record in records if record["log"] == kind]
+
+
+def _is_picture(record: Record) -> bool:
+    name, kind = str(record.get("name")).partition("/")[0], str(record.get("media_type"))
+    return kind.startswith("image/") and name in ("noise", "several")
+
+
+def _text(record: Record | None) -> Any:
+    return record and (record["text"], record.get("format"))
+
+
+def _content(folder: RunFolder, record: Record | None) -> bytes | None:
+    return None if record is None else blob_bytes(folder, record["file"])
+
+
+def _figure(folder: RunFolder, record: Record | None) -> Any:
+    if record is None:
+        return None
+    data = json.loads(blob_bytes(folder, record["file"]))["data"]
+    return [{key: curve[key] for key in ("type", "x", "y")} for curve in data]
+
+
+def _pixels(folder: RunFolder, record: Record) -> tuple[Any, ...]:
+    with pillow.open(io.BytesIO(blob_bytes(folder, record["file"]))) as opened:
+        return opened.size, opened.convert("RGB").tobytes()
+
+
+def _table(folder: RunFolder, record: Record | None, *, cells: bool) -> Any:
+    """The rows of a table, or the pictures in them."""
+    if record is None or record["media_type"] != TABLE:
+        return None
+    table = json.loads(blob_bytes(folder, record["file"]))
+    if cells:
+        found = [cell for row in table["data"] for cell in row if isinstance(cell, dict)]
+        return [_pixels(folder, cell) for cell in found if "file" in cell]
+    return [[None if isinstance(cell, dict) else cell for cell in row] for row in table["data"]]
+
+
+def _config(folder: RunFolder, records: list[Record]) -> Any:
+    config = json.loads(folder.identity.read_bytes())["config"]
+    config = config.get("config", config)
+    return {**config, **{r["name"]: r["value"] for r in _of(records, "option")}}
