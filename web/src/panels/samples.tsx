@@ -1,4 +1,4 @@
-/** Texts, pictures, tables, sounds, films and files that were logged at steps: of several runs, or of several steps of one run. */
+/** Texts, pictures, tables, audio, video and files that were logged, side by side for several runs or several steps. */
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
@@ -28,10 +28,10 @@ const MOST_STEPS = 6;
 const ROW_PX = 180;
 /** How long the slider rests before samples are fetched. */
 const REST_MS = 120;
-const EXAMPLE = `run.log({"sample": text}, step=step)                  # what a model wrote
-run.log({"image": epochal.Image(array)}, step=step)   # an array, a PIL image, a figure
-run.log({"answers": [{"prompt": p, "reply": r}]}, step=step)   # a table
-run.log({"speech": epochal.Audio(samples, 16_000)}, step=step)
+const EXAMPLE = `run.log({"reply": "Hello!"}, step)
+run.log({"picture": epochal.Image(array)}, step)
+run.log({"rollouts": [{"prompt": p, "reward": r}]}, step)
+run.log({"voice": epochal.Audio(samples, 16_000)}, step)
 run.log_file("vocabulary.json")`;
 
 export const panel: Panel = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples };
@@ -83,7 +83,7 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
           ))}
         </div>
         <Files page={page} run={run} />
-        {isLoaded && names.length === 0 && <Empty title="This run has no samples" code={EXAMPLE}>Log texts, pictures, tables, sounds or films to see them here by step.</Empty>}
+        {isLoaded && names.length === 0 && <Empty title="This run has no samples" code={EXAMPLE}>Log texts, pictures, tables, audio or video to see them here by step.</Empty>}
       </div>
       <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />
     </div>

@@ -1,4 +1,4 @@
-/** One sample, shown as what it is: a text, a picture, a table, sound, a film, a page; anything else is a link. */
+/** One sample, shown as what it is: a text, a picture, a table, audio, video, a page; anything else is a link. */
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
@@ -44,7 +44,7 @@ function File(props: SampleBodyProps): JSX.Element {
     const picture = <Picture key={file} {...props} />;
     return onOpen === undefined ? picture : <button type="button" class="sample-open" aria-label={`Open ${name}`} onClick={onOpen}>{picture}</button>;
   }
-  if (kind === "audio") return <Sound key={file} address={address} name={name} />;
+  if (kind === "audio") return <Audio key={file} address={address} name={name} />;
   if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} />;
   if (mediaType === TABLE_TYPE) return <SampleTable page={page} run={run} file={file} bytes={bytes} name={name} chart={chart} />;
   const link = <FileLink address={address} file={file} name={file} bytes={bytes} />;
@@ -52,10 +52,10 @@ function File(props: SampleBodyProps): JSX.Element {
   return mediaType === "text/html" ? <><iframe key={file} class="sample-page" sandbox="" title={name} src={address} loading="lazy" />{link}</> : link;
 }
 
-function Sound({ address, name }: { readonly address: string; readonly name: string }): JSX.Element {
+function Audio({ address, name }: { readonly address: string; readonly name: string }): JSX.Element {
   const [seconds, setSeconds] = useState<number | null>(null);
   return (
-    <div class="sample-sound">
+    <div class="sample-audio">
       <audio controls preload="metadata" src={address} aria-label={name} onLoadedMetadata={({ currentTarget: { duration } }) => setSeconds(Number.isFinite(duration) ? duration : null)} />
       {seconds !== null && <span class="card-note">{seconds.toFixed(seconds < 10 ? 2 : 0)} s</span>}
     </div>

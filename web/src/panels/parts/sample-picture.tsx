@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { formatNumber, slotCss } from "../../chart/index.ts";
+import { formatNumber } from "../../chart/index.ts";
 import { slotColor } from "../../chart/palette.ts";
 import type { Page } from "../../state/page.ts";
 import { Slider } from "../../ui/slider.tsx";
@@ -36,6 +36,11 @@ function shownOf(page: Page): Shown {
   };
 }
 
+/** The bright shade in both themes: what is below is a picture. */
+function colorOf({ slots }: Classes, label: string): string {
+  return slotColor(slots.get(label) ?? 0, true);
+}
+
 /** Switches for each group and class, and the lowest score. */
 export function Legend({ page, classes }: { readonly page: Page; readonly classes: Classes }): JSX.Element | null {
   const { has, toggle, minScore } = shownOf(page);
@@ -48,7 +53,7 @@ export function Legend({ page, classes }: { readonly page: Page; readonly classe
           <button type="button" class="sample-class" aria-pressed={has(group)} onClick={() => toggle(group)}>{group || "boxes and masks"}</button>
           {labels.map((label) => (
             <button key={label} type="button" class="sample-class" aria-pressed={has(group, label)} disabled={!has(group)} onClick={() => toggle(group, label)}>
-              <i style={{ background: slotCss(classes.slots.get(label) ?? 0) }} />{label || "no label"}
+              <i style={{ background: colorOf(classes, label) }} />{label || "no label"}
             </button>
           ))}
         </span>
@@ -87,18 +92,17 @@ function BoxLayer({ boxes, classes }: { readonly boxes: readonly Box[]; readonly
   const groups = [...classes.groups.keys()];
   // Labels of another group are at the other edge, so that truth and prediction can both be read.
   const placeOf = ({ group, y0 }: Box): string => (groups.indexOf(group) % 2 === 1 ? " is-below" : y0 < 0.08 ? " is-inside" : "");
-  const colorOf = ({ label }: Box): string => slotCss(classes.slots.get(label) ?? 0);
   return (
     <>
       <svg class="sample-layer" viewBox="0 0 1 1" preserveAspectRatio="none" aria-hidden="true">
         {boxes.map((box, index) => (
           <rect key={index} x={box.x0} y={box.y0} width={Math.max(0, box.x1 - box.x0)} height={Math.max(0, box.y1 - box.y0)} fill="none" vector-effect="non-scaling-stroke"
-            stroke-width={2} stroke-dasharray={DASHES[groups.indexOf(box.group) % DASHES.length]} style={{ stroke: colorOf(box) }} />
+            stroke-width={2} stroke-dasharray={DASHES[groups.indexOf(box.group) % DASHES.length]} style={{ stroke: colorOf(classes, box.label) }} />
         ))}
       </svg>
       <span class="sample-layer">
         {boxes.map((box, index) => (
-          <span key={index} class={`sample-box${placeOf(box)}`} style={{ left: `${box.x0 * 100}%`, top: `${(placeOf(box) === " is-below" ? box.y1 : box.y0) * 100}%`, background: colorOf(box) }}>
+          <span key={index} class={`sample-box${placeOf(box)}`} style={{ left: `${box.x0 * 100}%`, top: `${(placeOf(box) === " is-below" ? box.y1 : box.y0) * 100}%`, background: colorOf(classes, box.label) }}>
             {[box.label, box.score === null ? "" : box.score.toFixed(2)].join(" ").trim()}
           </span>
         ))}
@@ -144,7 +148,7 @@ function paint(canvas: HTMLCanvasElement, image: HTMLImageElement, slots: readon
   if (context === null || canvas.width === 0) return;
   context.drawImage(image, 0, 0);
   const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
-  const colors = new Uint32Array(slots.map((slot) => (slot === null ? 0 : littleEndian(slotColor(slot, false)))));
+  const colors = new Uint32Array(slots.map((slot) => (slot === null ? 0 : littleEndian(slotColor(slot, true)))));
   const words = new Uint32Array(pixels.data.buffer);
   words.forEach((word, index) => (words[index] = colors[word & 255]!));
   context.putImageData(pixels, 0, 0);
