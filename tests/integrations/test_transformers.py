@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,31 @@ def test_arguments_model_generation_and_checkpoints_are_recorded(runs: Path) -> 
         (3, "checkpoint-3"),
         (6, "checkpoint-6"),
     ]
+
+
+def test_completions_as_trl_has_them_are_kept_once_for_each_step(runs: Path) -> None:
+    """``tests/frameworks/test_trl.py`` has the same with real TRL, where it is installed."""
+
+    class Rollouts(Trainer):  # type: ignore[misc]
+        """Has the completions of the last step when it logs, as GRPOTrainer has."""
+
+        log_completions = True
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            texts = {"prompt": deque(["2 + 2"]), "completion": deque([f"{self.state.global_step}"])}
+            rewards = {"correct": deque([1.0])}
+            self._logs = {**texts, "rewards": rewards, "advantages": deque([0.5])}
+            return super().training_step(*args, **kwargs)
+
+    done = Rollouts(small_model(), arguments(max_steps=3, logging_steps=1), None, examples())
+    done.train()
+    epochal.finish()
+    (folder,) = run_folders(runs)
+    kept = [record for record in of_kind(folder, "blob") if record["name"] == "completions"]
+    tables = [json.loads((folder / "blobs" / record["file"]).read_bytes()) for record in kept]
+    assert [record["step"] for record in kept] == [1, 2, 3]
+    assert tables[2]["columns"] == ["prompt", "completion", "length_chars", "correct", "advantage"]
+    assert tables[2]["data"] == [["2 + 2", "2", 1, 1.0, 0.5]]
 
 
 def test_a_loss_that_the_trainer_hides_is_shown(runs: Path) -> None:
