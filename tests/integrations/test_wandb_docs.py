@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import epochal.wandb as wandb
-from epochal.wandb.environment import VARIABLES
+from epochal.wandb.settings import VARIABLES
 
 real = pytest.importorskip("wandb")
 PAGE = (Path(__file__).parents[2] / "docs" / "migrate" / "wandb.md").read_text(encoding="utf-8")

@@ -10,36 +10,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from epochal.wandb.active import ACTIVE, BeforeInit
+from epochal.wandb.session import ACTIVE, BeforeInit
 
 __version__ = "0.31.0"
 
-# Where each name is defined.
-_HOMES = {
-    "init": "starting",
-    **dict.fromkeys(
-        (
-            *("AlertLevel", "attach", "ensure_configured", "finish", "login", "pin_config_keys"),
-            *("require", "setup", "teardown", "termerror", "termlog", "termsetup", "termwarn"),
-        ),
-        "session",
+# The names that each module defines.
+_NAMES_OF = {
+    "artifacts": "Artifact",
+    "data_types": (
+        "Audio Classes EvalTable Graph Histogram Html Image JoinedTable Molecule Object3D Plotly"
+        " Table Video box3d"
     ),
-    **dict.fromkeys(("Error", "CommError", "UsageError"), "errors"),
-    **dict.fromkeys(
-        (
-            *("Audio", "Classes", "EvalTable", "Graph", "Histogram", "Html", "Image", "Molecule"),
-            *("JoinedTable", "Object3D", "Plotly", "Table", "Video", "box3d"),
-        ),
-        "data_types",
+    "errors": "CommError Error UsageError",
+    "plot": "plot_table visualize",
+    "public_api": "Api",
+    "run_config": "Config",
+    "session": (
+        "AlertLevel attach ensure_configured finish join login pin_config_keys require setup"
+        " teardown termerror termlog termsetup termwarn"
     ),
-    **dict.fromkeys(("plot_table", "visualize"), "plot"),
-    **dict.fromkeys(("agent", "controller", "sweep"), "sweeps"),
-    "Api": "public_api",
-    "Artifact": "artifacts",
-    "Config": "run_config",
-    "Run": "wandb_run",
-    "Settings": "settings",
+    "settings": "Settings",
+    "starting": "init",
+    "sweeps": "agent controller sweep",
+    "wandb_run": "Run",
 }
+_HOMES = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 # Calls of the current run.
 _OF_RUN = (
     *("alert", "define_metric", "link_model", "log", "log_artifact", "log_code", "log_model"),
@@ -48,9 +43,8 @@ _OF_RUN = (
 _MODULES = ("data_types", "errors", "plot", "tensorboard")
 # Modules of the real package, made of names of this one.
 _SUBMODULES = ("apis", "env", "sdk", "util")
-_NAMES = {"join": "finish"}
 
-__all__ = sorted({*_HOMES, *_OF_RUN, *_MODULES, *_NAMES, "config", "run", "summary"})
+__all__ = sorted({*_HOMES, *_OF_RUN, *_MODULES, "config", "run", "summary"})
 
 
 def __getattr__(name: str) -> Any:
@@ -63,7 +57,6 @@ def __getattr__(name: str) -> Any:
         return _call_of_run(name)
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    name = _NAMES.get(name, name)
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     if name == "api":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import shutil
 import tempfile
@@ -25,6 +24,7 @@ from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.wandb.data_types import Image, Table
 from epochal.wandb.errors import CommError
+from epochal.wandb.files import StrPath
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported, say_once
 
 _TABLE = ".table.json"
@@ -106,7 +106,7 @@ class Artifact(ExplainsMissingMembers):
         return hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
 
     def add_file(
-        self, local_path: str | os.PathLike[str], name: str | None = None, **ignored: Any
+        self, local_path: StrPath, name: str | None = None, **ignored: Any
     ) -> ArtifactEntry:
         """Add a file."""
         path = Path(local_path).absolute()
@@ -114,9 +114,7 @@ class Artifact(ExplainsMissingMembers):
             raise ValueError(f"Path is not a file: {str(local_path)!r}")
         return self._add(name or path.name, path)
 
-    def add_dir(
-        self, local_path: str | os.PathLike[str], name: str | None = None, **ignored: Any
-    ) -> None:
+    def add_dir(self, local_path: StrPath, name: str | None = None, **ignored: Any) -> None:
         """Add every file below a folder."""
         base = Path(local_path).absolute()
         if not base.is_dir():
@@ -125,13 +123,6 @@ class Artifact(ExplainsMissingMembers):
             if path.is_file():
                 inner = path.relative_to(base).as_posix()
                 self._add(f"{name}/{inner}" if name else inner, path)
-
-    def add_reference(self, uri: str, name: str | None = None, **ignored: Any) -> None:
-        """Add a file or a folder of this machine (``file://``)."""
-        path = Path(str(uri).removeprefix("file://"))
-        if "://" in str(path):
-            raise ValueError(f"only files of this machine can be added, not {uri!r}.")
-        self.add_dir(path, name) if path.is_dir() else self.add_file(path, name)
 
     def add(self, obj: Any, name: str, overwrite: bool = False) -> ArtifactEntry:
         """Add a table or a picture as a file; ``get`` reads it."""
@@ -146,9 +137,7 @@ class Artifact(ExplainsMissingMembers):
         return self._add(name if name.endswith(suffix) else name + suffix, Path(stored.local_path))
 
     @contextlib.contextmanager
-    def new_file(
-        self, name: str, mode: str = "x", encoding: str | None = None
-    ) -> Iterator[IO[Any]]:
+    def new_file(self, name: str, mode: str = "x", encoding: Any = None) -> Iterator[IO[Any]]:
         """Open a new file of the artifact for writing."""
         if self._made is None:
             self._made = Path(tempfile.mkdtemp(prefix="epochal-artifact-"))
@@ -196,7 +185,7 @@ class Artifact(ExplainsMissingMembers):
 
     def save(self, *ignored: Any, **more: Any) -> None:
         """Log the artifact in the current run; one that is logged keeps its new facts."""
-        from epochal.wandb.active import ACTIVE
+        from epochal.wandb.session import ACTIVE
 
         if self._about is None:
             ACTIVE.needed("Artifact.save()").log_artifact(self)
@@ -273,7 +262,7 @@ class ArtifactCalls:
 
     def log_artifact(
         self,
-        artifact_or_path: Artifact | str | os.PathLike[str],
+        artifact_or_path: Artifact | StrPath,
         name: str | None = None,
         type: str | None = None,  # noqa: A002 (W&B's name)
         aliases: list[str] | None = None,
@@ -295,18 +284,13 @@ class ArtifactCalls:
             self._run.event("artifact", artifact=artifact.name, **facts, files=names)
         return artifact
 
-    upsert_artifact = finish_artifact = log_artifact
-
     def link_artifact(self, artifact: Artifact, target_path: str, **options: Any) -> Artifact:
         """Log the artifact, if it is not logged: there is no registry to link it to."""
         not_supported("link_artifact()", "the artifact is kept in the run")
         return self.log_artifact(artifact, **options)
 
     def use_artifact(
-        self,
-        artifact_or_name: Artifact | str,
-        type: str | None = None,  # noqa: A002
-        **ignored: Any,
+        self, artifact_or_name: Artifact | str, *ignored: Any, **more: Any
     ) -> Artifact:
         """Find an artifact that a run of this folder has logged; record that it is used."""
         if isinstance(artifact_or_name, Artifact):
@@ -315,25 +299,14 @@ class ArtifactCalls:
         self._run.event("artifact-used", artifact=artifact.name)
         return artifact
 
-    def log_model(
-        self,
-        path: str | os.PathLike[str],
-        name: str | None = None,
-        aliases: list[str] | None = None,
-    ) -> Artifact:
+    def log_model(self, path: StrPath, name: str | None = None, aliases: Any = None) -> Artifact:
         """Copy the files of a model into the run's folder."""
         name = name or f"run-{self._run.id}-{Path(path).name}"
         return self.log_artifact(path, name=name, type="model", aliases=aliases)
 
-    def link_model(
-        self,
-        path: str | os.PathLike[str],
-        registered_model_name: str,
-        name: str | None = None,
-        aliases: list[str] | None = None,
-    ) -> Artifact:
+    def link_model(self, path: StrPath, registered_model_name: str, **options: Any) -> Artifact:
         """Log the model: there is no registry to link it to."""
-        return self.log_model(path, name or registered_model_name, aliases)
+        return self.log_model(path, **{"name": registered_model_name, **options})
 
     def use_model(self, name: str) -> str:
         """The path of a model that a run of this folder has logged."""

@@ -47,7 +47,7 @@ class Image(Media, types.Image):
         classes: Any = None,
         boxes: Mapping[str, Any] | None = None,
         masks: Mapping[str, Any] | None = None,
-        file_type: str | None = None,
+        **ignored: Any,
     ) -> None:
         if isinstance(data_or_path, Image):
             self.__dict__.update(data_or_path.__dict__)
@@ -95,10 +95,7 @@ class Html(Media, types.Html):
     def __init__(self, data: Any, inject: bool = True, data_is_not_path: bool = False) -> None:
         is_text = isinstance(data, str)
         named = is_text and data.endswith(".html") and "\0" not in data and os.path.isfile(data)
-        if hasattr(data, "seek"):
-            data.seek(0)
-        if hasattr(data, "getvalue"):  # a text in memory
-            data = data.getvalue()
+        data = data.getvalue() if hasattr(data, "getvalue") else data  # a text in memory
         super().__init__(Path(data) if named and not data_is_not_path else data)
 
 
@@ -319,7 +316,7 @@ def _as_bytes(array: NDArray[Any]) -> NDArray[Any]:
             array = array * 255
         elif low >= -1 and high <= 1:
             array = (array + 1) * 127.5
-    return np.nan_to_num(array.astype(float)).clip(0, 255).astype(np.uint8)
+    return np.asarray(np.nan_to_num(array.astype(float)).clip(0, 255), np.uint8)
 
 
 def _frames(value: Any) -> NDArray[Any]:
@@ -369,12 +366,11 @@ def _shape(value: Any) -> tuple[bytes, str]:
     """The content of a shape or a molecule, and its media type."""
     if isinstance(value, dict):
         return encode_json(plain_json(value)), "application/json"
-    name = str(getattr(value, "name", value)) if not hasattr(value, "shape") else ""
-    if hasattr(value, "read"):
-        content = value.read()
-        return (content.encode() if isinstance(content, str) else content), media_type_of_name(name)
     if isinstance(value, (str, os.PathLike)):
-        return Path(value).read_bytes(), media_type_of_name(name)
+        return Path(value).read_bytes(), media_type_of_name(str(value))
+    if hasattr(value, "read"):
+        content, kind = value.read(), media_type_of_name(str(getattr(value, "name", "")))
+        return content.encode() if isinstance(content, str) else content, kind
     points = as_array(value, what="a shape")
     if points.ndim != 2 or points.shape[1] not in (3, 4, 6):
         raise ValueTypeError("the points of a shape are an array N×3, N×4 or N×6.")

@@ -13,6 +13,7 @@ from typing import Any
 
 from epochal.run.run import Run, recorder_of
 
+StrPath = str | os.PathLike[str]
 _MAGIC = re.compile(r"[*?[]")
 _SKIPPED = frozenset({"__pycache__", "wandb", "runs", "node_modules", "venv"})
 
@@ -25,21 +26,11 @@ class SavedFiles:
         self._folder = folder
         self._copies: dict[Path, Path] = {}
 
-    def add(
-        self,
-        pattern: str | os.PathLike[str],
-        base_path: str | os.PathLike[str] | None,
-        policy: str,
-        *,
-        is_pattern: bool,
-    ) -> list[str]:
+    def add(self, pattern: StrPath, base_path: Any, policy: str, is_pattern: bool) -> list[str]:
         """Copy the files that a pattern names; give the paths of the copies."""
         if policy not in ("live", "now", "end"):
             raise ValueError('Only "live" "end" and "now" policies are currently supported.')
         text = os.fspath(pattern)
-        if "://" in text:
-            recorder_of(self._run).console.notice(f"{text!r} is not a local file: it is not kept.")
-            return []
         found = globbing.glob(text, recursive=True) if is_pattern else [text]
         fixed = _MAGIC.split(text)[0] if is_pattern else text
         base = Path(os.path.abspath(os.path.dirname(fixed) if base_path is None else base_path))
@@ -58,9 +49,7 @@ class SavedFiles:
         path = self._folder / name
         return path.open(encoding="utf-8", errors="replace") if path.is_file() else None
 
-    def add_code(
-        self, root: str, include: Callable[..., bool] | None, exclude: Callable[..., bool] | None
-    ) -> None:
+    def add_code(self, root: str, include: Any, exclude: Any) -> None:
         """Copy the Python files below a folder, or those that ``include`` selects."""
         base = Path(root).absolute()
         for folder, names, files in os.walk(base):

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from epochal.errors import UsageError
+from epochal.errors import EpochalError, UsageError
 
 STAND_IN = Path(__file__).parent / "stand_in"
 USAGE = """\
@@ -31,14 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         return 0 if given else 2
-    if given[0] == "agent":
-        from epochal.wandb.sweeps import agent_command
-
-        os.environ.update(stand_in_environment(os.environ))
-        return agent_command(given[1:])
     try:
+        if given[0] == "agent":
+            from epochal.wandb.sweeps import agent_command
+
+            os.environ.update(stand_in_environment(os.environ))
+            agent_command(given[1:])
+            return 0
         command = command_of(given)
-    except UsageError as error:
+    except EpochalError as error:
         sys.stderr.write(f"epochal.wandb: {error}\n")
         return 2
     sys.stdout.flush()
@@ -57,8 +58,6 @@ def command_of(given: Sequence[str]) -> list[str]:
     program = shutil.which(first, path=beside) or shutil.which(first)
     if program is not None:
         return [program, *given[1:]]
-    if Path(first).is_file():
-        return [sys.executable, *given]
     raise UsageError(f"{first!r} is neither a script nor a program that can be found.")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 from typing import Any
 
 from epochal.console.messages import error
-from epochal.wandb.environment import is_silent
+from epochal.wandb.settings import is_silent
 
 _SAID: set[str] = set()
 
@@ -41,3 +42,24 @@ class ExplainsMissingMembers:
         raise AttributeError(
             f"epochal.wandb has no {kind}.{name}: docs/migrate/wandb.md lists what it has."
         )
+
+
+class ByAttribute(MutableMapping[str, Any]):
+    """A mapping whose entries are attributes too."""
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("__") or key not in self:
+            raise AttributeError(f"there is no entry {key!r}.")
+        return self[key]
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def __delattr__(self, key: str) -> None:
+        del self[key]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

@@ -14,33 +14,23 @@ from epochal.media import types
 from epochal.records import Record
 from epochal.wandb.data_types import Table, WBValue
 
-# By the name of a Vega specification: the chart, and the field that each of its parts is. A
-# specification of ``wandb.sklearn`` has no fields, and names its columns.
-_CHARTS = {
-    "line": {"kind": "line", "x": "x", "y": "y", "color": "stroke"},
-    "lineseries": {"kind": "line", "x": "step", "y": "lineVal", "color": "lineKey"},
-    "area-under-curve": {"kind": "line", "x": "x", "y": "y", "color": "class"},
-    "scatter": {"kind": "scatter", "x": "x", "y": "y"},
-    "bar": {"kind": "bar", "x": "label", "y": "value"},
-    "histogram": {"kind": "histogram", "x": "value"},
-    "confusion_matrix": {
-        "kind": "matrix",
-        "x": "Predicted",
-        "y": "Actual",
-        "value": "nPredictions",
-    },
-    "calibration": {
-        "kind": "line",
-        "x": "mean_predicted_value",
-        "y": "fraction_of_positives",
-        "color": "model",
-    },
-    "class_proportions": {"kind": "bar", "x": "class", "y": "count", "color": "dataset"},
-    "elbow": {"kind": "line", "x": "cluster_ranges", "y": "errors"},
-    "feature_importances": {"kind": "bar", "x": "feature_names", "y": "importances"},
-    "learning_curve": {"kind": "line", "x": "train_size", "y": "score", "color": "dataset"},
-    "metrics": {"kind": "bar", "x": "metric_name", "y": "metric_value"},
-    "residuals_plot": {"kind": "scatter", "x": "y_pred", "y": "residuals", "color": "dataset"},
+# By the name of a Vega specification: the chart, and the fields that are its x, y and color. A
+# matrix has a value instead of a color. A specification of ``wandb.sklearn`` names its columns.
+_CHARTS: Mapping[str, Sequence[str]] = {
+    "line": ("line", "x", "y", "stroke"),
+    "lineseries": ("line", "step", "lineVal", "lineKey"),
+    "area-under-curve": ("line", "x", "y", "class"),
+    "scatter": ("scatter", "x", "y"),
+    "bar": ("bar", "label", "value"),
+    "histogram": ("histogram", "value"),
+    "confusion_matrix": ("matrix", "Predicted", "Actual", "nPredictions"),
+    "calibration": ("line", "mean_predicted_value", "fraction_of_positives", "model"),
+    "class_proportions": ("bar", "class", "count", "dataset"),
+    "elbow": ("line", "cluster_ranges", "errors"),
+    "feature_importances": ("bar", "feature_names", "importances"),
+    "learning_curve": ("line", "train_size", "score", "dataset"),
+    "metrics": ("bar", "metric_name", "metric_value"),
+    "residuals_plot": ("scatter", "y_pred", "residuals", "dataset"),
 }
 _DIGITS = 3
 
@@ -63,15 +53,15 @@ class CustomChart(WBValue, types.Sample):
 
     def record(self, keep: types.Keep) -> Record:
         """The table with its chart."""
-        known = _CHARTS.get(self.spec.spec_name.removeprefix("wandb/").partition("/")[0], {})
-        fields, columns = self.spec.fields, self.table.columns
-        parts = {part: fields.get(name, name) for part, name in known.items() if part != "kind"}
-        parts = {part: str(name) for part, name in parts.items() if name is not None}
-        chart = None
-        if parts and set(parts.values()) <= set(columns):
-            title = self.spec.string_fields.get("title") or None
-            chart = {"kind": known["kind"], **parts, "title": title}
-        return types.Table(self.table.data, columns, chart=chart).record(keep)
+        name = self.spec.spec_name.removeprefix("wandb/").partition("/")[0]
+        kind, *parts = _CHARTS.get(name, ("",))
+        axes = ("x", "y", "value" if kind == "matrix" else "color")
+        columns = (self.spec.fields.get(part, part) for part in parts)
+        chart = {axis: column for axis, column in zip(axes, columns, strict=False) if column}
+        title = self.spec.string_fields.get("title") or None
+        is_known = bool(chart) and set(chart.values()) <= set(self.table.columns)
+        drawn = {"kind": kind, **chart, "title": title} if is_known else None
+        return types.Table(self.table.data, self.table.columns, chart=drawn).record(keep)
 
 
 Visualize = CustomChart

@@ -13,17 +13,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from epochal.errors import EpochalError
 from epochal.provenance import user_name
 from epochal.reading import RunData, Runs
 from epochal.reading import open as open_runs
 from epochal.settings import read_settings
 from epochal.values import as_float
 from epochal.wandb.artifacts import ArtifactEntry, artifacts_below, find_artifact
-from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError, UsageError
+from epochal.wandb.metrics import with_aggregates
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported
-from epochal.wandb.run_summary import with_aggregates
+from epochal.wandb.settings import read_environment
 from epochal.wandb.submodules import get_module
 
 # W&B's names of Epochal's states, where they differ.
@@ -186,25 +185,19 @@ class ApiRun(ExplainsMissingMembers):
         """Where the run came from: command, machine, Python, code."""
         return dict(self._data.view.facts)
 
-    def history(
-        self, samples: int = 500, keys: list[str] | None = None, pandas: bool = True, **ignored: Any
-    ) -> Any:
+    def history(self, samples: int = 500, keys: list[str] | None = None, **options: Any) -> Any:
         """Rows of metrics by step, at most ``samples``: a data frame, or a list of dicts."""
         rows = list(self.scan_history(keys))
         if len(rows) > samples > 0:
             rows = [rows[round(i * (len(rows) - 1) / max(samples - 1, 1))] for i in range(samples)]
+        pandas = options.get("pandas", True)
         frames = get_module("pandas") if pandas else None
         if pandas and frames is None:
             not_supported("history(pandas=True) without pandas", "a list of dicts is returned")
         return rows if frames is None else frames.DataFrame.from_records(rows)
 
     def scan_history(
-        self,
-        keys: list[str] | None = None,
-        *,
-        min_step: int = 0,
-        max_step: int | None = None,
-        **ignored: Any,
+        self, keys: list[str] | None = None, min_step: int = 0, max_step: Any = None, **ignored: Any
     ) -> Iterator[dict[str, Any]]:
         """Every row by step; with ``keys``, only rows that have all of them."""
         begun = self._data.info.created
@@ -243,14 +236,8 @@ class ApiRun(ExplainsMissingMembers):
 
     def update(self) -> None:
         """Write a changed name, tags and notes; the configuration cannot be changed here."""
-        view = self._data.view
-        if self.config != dict(self._data.config):
-            not_supported("changing the config of a run that has ended")
         name, tags, notes = self.name, tuple(self.tags), self.notes
-        try:
-            view.relabel(lambda labels: replace(labels, name=name, tags=tags, notes=notes))
-        except EpochalError as error:
-            raise CommError(str(error)) from error
+        self._data.view.relabel(lambda old: replace(old, name=name, tags=tags, notes=notes))
 
     save = update
 
@@ -286,9 +273,8 @@ class ApiSweep(ExplainsMissingMembers):
 
 
 def _iso(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    utc = None if at is None else datetime.fromtimestamp(at, timezone.utc)
+    return None if utc is None else utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # -- filters and orders ----------------------------------------------------------------------------
@@ -296,18 +282,14 @@ def _iso(at: float | None) -> str | None:
 _MISSING = object()
 # Names of W&B for the attributes of a run, where they differ.
 _FIELDS = {
+    "name": "id",
     "display_name": "name",
     "displayName": "name",
-    "name": "id",
     "jobType": "job_type",
     "username": "entity",
     "createdAt": "created_at",
     "sweep": "sweep_name",
 }
-_SAME = (
-    *("id", "state", "tags", "group", "job_type", "entity", "project", "notes", "sweep_name"),
-    *("created_at", "heartbeat_at"),
-)
 
 
 def matches(run: ApiRun, filters: Mapping[str, Any] | None) -> bool:
@@ -338,14 +320,14 @@ def ordered(runs: Iterable[ApiRun], order: str) -> list[ApiRun]:
 
 def _value_of(run: ApiRun, key: str) -> Any:
     """The value of a field by its name in a filter; a marker where the run has none."""
-    if key in _FIELDS or key in _SAME:
-        return getattr(run, _FIELDS.get(key, key))
     prefix, _, path = key.partition(".")
     values = {"config": "config", "summary_metrics": "summary", "summary": "summary"}.get(prefix)
+    if not path and (name := _FIELDS.get(key, key)) in dir(run):
+        return getattr(run, name)
     if values is None or not path:
         raise UsageError(
-            f"the filter {key!r} is not known: use config.NAME, summary_metrics.NAME or one of"
-            f" {', '.join((*_FIELDS, *_SAME))}."
+            f"the filter {key!r} is not known: use config.NAME, summary_metrics.NAME or a property"
+            " of runs such as state, tags, group or created_at."
         )
     return _inner(getattr(run, values), path.removesuffix(".value"))
 

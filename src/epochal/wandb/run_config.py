@@ -5,20 +5,19 @@ A value that is there already changes only with ``allow_val_change``, as W&B has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epochal.errors import UsageError as EpochalUsageError
 from epochal.values import plain_json
 from epochal.wandb.errors import ConfigError
-from epochal.wandb.notices import say_once
+from epochal.wandb.notices import ByAttribute, say_once
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
 
 
-class Config(MutableMapping[str, Any]):
+class Config(ByAttribute):
     """Entries by attribute and by item; a change is recorded in the run."""
 
     def __init__(self, run: Run | None = None, *, allow_val_change: bool = False) -> None:
@@ -32,25 +31,11 @@ class Config(MutableMapping[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         self._set({key: value}, None)
 
-    __setattr__ = __setitem__
-
-    def __getattr__(self, key: str) -> Any:
-        try:
-            return self._entries[key]
-        except KeyError:
-            raise AttributeError(f"the configuration has no entry {key!r}.") from None
-
     def __delitem__(self, key: str) -> None:
         del self._entries[key]
 
     def __iter__(self) -> Iterator[str]:
         return (key for key in self._entries if not key.startswith("_"))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return repr(self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
         """A plain dict, whose changes are not recorded."""
@@ -86,33 +71,20 @@ class Config(MutableMapping[str, Any]):
             entries.update(changed)
 
 
-def parse_config(
-    given: Any, *, exclude: list[str] | None = None, include: list[str] | None = None
-) -> dict[str, Any]:
+def parse_config(given: Any, exclude: Any = None, include: Any = None) -> dict[str, Any]:
     """A dict, a namespace, flags or the path of a YAML file as a dict of entries."""
-    if exclude and include:
-        raise EpochalUsageError("config_exclude_keys and config_include_keys exclude each other.")
-    entries = _entries_of(given)
-    if include is not None:
-        return {key: entries[key] for key in include if key in entries}
-    return {key: value for key, value in entries.items() if key not in (exclude or ())}
-
-
-def _entries_of(given: Any) -> dict[str, Any]:
     if given is None:
-        return {}
-    if isinstance(given, (str, Path)):
-        return config_file(Path(given))
-    if isinstance(given, Mapping):
-        return dict(given)
-    flags = getattr(given, "flag_values_dict", None)
-    if callable(flags):
-        return dict(flags())
-    if hasattr(given, "keys"):
-        return {key: given[key] for key in given.keys()}  # noqa: SIM118 (may be no mapping)
-    if hasattr(given, "__dict__"):
-        return dict(vars(given))
-    raise TypeError(f"config must be a dict or a namespace, not {type(given).__name__}.")
+        entries: dict[str, Any] = {}
+    elif isinstance(given, (str, Path)):
+        entries = config_file(Path(given))
+    elif callable(flags := getattr(given, "flag_values_dict", None)):
+        entries = dict(flags())
+    elif hasattr(given, "keys"):
+        entries = {key: given[key] for key in given.keys()}  # noqa: SIM118 (may be no mapping)
+    else:
+        entries = dict(vars(given))
+    wanted = entries if include is None else include
+    return {key: entries[key] for key in wanted if key in entries and key not in (exclude or ())}
 
 
 def config_file(path: Path) -> dict[str, Any]:
@@ -121,8 +93,7 @@ def config_file(path: Path) -> dict[str, Any]:
 
     def value_of(entry: Any) -> Any:
         is_described = isinstance(entry, dict) and "value" in entry
-        is_described = is_described and set(entry) <= {"value", "desc"}
-        return entry["value"] if is_described else entry
+        return entry["value"] if is_described and set(entry) <= {"value", "desc"} else entry
 
     entries = config_entries(path)
     return {key: value_of(entry) for key, entry in entries.items() if key != "wandb_version"}

@@ -21,15 +21,13 @@ from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.run.start import init as start_run
 from epochal.settings import read_settings
-from epochal.wandb.active import ACTIVE
-from epochal.wandb.environment import is_quiet, read_environment
 from epochal.wandb.errors import UsageError
 from epochal.wandb.notices import not_supported, say_once
 from epochal.wandb.run_config import config_file, parse_config
-from epochal.wandb.run_labels import facts_of_resumed
-from epochal.wandb.settings import Settings, as_settings
+from epochal.wandb.session import ACTIVE
+from epochal.wandb.settings import Settings, as_settings, is_quiet, read_environment
 from epochal.wandb.sweeps import sweep_parameters
-from epochal.wandb.wandb_run import Run
+from epochal.wandb.wandb_run import Run, facts_of_resumed
 
 # The last two are older names of the first two.
 MODES = ("online", "offline", "disabled", "shared", "run", "dryrun")
@@ -81,13 +79,10 @@ def init(
     chosen = sweep_parameters()
     run, starting_step = _start(asked, {**entries, **chosen})
     known = facts_of_resumed(run)
-    opened = Run(
-        run,
-        own,
-        facts={**known, **asked, "name": known.get("name") or run.name},
-        starting_step=starting_step,
-        allow_val_change=bool(asked.get("allow_val_change")) or calling_cell() is not None,
-    )
+    allowed = asked.get("allow_val_change") or calling_cell() is not None
+    name = known.get("name") or run.name
+    facts = {**known, **asked, "name": name, "allow_val_change": allowed}
+    opened = Run(run, own, facts, starting_step)
     opened.config._locked.update(dict.fromkeys(chosen, "the sweep"))
     ACTIVE.add(opened)
     _begin(opened, asked)
@@ -127,26 +122,21 @@ def _previous(reinit: bool | str | None) -> Run | None:
 
 def _start(asked: Mapping[str, Any], config: dict[str, Any]) -> tuple[EpochalRun, int]:
     """Open the run; give it with the number of its first row."""
-    names: dict[str, Any] = {
+    options: dict[str, Any] = {
         "project": asked.get("project"),
         "name": asked.get("name") or asked.get("id"),
-    }
-    if asked.get("mode") == "disabled" or asked.get("disabled"):
-        return start_run(**names, config=config, enabled=False, console=False), 0
-    options: dict[str, Any] = {
-        **names,
         "id": asked.get("id"),
         "dir": None if asked.get("dir") is None else Path(asked["dir"]) / "runs",
         "config": config,
         "git": False if asked.get("disable_git") else None,
-        "tags": asked.get("tags") or (),
-        "notes": asked.get("notes"),
-        "group": asked.get("group") or asked.get("sweep_id"),
-        "job_type": asked.get("job_type"),
+        **{name: asked.get(name) for name in ("tags", "notes", "group", "job_type")},
         "owner": asked.get("entity"),
         "console": False,
         "capture": str(asked.get("console") or "").lower() != "off" or None,
     }
+    options["group"] = options["group"] or asked.get("sweep_id")
+    if asked.get("mode") == "disabled" or asked.get("disabled"):
+        return start_run(**options, enabled=False), 0
     goes_on = _set_resume(options, asked)
     try:
         run = start_run(**options)
@@ -201,8 +191,6 @@ def _newest(
 def _begin(run: Run, asked: Mapping[str, Any]) -> None:
     """Start what arguments ask for beside the run, and say where it is recorded."""
     recorder = recorder_of(run.epochal)
-    if asked.get("mode") == "shared":
-        not_supported("mode='shared'", "each process records its own part of the run")
     if asked.get("monitor_gym"):
         not_supported("monitor_gym=True", "videos of gym are not recorded")
     if asked.get("sync_tensorboard") or asked.get("tensorboard"):
@@ -215,7 +203,7 @@ def _begin(run: Run, asked: Mapping[str, Any]) -> None:
         run.epochal.event("sweep", sweep_id=run.sweep_id)
     script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
     if asked.get("save_code") and script is not None and script.is_file():
-        run._saved.add(script, script.parent, "now", is_pattern=False)
+        run._saved.add(script, script.parent, "now", False)
     is_told = not (is_quiet() or asked.get("silent") or asked.get("quiet"))
     if is_told and recorder.rank == 0:
         recorder.console.notice(f"run {run.name!r} is recorded in {run.sync_dir}")

@@ -32,10 +32,10 @@ _NAMES = {
     "CustomChart": "plot.CustomChart",
     "InternalApi": "public_api.Api",
     "Media": "data_types.Media",
-    "Metric": "metric_definition.Metric",
+    "Metric": "metrics.Metric",
     "PublicApi": "public_api.Api",
     "RunDisabled": "wandb_run.Run",
-    "Summary": "run_summary.Summary",
+    "Summary": "metrics.Summary",
     "WBValue": "data_types.WBValue",
     "add_import_hook": "session.accept",
     "generate_id": "sweeps.generate_id",
@@ -46,9 +46,7 @@ _NAMES = {
 _OWN = frozenset({"data_types", "errors", "plot", "tensorboard", "wandb_run"})
 # Modules that are loaded from the real package, and integrations that have a shorter name.
 _REAL = frozenset({"integration", "plot.utils", "sklearn"})
-INTEGRATIONS = (
-    *("catboost", "fastai", "gym", "keras", "lightgbm", "sacred", "sb3", "tensorflow", "xgboost"),
-)
+INTEGRATIONS = "catboost fastai gym keras lightgbm sacred sb3 tensorflow xgboost".split()
 _WHY = (
     "is not part of epochal.wandb: leave the import out, or run the script with W&B's own package."
 )
@@ -146,13 +144,10 @@ class _Finder(MetaPathFinder):
         if name.startswith("integration."):
             return PathFinder.find_spec(fullname, path)
         if name in _REAL:
-            return PathFinder.find_spec(fullname, _real_folders(self._name, name)) or self._own(
-                name
-            )
-        return self._own(name)
-
-    def _own(self, name: str) -> ModuleSpec:
-        return ModuleSpec(f"{self._name}.{name}", _Loader(name), is_package=True)
+            found = PathFinder.find_spec(fullname, _real_folders(self._name, name))
+            if found is not None:
+                return found
+        return ModuleSpec(fullname, _Loader(name), is_package=True)
 
 
 def _real_folders(package: str, name: str) -> list[str]:

@@ -26,10 +26,10 @@ from epochal.atomic_file import between_processes
 from epochal.guard import attempt
 from epochal.journal.layout import read_json, write_json
 from epochal.settings import read_settings
-from epochal.wandb.active import ACTIVE
-from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError, UsageError
 from epochal.wandb.notices import not_supported, say_once
+from epochal.wandb.session import ACTIVE
+from epochal.wandb.settings import read_environment
 
 PARAMETERS_FILE = "WANDB_SWEEP_PARAM_PATH"
 
@@ -82,15 +82,10 @@ class Sweep:
 
 
 def sweep(
-    sweep: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
-    entity: str | None = None,
-    project: str | None = None,
-    prior_runs: list[str] | None = None,
+    sweep: Any, entity: str | None = None, project: str | None = None, prior_runs: Any = None
 ) -> str:
     """Write a sweep to the folder of runs; give its id, for ``agent``."""
     config = sweep() if callable(sweep) else sweep
-    if prior_runs:
-        not_supported("sweep(prior_runs=)", "the sweep begins without them")
     if config.get("early_terminate"):
         not_supported("early_terminate of a sweep", "every run is trained to its end")
     if config.get("method") not in ("grid", "random"):
@@ -112,9 +107,8 @@ def agent(
     entity: str | None = None,
     project: str | None = None,
     count: int | None = None,
-    forward_signals: bool = False,
-    term_timeout: int | None = None,
     max_consecutive_failed_runs: int | None = None,
+    **ignored: Any,
 ) -> None:
     """Try the combinations of a sweep one after the other: call a function, or run its program.
 
@@ -141,25 +135,18 @@ def agent(
         say_once(f"sweep {made.id} is stopped: {failures} runs in a row have failed.")
 
 
-def controller(
-    sweep_id_or_config: Any = None, entity: str | None = None, project: str | None = None
-) -> Any:
+def controller(*args: Any, **options: Any) -> Any:
     """Refuse: agents choose parameters themselves."""
     raise UsageError("wandb.controller is not supported by epochal.wandb: use wandb.agent.")
 
 
-def agent_command(arguments: Sequence[str]) -> int:
+def agent_command(arguments: Sequence[str]) -> None:
     """``python -m epochal.wandb agent SWEEP_ID``: run the program of a sweep."""
     parser = argparse.ArgumentParser(prog="python -m epochal.wandb agent")
     parser.add_argument("sweep_id")
     parser.add_argument("--count", type=int)
     given = parser.parse_args(arguments)
-    try:
-        agent(given.sweep_id, count=given.count)
-    except (UsageError, CommError) as error:
-        sys.stderr.write(f"epochal.wandb: {error}\n")
-        return 2
-    return 0
+    agent(given.sweep_id, count=given.count)
 
 
 def sweep_parameters() -> dict[str, Any]:

@@ -1,14 +1,113 @@
-"""``run.summary`` with the interface of ``wandb.Summary``, over the summary of an Epochal run."""
+"""Rows of ``log``, ``define_metric``, and ``run.summary`` with the interface of W&B's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from epochal.media.types import sample_of
 from epochal.run.run import Run
 from epochal.values import as_float, element_count, plain_json
-from epochal.wandb.metric_definition import flatten
+from epochal.wandb.data_types import Image, is_matplotlib
+from epochal.wandb.errors import Error
+from epochal.wandb.notices import ByAttribute
+
+# Keys that W&B computes itself.
+RESERVED = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})
+_PLAIN = frozenset({float, int, bool})
+
+
+def write_row(run: Run, data: Mapping[str, Any], step: int) -> bool:
+    """Record what a ``log`` call holds at a step; True if these are plain numbers only."""
+    if all(type(value) in _PLAIN for value in data.values()) and not RESERVED & data.keys():
+        run.log(data, step)
+        return True
+    values = flatten({name: value for name, value in data.items() if name not in RESERVED})
+    run.log({name: _accepted(value) for name, value in values if value is not None}, step)
+    return False
+
+
+def flatten(data: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Names and values; those of nested dicts are joined with dots."""
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and depth < 32:
+            yield from flatten(value, f"{name}.", depth + 1)
+        else:
+            yield name, value
+
+
+def _accepted(value: Any) -> Any:
+    """What ``epochal.Run.log`` takes, of what W&B's takes."""
+    if isinstance(value, (list, tuple)):
+        values = [_accepted(item) for item in value]
+        return ", ".join(map(str, value)) if any(isinstance(v, str) for v in values) else values
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return Image(value) if is_matplotlib(value) else value
+
+
+_SUMMARIES = frozenset({"min", "max", "mean", "best", "last", "copy", "none", "first"})
+_GOALS = {None: None, "minimize": "min", "min": "min", "maximize": "max", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What ``define_metric`` returns."""
+
+    name: str
+    step_metric: str | None = None
+    step_sync: bool | None = None
+    summary: str | None = None
+    goal: str | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """The parts of ``summary``."""
+        return [part.strip() for part in (self.summary or "").lower().split(",") if part.strip()]
+
+
+class StepSync:
+    """Adds the last value of a step metric to rows that hold a metric drawn against it."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[str, str]] = []
+        self._last: dict[str, Any] = {}
+
+    def add(self, metric: Metric) -> None:
+        """Follow a definition, unless it says ``step_sync=False``."""
+        if metric.step_metric is not None and metric.step_sync is not False:
+            self._rules.append((metric.name, metric.step_metric))
+
+    def complete(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A row with the step metrics that it lacks."""
+        if not self._rules:
+            return data
+        flat = dict(flatten(data))
+        self._last.update({x: flat[x] for _, x in self._rules if x in flat})
+        lacking = {
+            x: self._last[x]
+            for pattern, x in self._rules
+            if x in self._last
+            and x not in flat
+            and any(fnmatchcase(name, pattern) for name in flat if name != x)
+        }
+        return {**data, **lacking} if lacking else data
+
+
+def define(run: Run, metric: Metric) -> None:
+    """Record the definition of a metric; raises for what W&B does not accept."""
+    unknown = [part for part in metric.wanted if part not in _SUMMARIES]
+    if not metric.name or unknown or metric.goal not in _GOALS:
+        raise Error(f"Unhandled define_metric() argument: {metric}")
+    # ``summary="min"`` says that less is better.
+    by_summary = next((part for part in metric.wanted if part in ("min", "max")), None)
+    goal = _GOALS[metric.goal] or by_summary
+    if metric.step_metric is not None or goal is not None:
+        run.define(metric.name, x=metric.step_metric, goal=goal)
+
 
 # What W&B's summary has beside last numbers: texts, short lists, dicts, and ``define_metric``'s.
 #
@@ -25,30 +124,24 @@ class SubDict(dict[str, Any]):
     """A dict in a summary; its entries are attributes too."""
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"the summary has no entry {name!r}.") from None
+        if name not in self:
+            raise AttributeError(f"the summary has no entry {name!r}.")
+        return self[name]
 
 
 class SummaryValues:
     """What the calls of one run's ``log`` leave for its summary."""
 
     def __init__(self) -> None:
-        self._rules: list[tuple[str, list[str]]] = []
+        self.rules: list[tuple[str, list[str]]] = []
         self._computed: dict[str, dict[str, float]] = {}
         self._others: dict[str, Any] = {}
         self._nested: set[str] = set()
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether a metric was defined with ``summary=``."""
-        return bool(self._rules)
-
     def define(self, name: str, parts: list[str]) -> None:
         """Follow ``define_metric(name, summary=...)``; the name may end with ``*``."""
         if parts:
-            self._rules.append((name, parts))
+            self.rules.append((name, parts))
 
     def take(self, data: Mapping[str, Any]) -> None:
         """Note what a row holds that is not just a last number."""
@@ -58,7 +151,8 @@ class SummaryValues:
                 self._others[name] = value
             elif isinstance(value, (list, tuple)) or (element_count(value) or 1) > 1:
                 plain = value.tolist() if hasattr(value, "tolist") else plain_json(value)
-                if isinstance(plain, list) and len(plain) <= _LONGEST:
+                is_short = isinstance(plain, list) and len(plain) <= _LONGEST
+                if is_short and sample_of(value) is None:
                     self._others[name] = plain
             elif self._parts_of(name) and hasattr(value, "__float__"):
                 _add(self._computed.setdefault(name, {}), as_float(value))
@@ -87,8 +181,8 @@ class SummaryValues:
 
     def _parts_of(self, name: str) -> list[str]:
         """What the summary has of a metric: by its own definition, or by the last pattern."""
-        exact = [parts for pattern, parts in self._rules if pattern == name]
-        globs = [parts for pattern, parts in self._rules if fnmatchcase(name, pattern)]
+        exact = [parts for pattern, parts in self.rules if pattern == name]
+        globs = [parts for pattern, parts in self.rules if fnmatchcase(name, pattern)]
         return next(reversed(exact or globs), [])
 
 
@@ -131,7 +225,7 @@ def with_aggregates(summary: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-class Summary(MutableMapping[str, Any]):
+class Summary(ByAttribute):
     """The last value of each metric, and what the program sets, which wins."""
 
     def __init__(self, run: Run, values: SummaryValues) -> None:
@@ -147,30 +241,11 @@ class Summary(MutableMapping[str, Any]):
         del self._run.summary[key]
         self._set.discard(key)
 
-    def __delattr__(self, key: str) -> None:
-        del self[key]
-
     def __setitem__(self, key: str, value: Any) -> None:
         self.update({key: value})
 
-    __setattr__ = __setitem__
-
-    def __getattr__(self, key: str) -> Any:
-        if key.startswith("__"):
-            raise AttributeError(key)
-        try:
-            return self[key]
-        except KeyError:
-            raise AttributeError(f"the summary has no entry {key!r}.") from None
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._as_dict())
-
-    def __len__(self) -> int:
-        return len(self._as_dict())
-
-    def __repr__(self) -> str:
-        return repr(self._as_dict())
 
     def update(self, d: Mapping[str, Any] | None = None, **more: Any) -> None:  # type: ignore[override]
         """Set entries; they are recorded, and win over the last values."""
