@@ -284,10 +284,10 @@ class ArtifactCalls:
             self._run.event("artifact", artifact=artifact.name, **facts, files=names)
         return artifact
 
-    def link_artifact(self, artifact: Artifact, target_path: str, **options: Any) -> Artifact:
+    def link_artifact(self, artifact: Artifact, target_path: str, aliases: Any = None) -> Artifact:
         """Log the artifact, if it is not logged: there is no registry to link it to."""
         not_supported("link_artifact()", "the artifact is kept in the run")
-        return self.log_artifact(artifact, **options)
+        return self.log_artifact(artifact, aliases=aliases)
 
     def use_artifact(
         self, artifact_or_name: Artifact | str, *ignored: Any, **more: Any

@@ -142,7 +142,9 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
     get_project_url = get_sweep_url = get_url
 
     def _label(self, *args: Any, **options: Any) -> None:
-        """Accept what frameworks tell W&B about themselves."""
+        """Accept what frameworks tell W&B about themselves, and wishes to show its page."""
+
+    display = _label
 
     def _set_label(self, **changes: Any) -> None:
         """Write labels.json, the file of what people change later."""
