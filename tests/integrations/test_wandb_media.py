@@ -154,6 +154,8 @@ def test_html_is_kept_unchanged(here: Path) -> None:
     (here / "page.html").write_text("<p>file</p>")
     assert content(wandb.Html("page.html"))[0] == b"<p>file</p>"
     assert content(wandb.Html(io.StringIO("<p>text</p>")))[0] == b"<p>text</p>"
+    with open("page.html") as page:
+        assert content(wandb.Html(page))[0] == b"<p>file</p>"
 
 
 def test_histograms_texts_and_arrays() -> None:

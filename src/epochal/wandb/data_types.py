@@ -93,10 +93,11 @@ class Html(Media, types.Html):
     """A page: a text, an open file, or the path of a file that ends in ``.html``."""
 
     def __init__(self, data: Any, inject: bool = True, data_is_not_path: bool = False) -> None:
-        is_text = isinstance(data, str)
-        named = is_text and data.endswith(".html") and "\0" not in data and os.path.isfile(data)
-        data = data.getvalue() if hasattr(data, "getvalue") else data  # a text in memory
-        super().__init__(Path(data) if named and not data_is_not_path else data)
+        is_path = isinstance(data, str) and data.endswith(".html") and os.path.isfile(data)
+        if hasattr(data, "read"):
+            data.seek(0)
+            data = data.read()
+        super().__init__(Path(data) if is_path and not data_is_not_path else data)
 
 
 class Plotly(Media, types.Plotly):

@@ -64,9 +64,6 @@ class CustomChart(WBValue, types.Sample):
         return types.Table(self.table.data, self.table.columns, chart=drawn).record(keep)
 
 
-Visualize = CustomChart
-
-
 def plot_table(
     vega_spec_name: str,
     data_table: Table,
