@@ -41,6 +41,7 @@ STATES = {
     "colours and limits": "panel=charts&color-by=lr&limits=train/loss:1..3&log-x=1&pin=eval/loss",
     "one chart": "panel=charts&full=train/loss",
     "heat map of ranks": "project=ranks&panel=charts&p-ranks=map",
+    "samples": "project=ranks&panel=samples",
     "one run": "project=ranks&panel=compare&p-compare=scatter",
     "nothing fits": "panel=charts&filter=nothing-is-called-so",
     "wrong query": "panel=charts&filter=cofnig.lr+%3C+3&filter-as=query",
@@ -57,6 +58,20 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rank in range(3):
         for step in range(STEPS):
             journal.metrics(step, writer=f"rank-{rank:04d}" if rank else "loop", loss=1.0 + rank)
+    box = {
+        "group": "truth",
+        "label": "cat",
+        "score": 0.5,
+        "x0": 0.1,
+        "y0": 0.1,
+        "x1": 0.9,
+        "y1": 0.9,
+    }
+    journal.folder.blobs.mkdir()
+    (journal.folder.blobs / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    picture = {"file": "a.svg", "media_type": "image/svg+xml", "width": 9, "height": 9}
+    journal.add({"log": "text", "step": 1, "name": "words", "text": "hello"})
+    journal.add({"log": "blob", "step": 1, "name": "boxes", **picture, "boxes": [box]})
     journal.finish()
     return root
 

@@ -154,7 +154,7 @@ function Row({ page, name, columns, classes, onOpen }: RowProps): JSX.Element {
   return (
     <section class="card samples-row" aria-label={name} data-title={name}>
       <header class="samples-name">
-        <h3 title={name}>{name}</h3>
+        <h2 title={name}>{name}</h2>
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => onOpen(0)}>⤢</button>
       </header>
       <div class="samples-cells">
@@ -173,7 +173,7 @@ function Files({ page, run }: { readonly page: Page; readonly run: RunRow }): JS
   if (files.length === 0) return null;
   return (
     <section class="card samples-files" aria-label="Files" data-title="Files">
-      <h3>Files</h3>
+      <h2>Files</h2>
       <table>
         <thead><tr><th scope="col">Name and size</th><th scope="col">Step</th></tr></thead>
         <tbody>

@@ -42,7 +42,7 @@ function File(props: SampleBodyProps): JSX.Element {
   const kind = mediaType.split("/")[0];
   if (kind === "image") {
     const picture = <Picture key={file} {...props} />;
-    return onOpen === undefined ? picture : <button type="button" class="sample-open" aria-label={`Open ${name}`} onClick={onOpen}>{picture}</button>;
+    return onOpen === undefined ? picture : <button type="button" class="sample-open" onClick={onOpen}><span class="visually-hidden">Open {name}</span>{picture}</button>;
   }
   if (kind === "audio") return <Audio key={file} address={address} name={name} />;
   if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} />;
