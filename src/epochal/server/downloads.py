@@ -14,8 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from epochal.errors import RunNotFoundError, UsageError
-from epochal.media.files import files_of
-from epochal.records import Record
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
 from epochal.server.state import ExportFormat, ServerState, server_state
@@ -49,12 +47,12 @@ async def blob(request: Request) -> Response:
     opened = await reader.query_run(run_id_of(request), lambda run: _open_blob(run, file))
     if isinstance(opened, OSError):
         return error_response(404, f"the file cannot be read: {opened.strerror or opened}.")
-    content, about = opened
+    content, media_type, name = opened
     headers = {**_SANDBOX, "accept-ranges": "bytes"}
-    media_type, size = str(about.get("media_type")), content.seek(0, 2)
+    size = content.seek(0, 2)
     is_text = _TEXT.fullmatch(media_type) is not None and size <= _MAX_TEXT_BYTES
     if not INLINE_TYPE.fullmatch(media_type):
-        headers["content-disposition"] = _attachment(_download_name(about, file))
+        headers["content-disposition"] = _attachment(name)
         media_type = "application/octet-stream"
     if is_text:
         with content:
@@ -107,23 +105,19 @@ async def run_or_current(request: Request) -> str:
     return await reader.query(reader.catalog.current) if run_id is None else run_id
 
 
-def _open_blob(run: RunView, file: str) -> tuple[BinaryIO, Record] | OSError:
-    """A file and the fields of its record; those of a picture in a cell are made up."""
-    for entry in run.entries("blob", "file", rank=None):
-        media_type = files_of(entry.record).get(file)
-        if media_type is not None:
-            is_main = entry.record.get("file") == file
-            about = entry.record if is_main else {"media_type": media_type}
-            try:
-                return run.open_blob(file), {**about, "log": entry.kind}
-            except OSError as error:
-                return error
-    raise RunNotFoundError(f"this run has no file {file!r}.")
-
-
-def _download_name(about: Record, file: str) -> str:
-    """What a user called a file; a sample has the name of its content."""
-    return str(about.get("name") or file) if about["log"] == "file" else file
+def _open_blob(run: RunView, file: str) -> tuple[BinaryIO, str, str] | OSError:
+    """A file, its media type, and its name as a download: what a user called it, if anything."""
+    media_type = run.blob_types().get(file)
+    if media_type is None:
+        raise RunNotFoundError(f"this run has no file {file!r}.")
+    try:
+        content = run.open_blob(file)
+    except OSError as error:
+        return error
+    named = (
+        kept.name for kept in run.entries("file", rank=None) if kept.record.get("file") == file
+    )
+    return content, media_type, next(named, None) or file
 
 
 def _part_of(
