@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -233,12 +232,10 @@ def test_hostile_files_execute_and_load_nothing(
     assert not [url for url in asked if "healthz" in url]
 
 
-@pytest.mark.skipif(find_spec("plotly") is None, reason="plotly is not installed")
 def test_plotly_draws_in_a_frame_without_an_origin(
     tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
 ) -> None:
-    import plotly.graph_objects as go
-
+    go = pytest.importorskip("plotly.graph_objects")
     with start_run("figures") as run:
         for step in (1, 2):
             figure = go.Figure(go.Scatter(x=[1, 2, 3], y=[step, 1, 2]))
