@@ -82,9 +82,9 @@ describe("a table that is drawn", () => {
   });
 
   it("is a matrix of counts with shares of each row", () => {
-    const table: TableData = { columns: ["Actual", "Predicted", "n"], rows: [["cat", "cat", 3], ["cat", "dog", 1], ["dog", "dog", 5]] };
+    const table: TableData = { columns: ["Actual", "Predicted", "n"], rows: [["dog", "dog", 3], ["dog", "cat", 1], ["cat", "cat", 5]] };
     const options = matrixOf(table, { kind: "matrix", x: "Predicted", y: "Actual", value: "n" })!;
-    expect([options.rowNames, [...options.values]]).toEqual([["cat", "dog"], [0.75, 0.25, 0, 1]]);
+    expect([options.rowNames, [...options.values]]).toEqual([["dog", "cat"], [0.75, 0.25, 0, 1]]);
     expect(options.cellTexts!.map((write) => write(0.75, 0))).toEqual(["3 · 75 %", "3"]);
     expect(options.format!(0.25, 1)).toBe("1 (25.0\u00a0% of the row)");
     const counted = matrixOf({ columns: ["y", "x"], rows: [[0, 1], [0, 1], [10, 9], [9, 9]] }, { kind: "matrix", x: "x", y: "y" })!;

@@ -160,8 +160,10 @@ function Matrix({ table, chart }: { readonly table: TableData; readonly chart: C
 export function matrixOf(table: TableData, { x, y, value, title }: Chart): HeatmapOptions | null {
   const [xs, ys] = [columnOf(table, x!), columnOf(table, y!)];
   const amounts = value === undefined ? xs.map(() => 1) : columnOf(table, value).map(numberOf);
-  const namesOf = (values: readonly AxisValue[]): string[] => [...new Set(values)].sort((one, other) => compareCells(one, other, false)).map(shownText);
-  const [rowNames, names] = [namesOf(ys), namesOf(xs)];
+  // Numbers ascend; names are in the order of the table, the same for rows and columns.
+  const order = [...new Set([...ys, ...xs])];
+  if (order.every((name) => numberOf(name) !== null)) order.sort((one, other) => compareCells(one, other, false));
+  const [rowNames, names] = [new Set(ys), new Set(xs)].map((own) => order.filter((name) => own.has(name)).map(shownText)) as [string[], string[]];
   if (rowNames.length > MOST_CLASSES || names.length > MOST_CLASSES) return null;
   const [rowAt, columnAt] = [rowNames, names].map((all) => new Map(all.map((name, index) => [name, index]))) as [Map<string, number>, Map<string, number>];
   const sums = new Float64Array(rowNames.length * names.length).fill(-Infinity);
