@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TextIO
 
@@ -117,9 +118,10 @@ def test_a_large_file_is_sent_in_pieces(tmp_path: Path, server: Server) -> None:
 def test_the_frame_of_plotly_runs_the_installed_package_and_loads_nothing(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = server.ask("/api/plotly")
-    if missing.status == 404:  # Plotly is not installed here
-        assert "pip install plotly" in missing.json["error"]
+    monkeypatch.delitem(sys.modules, "plotly", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", [one for one in sys.path if not Path(one, "plotly").is_dir()])
+        assert "pip install plotly" in server.ask("/api/plotly").json["error"]
     library = tmp_path / "site" / "plotly" / "package_data" / "plotly.min.js"
     library.parent.mkdir(parents=True)
     library.write_text("window.Plotly = {}")
