@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from epochal.media.files import TABLE
+from epochal.media.files import PLOTLY, TABLE
 from epochal.sinks.registry import own_sinks
 from epochal.sinks.sink import Sink, is_held
 
@@ -26,8 +26,9 @@ CONTENTS = {
     "video": tuple(f"blob:video/{name}" for name in ("mp4", "webm", "ogg")),
     "HTML pages": ("blob:text/html",),
     "tables": (f"blob:{TABLE}",),
-    "arrays (npy, npz)": ("file:application/x-npy",),
-    "other files": ("file:application/octet-stream",),
+    "Plotly figures": (f"blob:{PLOTLY}",),
+    "arrays (npy, npz)": ("blob:application/x-npy",),
+    "files of `run.log_file`": ("file",),
     "model graphs": ("graph",),
     "configuration": ("option",),
     "metric definitions": ("define",),

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import epochal
 from epochal.journal.layout import RunFolder, run_folders
 from epochal.journal.reader import read_journal
 from epochal.media.files import TABLE, blob_bytes
@@ -27,7 +28,7 @@ from epochal.sinks.keys import keyed_scalars
 from epochal.sinks.sink import Entry
 from tests.conftest import StartRun
 from tests.imports.samples import GOLDEN
-from tests.sinks.every_kind import CONFIG, log_every_kind
+from tests.sinks.every_kind import CONFIG, log_every_kind, log_file, pixels
 from tests.sinks.trackers import python_with, run_script, send
 
 pillow = pytest.importorskip("PIL.Image")
@@ -306,3 +307,44 @@ def _config(folder: RunFolder, records: list[Record]) -> Any:
     config = json.loads(folder.identity.read_bytes())["config"]
     config = config.get("config", config)
     return {**config, **{r["name"]: r["value"] for r in _of(records, "option")}}
+
+
+ODD_NAMES = ("a/../../up", "/root", ".hidden/..", "ünïcode 😀", "x" * 300, "ä" * 300, "nul\0*?")
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_odd_samples_hold_nothing_up(
+    name: str, start_run: StartRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, stored = python_with(name), tmp_path / "stored"
+    stored.mkdir()
+    monkeypatch.chdir(stored)
+    monkeypatch.setenv("TRACKIO_DIR", str(stored))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(stored))
+    run = start_run("sent")
+    for number, odd in enumerate(ODD_NAMES):
+        run.log({odd: epochal.Image(pixels(number))}, step=1)
+        run.log({f"{odd} text": "a text"}, step=1)
+        log_file(run, odd, b"%d" % number)
+    run.log({"long": epochal.Table([{"n": n, "text": "|\n"} for n in range(10_000)])}, step=1)
+    run.log({"gone": epochal.Html("gone"), "broken": epochal.Image(pixels(250))}, step=1)
+    blobs = RunFolder(run.dir).blobs
+    (gone,) = (path for path in blobs.glob("*.html"))
+    gone.unlink()
+    newest = max(blobs.glob("*.png.raw"), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(b"no pixels")
+    run.log({"after": 1.0}, step=2)
+    run.finish()
+    progress = send(python, run.dir, name, options=TRACKERS[name].options(stored))
+    assert progress["phase"] == "closed"
+    skipped = {why: nouns for why, nouns in progress["skipped"].items() if why != "not held"}
+    holds_pages = "page" not in TRACKERS[name].lost
+    missing = {"file missing": {"HTML page": 1}} if holds_pages else {}
+    assert skipped == {**missing, "rejected": {"image": 1}}, progress["rejection"]
+    done = run_script(python, IMPORT, str(TRACKERS[name].place(stored)), str(tmp_path / "back"))
+    assert done.returncode == 0, done.stderr
+    back = only_run(tmp_path / "back")
+    records = [record for _, record in read_journal(back)]
+    assert any("after" in record.get("m", {}) for record in records)
+    assert len([record for record in records if record["log"] == "blob"]) >= len(ODD_NAMES)
+    assert {path.name for path in tmp_path.iterdir()} <= {"stored", "back", "runs"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,9 @@ class MediaReader:
         """A table; W&B keeps one with pictures in an artifact, Trackio its rows in the value."""
         artifact, _, path = str(value.get("artifact_path", "")).partition("://")[2].partition("/")
         place = self.artifact_file(artifact, path)
-        find = self._inside if place is None else lambda file: self.artifact_file(artifact, file)
+        find = self._inside if place is None else partial(self.artifact_file, artifact)
+        columns: Any
+        data: Any
         if isinstance(rows := value.get("_value"), list):
             listed = [row for row in rows if isinstance(row, dict)]
             columns = list(dict.fromkeys(column for row in listed for column in row))

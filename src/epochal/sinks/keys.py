@@ -99,22 +99,23 @@ class SampleLists:
         self._values: dict[str, Any] = {}
 
     def add(self, entry: Entry, values: dict[str, Any]) -> None:
-        """Take the values of an entry, and send those before it."""
+        """Send the values of an entry; those of a list wait for the next entry or ``flush``."""
         index, first = entry.record.get("index"), self._first
-        is_next = first is not None and (first.step, self._values.keys()) == (
-            entry.step,
-            values.keys(),
-        )
-        if index and is_next:
+        is_same = first is not None and first.step == entry.step
+        if index and is_same and self._values.keys() == values.keys():
             for name, value in values.items():
                 self._values[name].append(value)
             return
-        self.flush()
-        self._first = entry
-        self._values = values if index is None else {n: [value] for n, value in values.items()}
+        try:
+            self.flush()
+        finally:
+            if index is not None:
+                self._first, self._values = entry, {n: [value] for n, value in values.items()}
+            elif values:
+                self._send(entry, values)
 
     def flush(self) -> None:
-        """Send what was taken."""
+        """Send the list that waits."""
         first, self._first = self._first, None
-        if first is not None and self._values:
+        if first is not None:
             self._send(first, self._values)

@@ -150,7 +150,7 @@ class MlflowServerRun:
 
     def blob(self, file: str) -> bytes:
         """The bytes of an artifact."""
-        return bytes(self._blobs[file])  # type: ignore[arg-type]
+        return bytes(self._blobs[file])
 
     def _histories(self) -> Iterator[RecordList]:
         waiting: list[_Row] = []

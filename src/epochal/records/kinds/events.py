@@ -309,15 +309,6 @@ EVENTS = (
         ),
     ),
     # -- importers --------------------------------------------------------------------------------
-    Event(
-        "artifacts",
-        "importer",
-        "files that stay with an MLflow server",
-        (*texts("uri", "more"), Field("files", "object", meaning="path to bytes")),
-    ),
-    Event(
-        "not-imported", "importer", "a series of a kind that is not read", texts("kind", "series")
-    ),
     Event("preempting", "importer", "the machine was about to be taken away"),
     Event(
         "media", "importer", "something shown that has no file, with its own facts", texts("series")
