@@ -38,14 +38,6 @@ def test_nan_and_infinity_are_numbers() -> None:
     assert values_of(ALL, "best") == [(30, math.inf)]
 
 
-def test_texts_histograms_and_images_are_their_own_kinds() -> None:
-    assert of("text")[0]["text"] == "hello"
-    (histogram,) = of("histogram")
-    assert (histogram["name"], histogram["count"], histogram["hi"]) == ("h", 4, 3.0)
-    (image,) = of("blob")
-    assert (image["name"], image["caption"], image["step"]) == ("img", "black", 100)
-
-
 def test_the_machine_is_on_the_time_axis() -> None:
     assert "system/memory_percent" in of("system")[0]["m"]
     assert "step" not in of("system")[0]

@@ -77,6 +77,15 @@ class MediaReader:
         else:
             yield self._sample(name, value, at)
 
+    def text(self, name: str, path: str, at: Record) -> Record:
+        """The record of a text in a file."""
+        record = self._stored(name, path, at, self._inside)
+        if record["log"] == "event":
+            return record
+        text = read_regular(self._folder / path).decode(errors="replace")
+        markdown = {"format": "markdown"} if path.endswith(".md") else {}
+        return {"log": "text", **at, "name": name, "text": text, **markdown}
+
     def file(self, name: str, path: str, at: Record, find: Find | None = None) -> Record:
         """The record of a file that the user kept."""
         record = self._stored(name, path, at, find or self._inside)
@@ -100,7 +109,7 @@ class MediaReader:
     ) -> Record:
         """The record of one file; an event if the value has none, or if it is missing."""
         find = find or self._inside
-        path = value.get("path") or value.get("file_path")
+        path = value.get("path") or value.get("file_path") or value.get("filepath")
         if not isinstance(path, str):
             shown = {key: item for key, item in value.items() if isinstance(item, (str, int))}
             return {"log": "event", **at, "name": "media", "series": name, **shown}
@@ -188,11 +197,13 @@ class MediaReader:
     def _cell(self, cell: Any, at: Record, find: Find, files: dict[str, None]) -> Any:
         if isinstance(cell, list):
             return [self._cell(item, at, find, files) for item in cell]
-        if not isinstance(cell, dict) or "_type" not in cell:
+        # MLflow's pictures in cells have another field for what they are.
+        is_sample = isinstance(cell, dict) and ("_type" in cell or "filepath" in cell)
+        if not is_sample:
             return json_safe(cell)
         record = self._sample("", cell, at, find)
         if record["log"] == "event":
-            return str(cell.get("caption") or cell["_type"])
+            return str(cell.get("caption") or cell.get("_type") or cell.get("type"))
         files.update(dict.fromkeys(files_of(record)))
         return {
             key: item for key, item in record.items() if key not in ("log", "t", "step", "name")

@@ -9,9 +9,11 @@ its memory is in MiB and its PCIe traffic in MiB/s. Memory by segment is
 from __future__ import annotations
 
 import hashlib
+import importlib
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from epochal.records import ALLOCATOR_PLACES, KINDS, scalars_of
@@ -85,6 +87,15 @@ def sample_name(record: Mapping[str, Any]) -> str:
     """The name of a sample, with its place for trackers that have no lists."""
     index = record.get("index")
     return f"{record.get('name')}" if index is None else f"{record.get('name')}/{index}"
+
+
+def plotly_figure(path: Path) -> Any:
+    """A figure of Plotly from its file; raises ``NotHeldError`` where plotly is not installed."""
+    try:
+        plotly = importlib.import_module("plotly.io")
+    except ImportError as error:
+        raise NotHeldError("the package plotly is missing.") from error
+    return plotly.from_json(path.read_text(encoding="utf-8"))
 
 
 class SampleLists:

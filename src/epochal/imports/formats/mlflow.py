@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from epochal.errors import EpochalError, FormatError
+from epochal.errors import FormatError
 from epochal.format import format_bytes
 from epochal.imports.foreign import (
     BATCH_RECORDS,
@@ -27,12 +27,11 @@ from epochal.imports.foreign import (
     RecordList,
     batches_of,
 )
+from epochal.imports.media import MediaReader
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.imports.values import json_safe, json_value, unix_seconds
-from epochal.journal.line import encode_json
-from epochal.journal.regular_file import read_regular
+from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
-from epochal.media.files import PLOTLY, TABLE, blob_record, media_type_of_name
+from epochal.media.files import TABLE
 from epochal.records import Record
 
 ORDER = 30
@@ -140,22 +139,14 @@ class MlflowRun(FileRun):
         # Only a folder of MLflow's own layout: a database must not have any folder copied.
         if root.parts[-2:] != (self.key, "artifacts") or not root.is_dir():
             return
-        place = root.resolve()
-        listed = sorted(path for path in place.rglob("*") if path.is_file())
-        files = {
-            path.relative_to(place).as_posix(): path
-            for path in listed
-            if path.resolve().is_relative_to(place)
+        sizes = {
+            path.relative_to(root).as_posix(): path.stat().st_size
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
         }
-        artifacts = ArtifactReader(
-            {file: path.stat().st_size for file, path in files.items()},
-            lambda file: read_regular(files[file]),
-            self._blobs,
-            self._said,
-        )
-        new = files.keys() - self._seen
-        self._seen |= new
-        yield from artifacts.records(sorted(new), t)
+        new = [file for file in importable(sizes, self._said) if file not in self._seen]
+        self._seen.update(new)
+        yield from artifact_records(MediaReader(root, self._blobs), new, t)
 
 
 class MlflowFile(SqliteFiles[MlflowRun]):
@@ -190,97 +181,42 @@ find = MlflowFile.find
 # What MLflow's words mean in ours, in a database and from a server.
 
 
-class ArtifactReader:
-    """Makes records of the artifacts of a run.
+def importable(sizes: Mapping[str, int], problems: Problems) -> Iterator[str]:
+    """The artifacts that are not too large; the others are problems."""
+    for file, size in sizes.items():
+        if size <= _MAX_ARTIFACT_BYTES:
+            yield file
+        else:
+            limit = format_bytes(_MAX_ARTIFACT_BYTES)
+            problems.say_once(
+                f"the artifact {file} is not imported: it has {format_bytes(size)}, and the limit"
+                f" is {limit}."
+            )
+
+
+def artifact_records(media: MediaReader, files: Iterable[str], t: float) -> Iterator[Record]:
+    """The records of artifacts; ``t`` is the time of those that have none.
 
     A file that MLflow named by key, step and time is a sample, and so is a table. Any other is a
-    file that the user kept. ``sizes`` has the size of each, and ``read`` returns its bytes.
+    file that the user kept.
     """
-
-    def __init__(
-        self,
-        sizes: Mapping[str, int],
-        read: Callable[[str], bytes],
-        blobs: dict[str, Path | bytes],
-        problems: Problems,
-    ) -> None:
-        self._sizes = sizes
-        self._read = read
-        self._blobs = blobs
-        self._problems = problems
-
-    def records(self, files: Iterable[str], t: float) -> Iterator[Record]:
-        """The records of some of the files; ``t`` is the time of those that have none."""
-        for file in files:
-            if not file.startswith(_TABLE_IMAGES) and not file.endswith(_SMALL_COPY):
-                record = self._record(file, t)
-                if record is not None:
-                    yield record
-
-    def _record(self, file: str, t: float) -> Record | None:
-        data = self._content(file)
-        if data is None:
-            return None
+    for file in files:
+        if file.startswith(_TABLE_IMAGES) or file.endswith(_SMALL_COPY):
+            continue
+        at: Record = {"t": t, "step": 0}
         named = _SAMPLE_FILE.fullmatch(file)
-        media_type = media_type_of_name(file)
-        if named is None:
-            if (table := self._table(file, data)) is not None:
-                return self._kept(file.rpartition(".")[0], table, t=t, step=0, media_type=TABLE)
-            return {**self._kept(file, data, t=t, step=0, media_type=media_type), "log": "file"}
-        name, step, t = named["key"].replace("#", "/"), int(named["step"]), int(named["ms"]) / 1000
-        if file.startswith("texts/"):
-            markdown = {"format": "markdown"} if file.endswith(".md") else {}
-            text = data.decode(errors="replace")
-            return {"log": "text", "t": t, "step": step, "name": name, "text": text, **markdown}
-        if (table := self._table(file, data)) is not None:
-            return self._kept(name, table, t=t, step=step, media_type=TABLE)
-        media_type = PLOTLY if file.endswith(".plotly.json") else media_type
-        return self._kept(name, data, t=t, step=step, media_type=media_type)
-
-    def _kept(self, name: str, data: Any, *, t: float, step: int, media_type: str) -> Record:
-        files: dict[str, None] = {}
-        if media_type == TABLE:
-            rows = [[self._cell(cell, files) for cell in row] for row in data["data"]]
-            data = encode_json({"columns": [str(c) for c in data["columns"]], "data": rows})
-        record = blob_record(name, data, t=t, step=step, media_type=media_type)
-        self._blobs[record["file"]] = data
-        return {**record, "files": list(files)} if files else record
-
-    def _table(self, file: str, data: bytes) -> Mapping[str, Any] | None:
-        """A table as ``log_table`` stores it; None for any other file."""
-        if not file.endswith(".json") or b'"columns"' not in data:
-            return None
-        try:
-            found = json_value(data)
-        except (ValueError, RecursionError):
-            return None
-        rows = found.get("data") if isinstance(found, dict) else None
-        is_table = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
-        is_table = is_table and isinstance(found.get("columns"), list)  # type: ignore[attr-defined]
-        return cast("Mapping[str, Any]", found) if is_table else None
-
-    def _cell(self, cell: Any, files: dict[str, None]) -> Any:
-        path = cell.get("filepath") if isinstance(cell, dict) else None
-        data = self._content(path) if isinstance(path, str) and path in self._sizes else None
-        if data is None:
-            return json_safe(cell)
-        kept = self._kept("", data, t=0.0, step=0, media_type=media_type_of_name(str(path)))
-        files[kept["file"]] = None
-        return {key: kept[key] for key in ("file", "media_type", "bytes")}
-
-    def _content(self, file: str) -> bytes | None:
-        size = self._sizes.get(file) or 0
-        if size > _MAX_ARTIFACT_BYTES:
-            self._problems.say_once(
-                f"the artifact {file} is not imported: it has {format_bytes(size)}, and"
-                f" {format_bytes(_MAX_ARTIFACT_BYTES)} is the limit."
-            )
-            return None
-        try:
-            return self._read(file)
-        except (OSError, EpochalError) as error:
-            self._problems.say_once(f"the artifact {file} is not imported: {error}")
-            return None
+        if named is not None:
+            at = {"t": int(named["ms"]) / 1000, "step": int(named["step"])}
+        name = file if named is None else named["key"].replace("#", "/")
+        if named is not None and file.startswith("texts/"):
+            yield media.text(name, file, at)
+            continue
+        kind = "plotly-file" if file.endswith(".plotly.json") else "file"
+        kind = "table-file" if file.endswith(".json") and kind == "file" else kind
+        for record in media.records(name, {"_type": kind, "path": file}, at):
+            is_sample = named is not None or record.get("media_type") == TABLE
+            is_kept = record["log"] == "blob" and not is_sample
+            yield {**record, "log": "file"} if is_kept else record
 
 
 def identity_of(

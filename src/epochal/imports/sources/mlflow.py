@@ -11,8 +11,12 @@ from __future__ import annotations
 import base64
 import os
 import re
+import shutil
 import ssl
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,15 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from epochal.errors import UsageError
 from epochal.imports.foreign import Batch, Identity, Problems, RecordList, stable_id
-from epochal.imports.formats.mlflow import ArtifactReader, finish_record, identity_of, restored
+from epochal.imports.formats.mlflow import (
+    artifact_records,
+    finish_record,
+    identity_of,
+    importable,
+    restored,
+)
 from epochal.imports.http_api import HttpApi, ServerError, is_address
+from epochal.imports.media import MediaReader
 from epochal.imports.values import unix_seconds
 from epochal.records import Record
 
@@ -150,7 +161,8 @@ class MlflowServerRun:
 
     def blob(self, file: str) -> bytes:
         """The bytes of an artifact."""
-        return bytes(self._blobs[file])
+        content = self._blobs[file]
+        return content if isinstance(content, bytes) else content.read_bytes()
 
     def _histories(self) -> Iterator[RecordList]:
         waiting: list[_Row] = []
@@ -201,12 +213,27 @@ class MlflowServerRun:
             self.problems.say(
                 f"of the artifacts of run {self.key}, the first {_MAX_FILES} are read."
             )
-        return list(
-            ArtifactReader(sizes, self._content, self._blobs, self.problems).records(sizes, t)
-        )
+        read = [file for file in importable(sizes, self.problems) if self._download(file)]
+        return list(artifact_records(MediaReader(self._folder, self._blobs), read, t))
 
-    def _content(self, file: str) -> bytes:
-        return self._api.content("/get-artifact", {"run_uuid": self.key, "path": file})
+    def _download(self, file: str) -> bool:
+        """Copy an artifact into a temporary folder; that it cannot be is a problem."""
+        place = self._folder / file
+        try:
+            data = self._api.content("/get-artifact", {"run_uuid": self.key, "path": file})
+            if place.resolve().is_relative_to(self._folder.resolve()):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+                return True
+        except (ServerError, OSError, ValueError) as error:
+            self.problems.say(f"the artifact {file} is not imported: {error}")
+        return False
+
+    @cached_property
+    def _folder(self) -> Path:
+        folder = tempfile.mkdtemp(prefix="epochal-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
 
     def _files(self, folder: object) -> Iterator[_Row]:
         asked = {"run_id": self.key, "path": folder}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epochal.media.files import PLOTLY
-from epochal.sinks.keys import SampleLists, histogram_bins, keyed_scalars
+from epochal.sinks.keys import SampleLists, histogram_bins, keyed_scalars, plotly_figure
 from epochal.sinks.sink import (
     NUMBERS,
     Entry,
@@ -133,10 +132,7 @@ class AimSink(Sink):
         path, media_type = self._context.file(entry.record), entry.record.get("media_type")
         caption = str(entry.record.get("caption") or "")
         if media_type == PLOTLY:
-            if importlib.util.find_spec("plotly") is None:
-                raise NotHeldError("Aim needs the package plotly for the figures of Plotly.")
-            plotly = importlib.import_module("plotly.io")
-            value = self._aim.Figure(plotly.from_json(path.read_text(encoding="utf-8")))
+            value = self._aim.Figure(plotly_figure(path))
         elif media_type in _SOUNDS:
             value = self._aim.Audio(str(path), format=_SOUNDS[media_type], caption=caption)
         elif (entry.record.get("frames") or 1) > 1:

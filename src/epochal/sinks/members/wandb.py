@@ -28,26 +28,16 @@ from epochal.sinks.keys import (
     histogram_bins,
     keyed_scalars,
     path_name,
+    plotly_figure,
     sample_name,
     segments_of,
 )
-from epochal.sinks.sink import (
-    NUMBERS,
-    Entry,
-    NotHeldError,
-    Sink,
-    SinkContext,
-    SinkOptions,
-    option,
-    require,
-)
+from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
 from epochal.values import as_float
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
 _ALERT_LEVELS = {"warning": "WARN", "warn": "WARN", "error": "ERROR"}
-# The allocator's memory as a pie chart, in pixels.
-_SIZE, _RADIUS, _LINE = 240, 110, 22
 _COLOURS = (
     *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2"),
     *("#edc948", "#b07aa1", "#9c755f", "#ff9da7", "#bab0ac"),
@@ -217,10 +207,7 @@ class WandbSink(Sink):
         if media_type == TABLE:
             return self._table(record)
         if media_type == PLOTLY:
-            if importlib.util.find_spec("plotly") is None:
-                raise NotHeldError("W&B needs the package plotly for the figures of Plotly.")
-            plotly = importlib.import_module("plotly.io")
-            return self._wandb.Plotly(plotly.from_json(path.read_text(encoding="utf-8")))
+            return self._wandb.Plotly(plotly_figure(path))
         if media_type in ("text/html", "image/svg+xml"):
             return self._html(path.read_text(encoding="utf-8"))
         if media_type.startswith("audio/"):
@@ -276,7 +263,7 @@ class WandbSink(Sink):
         table = self._wandb.Table(columns=["segment", "MiB"])
         for name, value in keyed_scalars(entry).items():
             table.add_data(name.removeprefix(prefix).removesuffix("_mib"), value)
-        pie = self._html(pie_svg("GPU memory by segment", sizes))
+        pie = self._html(pie_html("GPU memory by segment", sizes))
         return {f"{prefix}pie": pie, f"{prefix}table": table}
 
     def _html(self, text: str) -> Any:
@@ -329,29 +316,17 @@ def _settings(wandb: Any) -> Any:
     return wandb.Settings(**{name: value for name, value in _QUIET.items() if name in known})
 
 
-def pie_svg(title: str, sizes: Mapping[str, float]) -> str:
-    """A slice for each size in bytes that is not 0, the largest first, with a legend."""
+def pie_html(title: str, sizes: Mapping[str, float]) -> str:
+    """A pie with a slice for each size in bytes that is not 0, the largest first, and a legend."""
     shown = sorted(((s, n) for n, s in sizes.items() if s > 0), reverse=True)
-    total = math.fsum(size for size, _ in shown)
-    height = max(_SIZE, _LINE * (len(shown) + 1)) + _LINE
-    drawn: list[str] = []
-    begin = 0.0
+    total, begin = math.fsum(size for size, _ in shown), 0.0
+    slices, legend = [], ""
     for (size, name), colour in zip(shown, itertools.cycle(_COLOURS), strict=False):
-        share, y = 100 * size / total, _LINE * (len(drawn) + 2)
+        end = begin + 100 * size / total
+        slices.append(f"{colour} {begin:.2f}% {end:.2f}%")
         words = f"{html.escape(name)} {format_bytes(size)}"
-        # A slice is a dash on a circle whose line is as wide as the circle.
-        drawn.append(
-            f'<circle cx="{_SIZE / 2}" cy="{_SIZE / 2 + _LINE}" r="{_RADIUS / 2}" fill="none"'
-            f' stroke="{colour}" stroke-width="{_RADIUS}" pathLength="100"'
-            f' stroke-dasharray="{share:.3f} {100 - share:.3f}"'
-            f' stroke-dashoffset="{25 - begin:.3f}"><title>{words}</title></circle>'
-            f'<rect x="{_SIZE}" y="{y - 11}" width="12" height="12" fill="{colour}"/>'
-            f'<text x="{_SIZE + 18}" y="{y}">{words}</text>'
-        )
-        begin += share
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_SIZE * 2} {height}"'
-        ' font-family="sans-serif" font-size="13">'
-        f'<text x="8" y="16" font-weight="bold">{html.escape(title)}</text>'
-        f"{''.join(drawn)}</svg>"
-    )
+        legend += f'<li style="color:{colour}">{words}</li>'
+        begin = end
+    fill = f"conic-gradient({', '.join(slices)})" if slices else "none"
+    pie = f'<div style="width:220px;height:220px;border-radius:50%;background:{fill}"></div>'
+    return f"<h4>{html.escape(title)}</h4>{pie}<ul>{legend}</ul>"
