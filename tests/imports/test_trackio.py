@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from pathlib import Path
 
-from epochal.media.files import TABLE
 from tests.imports.samples import TRACKIO, opened, records_in, values_of
 
 FIRST, SECOND = opened(TRACKIO).runs()
@@ -65,32 +63,3 @@ def test_a_row_that_is_no_json_is_a_problem_and_the_rest_is_read(tmp_path: Path)
     (batch,) = run.read_new()
     assert [record["m"]["loss"] for record in batch.records] == [1, 2]
     assert "row 2 of metrics" in run.problems[0]
-
-
-def test_a_table_keeps_its_rows_and_the_images_in_its_cells(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "p.db")
-    connection.execute(
-        "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT,"
-        " step INTEGER, metrics TEXT)"
-    )
-    (tmp_path / "media").mkdir()
-    (tmp_path / "media" / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    image = {"_type": "trackio.image", "file_path": "a.png", "caption": "first"}
-    rows = [{"n": 1, "shown": image}, {"n": math.nan, "words": "x", "shown": [image, image]}]
-    value = json.dumps({"samples": {"_type": "trackio.table", "_value": rows}})
-    connection.execute(
-        "INSERT INTO metrics VALUES (NULL, ?, ?, ?, ?)", ("2025-01-01T00:00:00", "r", 3, value)
-    )
-    connection.commit()
-    connection.close()
-    (run,) = opened(tmp_path).runs()
-    (batch,) = run.read_new()
-    (table,) = batch.records
-    assert (table["log"], table["step"], table["media_type"]) == ("blob", 3, TABLE)
-    (file,) = table["files"]
-    shown = {"file": file, "media_type": "image/png", "bytes": 8, "caption": "first"}
-    assert json.loads(run.blob(table["file"])) == {
-        "columns": ["n", "shown", "words"],
-        "data": [[1, shown, None], ["nan", [shown, shown], "x"]],
-    }
-    assert run.blob(file).startswith(b"\x89PNG")

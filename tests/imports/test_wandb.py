@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 from pathlib import Path
 
@@ -95,6 +97,22 @@ def test_media_are_never_read_from_outside_the_run(tmp_path: Path) -> None:
     (folder / "run-1.wandb").write_bytes(leveldb([field(2, history)]))
     (record,) = records_in(tmp_path)
     assert (record["log"], record["name"]) == ("event", "missing-media")
+
+
+def test_artifacts_are_only_read_with_the_digest_that_the_log_names(tmp_path: Path) -> None:
+    kept = tmp_path / "elsewhere.txt"
+    kept.write_bytes(b"kept")
+    digest = base64.b64encode(hashlib.md5(b"kept").digest()).decode()
+    entries = [
+        field(1, name) + field(2, given) + field(6, str(kept))
+        for name, given in (("right", digest), ("wrong", "AAAA"))
+    ]
+    manifest = b"".join(field(4, entry) for entry in entries)
+    artifact = field(4, "dataset") + field(5, "ds") + field(12, manifest) + field(15, "id")
+    path = tmp_path / "run-1.wandb"
+    path.write_bytes(leveldb([field(8, artifact)]))
+    found = [(record["log"], record["name"]) for record in records_in(path)]
+    assert found == [("file", "ds/right"), ("event", "missing-media")]
 
 
 def test_the_logs_of_a_resumed_run_have_ids_of_their_own(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ hparams plugin's ``plugin_data.proto``; scalars, histograms and images take the 
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -179,26 +180,17 @@ def session_end_value(status: str, *, t: float) -> bytes:
 
 
 def image_size(data: bytes) -> tuple[int, int]:
-    """Width and height of a PNG, GIF or JPEG image; (0, 0) if unknown."""
+    """Width and height of an image; (0, 0) if unknown."""
     if data.startswith(b"\x89PNG") and len(data) >= 24:
         width, height = struct.unpack(">II", data[16:24])
         return width, height
-    if data.startswith(b"GIF8") and len(data) >= 10:
-        width, height = struct.unpack("<HH", data[6:10])
-        return width, height
-    return _jpeg_size(data) if data.startswith(b"\xff\xd8") else (0, 0)
+    try:
+        from PIL import Image
 
-
-def _jpeg_size(data: bytes) -> tuple[int, int]:
-    place = 2
-    while place + 9 <= len(data) and data[place] == 0xFF:
-        marker, length = data[place + 1], int.from_bytes(data[place + 2 : place + 4], "big")
-        # The frame header: C0 to CF, but for three that hold tables.
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack(">HH", data[place + 5 : place + 9])
-            return width, height
-        place += 2 + length
-    return 0, 0
+        with Image.open(io.BytesIO(data)) as opened:
+            return opened.size
+    except (ModuleNotFoundError, OSError):
+        return 0, 0
 
 
 @lru_cache(maxsize=4096)
