@@ -112,6 +112,8 @@ REQUESTS: Mapping[str, str] = {
     "every-kind-histograms": f"{EVERY}/histograms?limit=2",
     "every-kind-texts": f"{EVERY}/texts?limit=3&offset=1",
     "every-kind-blobs": f"{EVERY}/blobs?spread=1&limit=3",
+    "every-kind-samples": f"{EVERY}/samples?at=120",
+    "every-kind-files": f"{EVERY}/files",
     "every-kind-experts": f"{EVERY}/experts?limit=2&spread=1",
     "every-kind-data": f"{EVERY}/data",
     "every-kind-phases": f"{EVERY}/phases?limit=2",
