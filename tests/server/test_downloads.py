@@ -45,6 +45,7 @@ def test_a_page_is_shown_and_can_run_and_load_nothing(tmp_path: Path, server: Se
     policy = headers["content-security-policy"].split("; ")
     assert {"sandbox", "default-src 'none'", "img-src data:"} <= set(policy)
     assert not any("allow-scripts" in one or "script-src" in one for one in policy)
+    assert headers["connection-allowlist"] == "()"
 
 
 def test_a_drawing_has_no_origin(tmp_path: Path, server: Server) -> None:
@@ -74,12 +75,17 @@ def test_every_file_of_a_record_is_served(tmp_path: Path, server: Server) -> Non
     assert headers["content-disposition"].endswith("UTF-8''best%2Fweights.pt")
 
 
-def test_pixels_are_encoded_when_they_are_asked_for(tmp_path: Path, server: Server) -> None:
+def test_pixels_are_encoded_once_when_they_are_asked_for(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path)
     file = store_pixels(journal.folder, Pixels(bytes(12), 2, 2, 3))
     journal.add({"log": "blob", "step": 1, "name": "a", "file": file, "media_type": "image/png"})
     assert server.ask(f"/api/runs/id-x/blob/{file}").body.startswith(PNG)
-    assert [path.suffix for path in journal.folder.blobs.iterdir()] == [".raw"]
+    (journal.folder.blobs / f"{file}.raw").unlink()
+    assert server.ask(f"/api/runs/id-x/blob/{file}").body.startswith(PNG)
+    (journal.folder.blobs / "d2.png.raw").write_bytes(b"no pixels")
+    journal.add({"log": "blob", "step": 1, "name": "b", "file": "d2.png"})
+    answer = server.ask("/api/runs/id-x/blob/d2.png")
+    assert (answer.status, "cannot be encoded" in answer.json["error"]) == (404, True)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +117,12 @@ def test_a_large_file_is_sent_in_pieces(tmp_path: Path, server: Server) -> None:
     with_blob(tmp_path, "video/mp4", content)
     answer = server.ask("/api/runs/id-x/blob/d1.bin")
     assert (answer.body, answer.headers["content-type"]) == (content, "video/mp4")
-    again = {"if-none-match": answer.headers["etag"]}
+    tag = answer.headers["etag"]
+    again = {"if-none-match": tag}
     assert server.ask("/api/runs/id-x/blob/d1.bin", headers=again).status == 304
+    for known, status in ((tag, 206), ('"other"', 200)):
+        part = {"range": "bytes=0-3", "if-range": known}
+        assert server.ask("/api/runs/id-x/blob/d1.bin", headers=part).status == status
 
 
 def test_the_frame_of_plotly_runs_the_installed_package_and_loads_nothing(

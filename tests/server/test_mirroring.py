@@ -55,6 +55,26 @@ def test_only_files_of_the_run_are_handed_out(server: Server, tmp_path: Path, pa
     assert b"secret\n" not in answer.body
 
 
+def test_uncommitted_changes_and_unnamed_files_stay_on_the_machine(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path).add({"log": "file", "step": 1, "name": "a", "file": "a.txt"})
+    journal.folder.blobs.mkdir()
+    for name in ("a.txt", "uncommitted.patch", "uncommitted-ab.patch", "unnamed.txt"):
+        (journal.folder.blobs / name).write_text("text")
+
+    def offered() -> list[str]:
+        found = msgspec.json.decode(server.ask("/api/hub/runs/id-x").body, type=RunState).blobs
+        for path in journal.folder.blobs.iterdir():
+            status = server.ask(f"/api/hub/runs/id-x/blobs/{path.name}").status
+            assert status == (200 if path.name in found else 404)
+        return list(found)
+
+    assert offered() == ["a.txt"]
+    monkeypatch.setenv("EPOCHAL_HUB_PATCH", "true")
+    assert offered() == ["a.txt", "uncommitted-ab.patch", "uncommitted.patch"]
+
+
 def test_a_list_for_another_machine_needs_the_token(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=1)
     with serving(tmp_path, token="a-long-token") as server:

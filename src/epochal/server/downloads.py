@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import re
 import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import IO, BinaryIO
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from epochal.errors import RunNotFoundError, UsageError
+from epochal.errors import FormatError, MissingPackageError, RunNotFoundError, UsageError
+from epochal.journal.layout import RunFolder
+from epochal.journal.regular_file import regular_only
+from epochal.media.files import blob_bytes, store_blob
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
 from epochal.server.state import ExportFormat, ServerState, server_state
@@ -37,6 +42,8 @@ _SANDBOX = {
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
     ),
     "cross-origin-resource-policy": "same-origin",
+    # Chromium would connect to the address of a frame before it finds that it may not load it.
+    "connection-allowlist": "()",
 }
 
 
@@ -44,10 +51,18 @@ async def blob(request: Request) -> Response:
     """``…/blob/{file}``: a file that a record names, or the part that ``Range`` asks for."""
     file, reader = str(request.path_params["file"]), server_state(request).reader
 
-    opened = await reader.query_run(run_id_of(request), lambda run: _open_blob(run, file))
-    if isinstance(opened, OSError):
-        return error_response(404, f"the file cannot be read: {opened.strerror or opened}.")
-    content, media_type, name = opened
+    run_id = run_id_of(request)
+    content: BinaryIO
+    path, media_type, name = await reader.query_run(run_id, lambda run: _find_blob(run, file))
+    try:
+        try:
+            content = await reader.call(lambda: open(path, "rb", opener=regular_only))  # noqa: SIM115
+        except FileNotFoundError:
+            content = await reader.encode(run_id, lambda: _encoded(path))
+    except OSError as error:
+        return error_response(404, f"the file cannot be read: {error.strerror or error}.")
+    except (FormatError, MissingPackageError) as error:
+        return error_response(404, f"the picture cannot be encoded: {error}")
     headers = {**_SANDBOX, "accept-ranges": "bytes"}
     size = content.seek(0, 2)
     is_text = _TEXT.fullmatch(media_type) is not None and size <= _MAX_TEXT_BYTES
@@ -105,33 +120,40 @@ async def run_or_current(request: Request) -> str:
     return await reader.query(reader.catalog.current) if run_id is None else run_id
 
 
-def _open_blob(run: RunView, file: str) -> tuple[BinaryIO, str, str] | OSError:
+def _find_blob(run: RunView, file: str) -> tuple[Path, str, str]:
     """A file, its media type, and its name as a download: what a user called it, if anything."""
     media_type = run.blob_types().get(file)
     if media_type is None:
         raise RunNotFoundError(f"this run has no file {file!r}.")
-    try:
-        content = run.open_blob(file)
-    except OSError as error:
-        return error
     named = (
         kept.name for kept in run.entries("file", rank=None) if kept.record.get("file") == file
     )
-    return content, media_type, next(named, None) or file
+    return run.blob_path(file), media_type, next(named, None) or file
+
+
+def _encoded(path: Path) -> BinaryIO:
+    """A file that is still raw pixels; it is encoded for later requests, too."""
+    folder = RunFolder(path.parent.parent)
+    data = blob_bytes(folder, path.name)
+    with contextlib.suppress(OSError):  # a folder that is read-only
+        store_blob(folder, path.name, data)
+    return io.BytesIO(data)
 
 
 def _part_of(
     request: Request, content: BinaryIO, size: int, *, media_type: str, headers: dict[str, str]
 ) -> Response:
     """The range that a player or a continued download asks for, else everything, in pieces."""
-    tag = etag_of(request.url.path.encode(), str(size).encode())
+    # The content of a name never changes, so parts of it may be put together.
+    tag = etag_of(request.url.path.encode(), str(size).encode()).removeprefix("W/")
     headers |= {"etag": tag, "cache-control": "private, no-cache"}
     if matches_etag(request, tag):
         content.close()
         return Response(status_code=304, headers=headers)
     start, stop, status = 0, size, 200
     asked = _RANGE.fullmatch(request.headers.get("range", "").strip())
-    if asked is not None and any(asked.groups()):
+    is_same = request.headers.get("if-range", tag) == tag
+    if is_same and asked is not None and any(asked.groups()):
         first, last = asked.groups()
         start = int(first) if first else max(size - int(last), 0)
         stop = min(int(last) + 1, size) if first and last else size

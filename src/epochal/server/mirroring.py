@@ -7,19 +7,23 @@ returns. Requests for files are those of a hub (``spec/hub.md``); a hub answers 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 from typing import cast
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import RunNotFoundError, UsageError
-from epochal.journal.layout import RunFolder
+from epochal.journal.layout import RunFolder, is_patch
+from epochal.media.files import encode_pending
 from epochal.server.handlers import LIMIT, OFFSET, ORDER, QUERY
 from epochal.server.params import bool_param, int_param, str_param, str_params
 from epochal.server.responses import body_response, json_response, run_id_of
 from epochal.server.state import server_state
+from epochal.settings import read_settings
 from epochal.shipping.offering import named_part, piece_of, state_of
 from epochal.shipping.protocol import FileKind
 from epochal.store.packed import pack
@@ -58,12 +62,17 @@ async def infos(request: Request) -> Response:
 
 async def run_state(request: Request) -> Response:
     """``/api/hub/runs/{id}``: what there is of a run to copy."""
-    state = server_state(request)
+    state, run_id = server_state(request), run_id_of(request)
+    folder = await state.reader.query_run(run_id, _folder)
+    with contextlib.suppress(OSError):  # a folder that is read-only
+        await state.reader.encode(run_id, lambda: encode_pending(folder))
 
     def query(run: RunView) -> object:
-        return state_of(_folder(run), state.part_counts)
+        found = state_of(folder, state.part_counts)
+        blobs = {name: size for name, size in found.blobs.items() if _is_offered(run, name)}
+        return msgspec.structs.replace(found, blobs=blobs)
 
-    return await json_response(request, await state.reader.query_run(run_id_of(request), query))
+    return await json_response(request, await state.reader.query_run(run_id, query))
 
 
 async def run_lines(request: Request) -> Response:
@@ -83,6 +92,8 @@ async def run_file(request: Request) -> Response:
     kind = cast(FileKind, request.path_params["kind"])
 
     def query(run: RunView) -> bytes:
+        if kind == "blobs" and not _is_offered(run, name):
+            raise RunNotFoundError(f"no record of this run names a file {name!r}.")
         return piece_of(_folder(run), kind, name, offset=offset)
 
     piece = await state.reader.query_run(run_id_of(request), query)
@@ -93,6 +104,11 @@ def _listed(run: RunView, roles: tuple[str, ...], *, whole: bool) -> ListedInfo:
     info = run.info if whole else run.outline()
     latest = {role: value for role in roles if (value := run.latest(role)) is not None}
     return ListedInfo(info, run.labels, latest)
+
+
+def _is_offered(run: RunView, blob: str) -> bool:
+    """Whether a record names a blob; uncommitted changes leave the machine only if you allow it."""
+    return read_settings().hub_patch if is_patch(blob) else blob in run.blob_types()
 
 
 def _folder(run: RunView) -> RunFolder:

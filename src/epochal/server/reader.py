@@ -84,7 +84,7 @@ class Reader:
         self.turns = Turns(longest_s=_LONGEST_TURN_S)
         # Of requests that wait until their query can judge every run.
         self.choosing = asyncio.Lock()
-        self._run_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, bool], asyncio.Lock] = WeakValueDictionary()
 
     async def query(self, query: Callable[[], T]) -> T:
         """Run a query over all runs."""
@@ -96,10 +96,7 @@ class Reader:
         Raises ``RunNotFoundError``, and ``UnreadableRunError`` where its files cannot be read.
         """
         asked_at = time.monotonic()
-        run_lock = self._run_locks.get(run_id)
-        if run_lock is None:
-            run_lock = self._run_locks[run_id] = asyncio.Lock()
-        async with run_lock:
+        async with self._lock_of(run_id):
             while True:
                 try:
                     return await self._runs.call(lambda: self._with_run(run_id, query, asked_at))
@@ -145,6 +142,20 @@ class Reader:
     async def call(self, call: Callable[[], T]) -> T:
         """Run a slow function that queries no run of this store."""
         return await self._runs.call(call)
+
+    async def encode(self, run_id: str, call: Callable[[], T]) -> T:
+        """Run a function that may encode pictures of a run: one at a time, while others query it.
+
+        Whoever waits for the same picture finds it encoded.
+        """
+        async with self._lock_of(run_id, is_encoding=True):
+            return await self._runs.call(call)
+
+    def _lock_of(self, run_id: str, *, is_encoding: bool = False) -> asyncio.Lock:
+        lock = self._locks.get((run_id, is_encoding))
+        if lock is None:
+            lock = self._locks[run_id, is_encoding] = asyncio.Lock()
+        return lock
 
     async def read_on_forever(self) -> None:
         """Read in the background what lists did not wait for."""

@@ -1,7 +1,7 @@
 """What a run folder offers to those who copy it: the state of its parts and files, and pieces.
 
-A run may be copied while it is written: a line without its end is not offered yet. Pictures that
-are still raw pixels are encoded first; nothing else is changed here.
+A run may be copied while it is written: a line without its end is not offered yet. Nothing is
+changed here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any, BinaryIO
 
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import PartName, RunFolder, parse_part_name, read_json
-from epochal.media.files import encode_pending
 from epochal.shipping.protocol import (
     BATCH_BYTES,
     CHUNK_BYTES,
@@ -151,8 +150,6 @@ class PartCounts:
 def state_of(folder: RunFolder, counts: PartCounts) -> RunState:
     """What there is of a run; its id is the one that it recorded."""
     identity = read_json(folder.identity)
-    with contextlib.suppress(OSError):  # a folder that is read-only
-        encode_pending(folder)
     parts: dict[str, PartState] = {}
     for name in folder.parts():
         with contextlib.suppress(FileNotFoundError):  # sealed meanwhile
