@@ -351,4 +351,4 @@ def _not_a_number(name: str, value: Any) -> ValueTypeError:
                 f"metric {name!r} is {'None' if value is None else f'a {kind.__name__}'}, "
                 f"not a number; {advice}."
             )
-    return ValueTypeError(f"metric {name!r} is a {type(value).__name__}, not a number.")
+    return ValueTypeError(f"metric {name!r} is of type {type(value).__name__}, not a number.")

@@ -38,10 +38,14 @@ def bad(tmp_path: Path) -> dict[str, Any]:
     os.mkfifo(tmp_path / "pipe")
     with open(tmp_path / "huge.mp4", "wb") as file:
         file.truncate(10**10)
-    itself: dict[str, Any] = {}
-    itself["itself"] = itself
     return {
         "no picture": epochal.Image(b"text"),
+        "boxes": epochal.Image(GREY, boxes=[{"label": "cat"}]),
+        "class": epochal.Image(GREY, masks=np.full((2, 2), 300)),
+        "wide": epochal.Video(np.zeros((1, 1, 20_000, 3), np.uint8)),
+        "columns": [{str(100 * row + key): 1 for key in range(100)} for row in range(20)],
+        "mixed": [epochal.Image(GREY), 1.0],
+        "markdown": epochal.Markdown(None),  # type: ignore[arg-type]
         "missing": epochal.Image(tmp_path / "missing.png"),
         "folder": epochal.Image(tmp_path),
         "pipe": epochal.Image(tmp_path / "pipe"),
@@ -59,7 +63,6 @@ def bad(tmp_path: Path) -> dict[str, Any]:
         "fps": epochal.Video(np.zeros((2, 4, 4, 3), np.uint8), fps=float("nan")),
         "ragged": epochal.Table([[1, 2], [3]], columns=["a", "b"]),
         "chart": epochal.Table([{"a": 1}], chart={"kind": "pie"}),
-        "itself": [itself],
         "html": epochal.Html(3),  # type: ignore[arg-type]
     }
 
@@ -81,15 +84,20 @@ def test_each_bad_value_is_one_message_and_costs_nothing_else(
 def test_bad_cells_and_long_tables_keep_the_rest(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cells = {"good": 1, "picture": epochal.Image(b"text"), "odd": Unprintable()}
+    cells: dict[str, Any] = {"good": 1, "picture": epochal.Image(b"text"), "odd": Unprintable()}
+    itself: list[Any] = []
+    itself.append(itself)
     for step, length in enumerate([1_000_000, 100_001]):
-        run.log({"cells": [cells], "long": epochal.Table({"a": range(length)})}, step)
-    small, long, *_ = epochal.load(run.dir).samples()
-    assert small.data == [{"good": 1, "picture": None, "odd": "<Unprintable>"}]
-    assert (len(long.data), long.data[-1]) == (100_000, {"a": 99_999})
+        run.log(
+            {"cells": [{**cells, "itself": itself}], "long": epochal.Table({"a": range(length)})},
+            step,
+        )
+    small, cut, *_ = epochal.load(run.dir).samples()
+    assert small.data == [{"good": 1, "picture": None, "odd": "<Unprintable>", "itself": None}]
+    assert (len(cut.data), cut.data[-1]) == (100_000, {"a": 99_999})
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2
-    assert "is cut after 100,000 rows" in said[1]
+    assert len(said) == 3
+    assert "is cut after 100,000 rows" in said[2]
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_an_event_says_what_was_passed_and_where(run: Run) -> None:
     run.log({"a": 1j}, step=7)
     (event,) = of_kind(run.dir, "event")
     assert (event["step"], event["type"]) == (7, "complex")
-    assert event["reason"] == "metric 'a' is a complex, not a number."
+    assert event["reason"] == "metric 'a' is of type complex, not a number."
 
 
 @pytest.mark.parametrize("metrics", [3, "loss", None, [("a", 1)], {"a"}])

@@ -199,9 +199,9 @@ def test_a_name_must_be_a_text_that_is_not_empty(strict_run: Run, metrics: Any) 
         ((), "a tuple, not a number; run.log"),
         (b"x", "a bytes, not a number; epochal.Image"),
         (np.zeros(0), "holds 0 values"),
-        (1j, "a complex, not a number"),
-        (timedelta(1), "a timedelta, not a number"),
-        (object(), "a object, not a number"),
+        (1j, "of type complex, not a number"),
+        (timedelta(1), "of type timedelta, not a number"),
+        (object(), "of type object, not a number"),
     ],
 )
 def test_what_is_no_number_raises_at_once_and_is_named(

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image as pillow  # noqa: N813
 
 import epochal
+from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import decode_json
 from epochal.media.files import blob_bytes, encode_pending, files_of
@@ -158,7 +159,7 @@ def test_a_table_says_how_it_is_drawn(run: Run) -> None:
     chart = {"kind": "line", "x": "recall", "y": "precision"}
     run.log({"pr": epochal.Table(rows, chart=chart)})
     assert blobs(run)[0]["chart"] == chart
-    run.log({"bad": epochal.Table(rows, chart={"kind": "line", "x": "nothing"})})
+    run.log({"bad": epochal.Table(rows, chart={**chart, "x": "nothing"})})
     assert "no column 'nothing'" in of_kind(run.dir, "event")[-1]["reason"]
     assert set(CHARTS) == {"line", "scatter", "bar", "histogram", "matrix"}
 
@@ -226,3 +227,35 @@ def test_a_sample_without_a_step_belongs_to_the_last_one(run: Run) -> None:
     epochal_table = epochal.Table([{"x": 1}])
     recorder_of(run).write_sample("t", epochal_table, recorder_of(run).sample_step(None))
     assert blobs(run)[0]["step"] == 7
+
+
+def test_boxes_may_be_an_array_and_masks_one_array(run: Run) -> None:
+    torch = pytest.importorskip("torch")
+    boxes = torch.tensor([[10.0, 5.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]], requires_grad=True)
+    run.log({"a": epochal.Image(pixels(10, 20), boxes=boxes, masks=torch.eye(10, dtype=torch.int))})
+    (record,) = blobs(run)
+    assert record["boxes"][0] == {"x0": 0.0, "y0": 0.0, "x1": 0.5, "y1": 0.5}
+    assert record["boxes"][1] == {"x0": 0.0, "y0": 0.0, "x1": 0.05, "y1": 0.1}
+    assert [mask["group"] for mask in record["masks"]] == ["mask"]
+
+
+def test_values_that_are_clipped_are_noted(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run.log({"a": epochal.Image(np.full((4, 4), 200.0)), "b": epochal.Image(np.full((4, 4), 0.5))})
+    said = capsys.readouterr().err
+    assert said.count("Epochal reads floats of a picture as 0 to 1. Yours go from 200 to 200") == 1
+
+
+def test_axes_are_drawn_with_their_figure_and_none_in_a_list_is_left_out(run: Run) -> None:
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    run.log({"axes": axes, "list": [epochal.Image(GIF), None]})
+    assert [record["name"] for record in blobs(run)] == ["axes", "list"]
+
+
+def test_a_file_that_cannot_be_encoded_leaves_the_others(run: Run) -> None:
+    run.log({"a": epochal.Image(pixels(4, 4)), "b": epochal.Image(pixels(5, 5))})
+    first, second = blobs(run)
+    (run.dir / "blobs" / f"{first['file']}.raw").write_bytes(b"rubbish")
+    assert encode_pending(RunFolder(run.dir))
+    assert opened(content(run, second)).size == (5, 5)
+    with pytest.raises(FormatError, match="not a file of raw pixels"):
+        content(run, first)

@@ -7,11 +7,14 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from epochal.errors import FormatError, MissingPackageError
+from epochal.errors import EpochalError, FormatError, MissingPackageError
+from epochal.guard import attempt, describe
 
 _MAGIC = b"EPXL1"
 _HEADER = struct.Struct("<5s4If")
 _PNG_COLORS = {1: 0, 2: 4, 3: 2, 4: 6}
+# Encoding takes three times as many bytes of memory.
+MAX_VALUES = 300_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ def read_raw(content: bytes) -> Pixels:
     if len(content) < _HEADER.size or not content.startswith(_MAGIC):
         raise FormatError("this is not a file of raw pixels.")
     _, width, height, channels, frames, fps = _HEADER.unpack_from(content)
+    if width * height * channels * frames > MAX_VALUES:
+        raise FormatError(f"a picture of {width}×{height} pixels is too large to be encoded.")
     data = memoryview(content)[_HEADER.size :]
     if channels not in _PNG_COLORS or len(data) != width * height * channels * frames:
         raise FormatError("a file of raw pixels is damaged.")
@@ -52,8 +57,13 @@ def read_raw(content: bytes) -> Pixels:
 
 
 def encode(pixels: Pixels) -> bytes:
-    """The pixels as a PNG or an animated WebP."""
-    return _webp(pixels) if pixels.fps else encode_png(pixels)
+    """The pixels as a PNG or an animated WebP; raises ``FormatError`` where that fails."""
+    data, error = attempt(_webp if pixels.fps else encode_png, pixels)
+    if error is not None and not isinstance(error, EpochalError):
+        raise FormatError(f"pixels cannot be encoded: {describe(error)}.") from error
+    if data is None:
+        raise error or FormatError("pixels cannot be encoded.")
+    return data
 
 
 def encode_png(pixels: Pixels) -> bytes:

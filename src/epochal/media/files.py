@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import threading
 import time
@@ -63,6 +64,7 @@ _SUFFIXES = {
 UNKNOWN = "application/octet-stream"
 PLOTLY = "application/vnd.plotly.v1+json"
 RAW = ".raw"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 # Columns and rows, which the page shows as a table.
 TABLE = "application/vnd.epochal.table+json"
 # The columns of a table that is a precision-recall curve, as ``add_pr_curve`` records it.
@@ -107,19 +109,23 @@ def blob_record(name: str, data: bytes, *, t: float, step: int, media_type: str)
 
 
 def files_of(record: Mapping[str, Any]) -> dict[str, str]:
-    """Every file that a record names, masks and pictures in cells included, by media type."""
-    files: dict[str, str] = {}
-    if isinstance(file := record.get("file"), str):
-        files[file] = str(record.get("media_type"))
-    masks = record.get("masks")
-    for mask in masks if isinstance(masks, list) else ():
-        if isinstance(mask, dict) and isinstance(mask.get("file"), str):
-            files[mask["file"]] = "image/png"
-    others = record.get("files")
-    for name in others if isinstance(others, list) else ():
-        if isinstance(name, str):
-            files[name] = media_type_of_name(name)
-    return files
+    """Every file that a record names, masks and pictures in cells included, by media type.
+
+    A name that no run of Epochal writes is left out: it could lead anywhere.
+    """
+    masks, others = record.get("masks"), record.get("files")
+    named: list[tuple[Any, Any]] = [(record.get("file"), record.get("media_type"))]
+    if isinstance(masks, list):
+        named += [(mask.get("file"), "image/png") for mask in masks if isinstance(mask, dict)]
+    if isinstance(others, list):
+        named += [(one, media_type_of_name(one)) for one in others if isinstance(one, str)]
+    return {name: str(kind) for name, kind in named if is_blob_name(name)}
+
+
+def is_blob_name(name: object) -> bool:
+    """Whether a file of a sample can have this name."""
+    is_plain = isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return is_plain and not str(name).endswith(RAW) and not is_patch(str(name))
 
 
 def store_blob(folder: RunFolder, file: str, data: bytes | memoryview) -> None:

@@ -8,28 +8,41 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from epochal.errors import ValueTypeError
+from epochal.errors import UsageError, ValueTypeError
 from epochal.format import format_bytes
 from epochal.guard import attempt
+from epochal.journal.line import without_surrogates
 from epochal.journal.regular_file import read_regular
 from epochal.media.encode import Pixels
 from epochal.media.files import PLOTLY, TABLE, files_of, media_type_of
-from epochal.media.pixels import as_array, figure_png, frames_of, is_figure, is_pil_image, pixels_of
+from epochal.media.pixels import (
+    Note,
+    as_array,
+    figure_png,
+    frames_of,
+    is_figure,
+    is_pil_image,
+    pixels_of,
+)
 from epochal.records import Record
-from epochal.values import element_count, shown_text
+from epochal.values import element_count, plain_float, shown_text
 
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp")
 # A file is read into memory.
 MAX_BYTES = 2**30
 # A longer table is cut, and the run says so.
 MAX_ROWS = 100_000
-CHARTS = ("line", "scatter", "bar", "histogram", "matrix")
+MAX_COLUMNS = 1_000
+MAX_CELLS = 1_000_000
+# The kinds of charts, and what names columns in each.
+CHARTS = {"line": "x y", "scatter": "x y", "bar": "x y", "histogram": "x", "matrix": "x y value"}
 _CHART_FIELDS = frozenset({"kind", "x", "y", "color", "value", "title"})
 _EXACT = 2**53
 
@@ -50,21 +63,26 @@ class Keep(Protocol):
 class Sample:
     """What all of them have in common.
 
-    ``caption`` is shown below the sample. ``error`` is what was raised when it was read.
+    ``caption`` is shown below the sample. ``error`` is what was raised when it was read, and
+    ``notes`` are what its user should know.
     """
 
     def __init__(self, caption: object = None) -> None:
         self.caption = None if caption is None else shown_text(caption)
+        self.notes: list[str] = []
         self.error: Exception | None = None
 
     def record(self, keep: Keep) -> Record:
         """Store the sample, and return its record without name, time and step."""
         if self.error is not None:
             raise self.error
+        for note in self.notes:
+            keep.note(note)
         caption = {} if self.caption is None else {"caption": self.caption}
         return {"log": "blob", **self._stored(keep), **caption}
 
     def _stored(self, keep: Keep) -> Record:
+        """Store the files, and return the fields of the record that say what they are."""
         raise NotImplementedError
 
     def _read(self, call: Callable[..., Any], *args: Any) -> Any:
@@ -79,30 +97,26 @@ class Image(Sample):
 
     An array is H×W, H×W×C or C×H×W, with floats from 0 to 1 or integers from 0 to 255.
 
-    ``boxes`` are drawn over the picture: dicts with ``box`` (left, top, right, bottom; in pixels,
-    or all from 0 to 1), and if you like ``label``, ``score`` and ``group``. ``masks`` are arrays of
-    class numbers, H×W, by group; ``{"mask": array, "labels": {1: "cat"}}`` names the classes.
+    ``boxes`` are drawn over the picture: an array N×4 of left, top, right and bottom (in pixels, or
+    all from 0 to 1), or dicts with such a ``box`` and if you like ``label``, ``score`` and
+    ``group``. ``masks`` is an array H×W of class numbers, or several by group; with
+    ``{"mask": array, "labels": {1: "cat"}}`` you name the classes.
 
     Example:
         run.log({"sample": epochal.Image([[0.0, 0.5], [0.5, 1.0]], caption="a small one")})
     """
 
     def __init__(
-        self,
-        data: Any,
-        *,
-        caption: object = None,
-        boxes: Iterable[Mapping[str, Any]] | None = None,
-        masks: Mapping[str, Any] | None = None,
+        self, data: Any, caption: object = None, *, boxes: Any = None, masks: Any = None
     ) -> None:
         super().__init__(caption)
-        self._picture: Pixels | bytes | None = self._read(_picture, data)
+        self._picture: Pixels | bytes | None = self._read(_picture, data, self.notes.append)
         self._boxes: list[Record] = []
         self._masks: list[tuple[str, Pixels, dict[str, str]]] = []
         if self._picture is not None and (boxes is not None or masks is not None):
             size = self._read(_size, self._picture)
-            self._boxes = self._read(_boxes, boxes or (), size) or []
-            self._masks = self._read(_masks, masks or {}) or []
+            self._boxes = self._read(_boxes, boxes, size) or []
+            self._masks = self._read(_masks, masks) or []
 
     def _stored(self, keep: Keep) -> Record:
         picture = self._picture
@@ -149,7 +163,7 @@ class Video(Sample):
 
     def __init__(self, data: Any, fps: float = 8, *, caption: object = None) -> None:
         super().__init__(caption)
-        self._video: Pixels | bytes | None = self._read(_video, data, fps)
+        self._video: Pixels | bytes | None = self._read(_video, data, fps, self.notes.append)
 
     def _stored(self, keep: Keep) -> Record:
         video = self._video
@@ -182,7 +196,7 @@ class Table(Sample):
         super().__init__(caption)
         self.columns: list[str] = []
         self.rows: list[list[Any]] = []
-        if (read := self._read(_table, data, columns)) is not None:
+        if (read := self._read(_table, data, columns, self.notes.append)) is not None:
             self.columns, self.rows = read
         self.chart: dict[str, str] | None = None
         if chart is not None:
@@ -190,9 +204,8 @@ class Table(Sample):
 
     def _stored(self, keep: Keep) -> Record:
         files: dict[str, None] = {}
-        if len(self.rows) > MAX_ROWS:
-            keep.note(f"a table of {len(self.rows):,} rows is cut after {MAX_ROWS:,} rows.")
-        rows = [[_cell(value, keep, files) for value in row] for row in self.rows[:MAX_ROWS]]
+        most = _most_rows(len(self.columns), len(self.rows), keep.note)
+        rows = [[_kept_cell(value, keep, files) for value in row] for row in self.rows[:most]]
         content = msgspec.json.encode({"columns": self.columns, "data": rows})
         record = _kept(keep, content, TABLE) | {"rows": len(rows)}
         own = {"chart": self.chart, "files": list(files)}
@@ -225,10 +238,12 @@ class Markdown(Sample):
 
     def __init__(self, text: str, *, caption: object = None) -> None:
         super().__init__(caption)
-        self.text = str(text)
+        self.text: str = self._read(_markdown, text) or ""
 
     def record(self, keep: Keep) -> Record:
         """The text, which is stored in the journal itself."""
+        if self.error is not None:
+            raise self.error
         caption = {} if self.caption is None else {"caption": self.caption}
         return {"log": "text", "text": self.text, "format": "markdown", **caption}
 
@@ -238,7 +253,7 @@ class Plotly(Sample):
 
     def __init__(self, figure: Any, *, caption: object = None) -> None:
         super().__init__(caption)
-        self._data: bytes = (self._read(figure.to_json) or "").encode()
+        self._data: bytes = self._read(_plotly, figure) or b""
 
     def _stored(self, keep: Keep) -> Record:
         return _kept(keep, self._data, PLOTLY)
@@ -274,8 +289,11 @@ def _samples_of(values: Sequence[Any]) -> Sample | list[Sample] | None:
         return None
     if all(isinstance(value, Mapping) for value in values):
         return Table(values)
-    found = [sample for value in values if (sample := _single(value)) is not None]
-    return found if len(found) == len(values) else None
+    found = [_single(value) for value in values if value is not None]
+    samples = [sample for sample in found if sample is not None]
+    if samples and len(samples) < len(found):
+        raise ValueTypeError("a list of samples must not have other values in it.")
+    return samples or None
 
 
 def _kept(keep: Keep, data: bytes, media_type: str) -> Record:
@@ -296,18 +314,33 @@ def _content(data: Any) -> bytes | None:
 
 
 def _text(data: Any) -> bytes:
-    content = data.encode() if isinstance(data, str) else _content(data)
+    content = data.encode(errors="replace") if isinstance(data, str) else _content(data)
     if content is None:
         raise ValueTypeError(f"HTML must be a text or a path, not {type(data).__name__}.")
     return content
 
 
-def _picture(data: Any) -> Pixels | bytes:
+def _markdown(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ValueTypeError(f"Markdown must be a text, not {type(text).__name__}.")
+    return str.__str__(text)
+
+
+def _plotly(figure: Any) -> bytes:
+    text = figure.to_json()
+    if not isinstance(text, str):
+        raise ValueTypeError("this figure of Plotly has no JSON.")
+    return text.encode(errors="replace")
+
+
+def _picture(data: Any, note: Note) -> Pixels | bytes:
     if is_figure(data):
         return figure_png(data)
     content = _content(data)
     if content is None:
-        return pixels_of(data)
+        if data is None:
+            raise ValueTypeError("a picture must hold numbers, and None has none.")
+        return pixels_of(data, note)
     if media_type_of(content) not in _IMAGE_TYPES:
         raise ValueTypeError("a picture must be PNG, JPEG, GIF, WebP or BMP data.")
     return content
@@ -323,36 +356,50 @@ def _size(picture: Pixels | bytes) -> tuple[int, int]:
     return width, height
 
 
-def _boxes(boxes: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> list[Record]:
+def _boxes(boxes: Any, size: tuple[int, int]) -> list[Record]:
+    if boxes is None:
+        return []
+    given = as_array(boxes, what="boxes").tolist() if hasattr(boxes, "shape") else list(boxes)
+    dicts = [one if isinstance(one, Mapping) else {"box": one} for one in given]
+    if any(one.get("box") is None for one in dicts):
+        raise ValueTypeError("each of the boxes needs a 'box' of left, top, right and bottom.")
+    all_edges = [as_array(one["box"], what="a box").ravel().tolist() for one in dicts]
+    if any(len(edges) != 4 or not all(map(math.isfinite, edges)) for edges in all_edges):
+        raise ValueTypeError("a box has four finite numbers: left, top, right and bottom.")
+    # One small box of an array is in pixels if the others are.
+    is_array_of_pixels = hasattr(boxes, "shape") and any(max(edges) > 1 for edges in all_edges)
     found: list[Record] = []
-    for one in boxes:
-        edges = [float(edge) for edge in one["box"]]
-        if len(edges) != 4 or not all(map(math.isfinite, edges)):
-            raise ValueTypeError("a box has four finite numbers: left, top, right and bottom.")
-        if any(abs(edge) > 1 for edge in edges):
-            edges = [edge / size[number % 2] for number, edge in enumerate(edges)]
-        box: Record = dict(zip(("x0", "y0", "x1", "y1"), edges, strict=True))
+    for one, edges in zip(dicts, all_edges, strict=True):
+        left, top, right, bottom = edges
+        is_in_pixels = is_array_of_pixels or any(abs(edge) > 1 for edge in edges)
+        width, height = size if is_in_pixels else (1, 1)
+        x, y = sorted((left / width, right / width)), sorted((top / height, bottom / height))
+        box: Record = {"x0": x[0], "y0": y[0], "x1": x[1], "y1": y[1]}
         for name in ("label", "group"):
             if one.get(name) is not None:
-                box[name] = str(one[name])
+                box[name] = shown_text(one[name])
         if one.get("score") is not None:
-            box["score"] = float(one["score"])
+            box["score"] = plain_float(one["score"], name="score")
         found.append(box)
     return found
 
 
-def _masks(masks: Mapping[str, Any]) -> list[tuple[str, Pixels, dict[str, str]]]:
-    import numpy as np
-
+def _masks(masks: Any) -> list[tuple[str, Pixels, dict[str, str]]]:
+    if masks is None:
+        return []
+    groups = masks if isinstance(masks, Mapping) and "mask" not in masks else {"mask": masks}
     found = []
-    for group, given in masks.items():
+    for group, given in groups.items():
         about = given if isinstance(given, Mapping) else {"mask": given}
-        array = as_array(about["mask"], what=f"mask {group!r}")
+        array = as_array(about.get("mask"), what=f"mask {group!r}")
         if array.ndim != 2:
             raise ValueTypeError(f"mask {group!r} has shape {tuple(array.shape)}: use H×W.")
-        pixels = pixels_of(array.astype(np.int64))
-        labels = {str(number): str(label) for number, label in about.get("labels", {}).items()}
-        found.append((str(group), pixels, labels))
+        numbers = array.astype("u1") if ((array >= 0) & (array <= 255)).all() else None
+        if numbers is None or (numbers != array).any():
+            raise ValueTypeError(f"mask {group!r} must hold class numbers from 0 to 255.")
+        labels = dict(about.get("labels") or {})
+        names = {shown_text(number): shown_text(label) for number, label in labels.items()}
+        found.append((shown_text(group), pixels_of(numbers), names))
     return found
 
 
@@ -384,14 +431,14 @@ def _audio(data: Any, rate: int | None) -> bytes:
     return content
 
 
-def _video(data: Any, fps: float) -> Pixels | bytes:
+def _video(data: Any, fps: float, note: Note) -> Pixels | bytes:
     content = _content(data)
     if content is None:
         from importlib.util import find_spec
 
         if find_spec("PIL") is None:
             raise ValueTypeError("a video of an array needs Pillow: pip install pillow.")
-        return frames_of(data, fps)
+        return frames_of(data, fps, note)
     kind = media_type_of(content)
     if not kind.startswith("video/") and kind not in ("image/gif", "image/webp"):
         raise ValueTypeError("a video must be MP4, WebM, Ogg, GIF or WebP data.")
@@ -404,13 +451,27 @@ def _is_frame(value: Any) -> bool:
     return rows and hasattr(value, "columns")
 
 
-def _table(data: Any, columns: Sequence[Any] | None) -> tuple[list[str], list[list[Any]]]:
+def _most_rows(num_columns: int, num_rows: int, note: Note) -> int:
+    """How many rows of a table are kept."""
+    if num_columns > MAX_COLUMNS:
+        raise ValueTypeError(f"a table has at most {MAX_COLUMNS:,} columns, not {num_columns:,}.")
+    most = min(MAX_ROWS, MAX_CELLS // max(num_columns, 1))
+    if num_rows > most:
+        note(f"a table of {num_rows:,} rows is cut after {most:,} rows.")
+    return most
+
+
+def _table(
+    data: Any, columns: Sequence[Any] | None, note: Note
+) -> tuple[list[str], list[list[Any]]]:
     if _is_frame(data):
         names = [str(name) for name in data.columns]
         frame = data.iter_rows() if hasattr(data, "iter_rows") else data.itertuples(index=False)
-        return names, [list(row) for row in frame]
+        most = _most_rows(len(names), len(data), note)
+        return names, [list(row) for row in islice(frame, most)]
     if isinstance(data, Mapping):
-        values = [list(column) for column in data.values()]
+        most = _most_rows(len(data), max(map(len, data.values()), default=0), note)
+        values = [list(islice(column, most)) for column in data.values()]
         if len({len(column) for column in values}) > 1:
             raise ValueTypeError("the columns of a table have different lengths.")
         return [str(name) for name in data], [list(row) for row in zip(*values, strict=True)]
@@ -418,23 +479,38 @@ def _table(data: Any, columns: Sequence[Any] | None) -> tuple[list[str], list[li
     if listed and all(isinstance(row, Mapping) for row in listed):
         names = list(dict.fromkeys(name for row in listed for name in row))
         names = list(columns) if columns is not None else names
+        listed = listed[: _most_rows(len(names), len(listed), note)]
         return [str(name) for name in names], [[row.get(name) for name in names] for row in listed]
-    rows = [list(row) for row in listed]
+    rows = [list(row) for row in listed[:MAX_ROWS]]
     if columns is None:
         columns = range(max(map(len, rows), default=0))
     if any(len(row) != len(columns) for row in rows):
         raise ValueTypeError(f"each row of this table must have {len(columns)} values.")
-    return [str(name) for name in columns], rows
+    return [str(name) for name in columns], rows[: _most_rows(len(columns), len(listed), note)]
 
 
-def _chart(chart: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
-    wanted = {str(name): str(value) for name, value in chart.items() if value is not None}
-    if wanted.get("kind") not in CHARTS or not wanted.keys() <= _CHART_FIELDS:
-        raise ValueTypeError(f"chart={dict(chart)!r}: kind must be one of {', '.join(CHARTS)}.")
+def _chart(chart: Any, columns: Sequence[str]) -> dict[str, str]:
+    given = dict(chart) if isinstance(chart, Mapping) else {"kind": chart}
+    wanted = {str(name): str(value) for name, value in given.items() if value is not None}
+    needed = CHARTS.get(wanted.get("kind", ""))
+    if needed is None or not wanted.keys() <= _CHART_FIELDS:
+        raise ValueTypeError(f"chart={chart!r}: kind must be one of {', '.join(CHARTS)}.")
+    if missing := [name for name in needed.split() if name not in wanted]:
+        raise ValueTypeError(f"chart={chart!r} does not name the columns of {', '.join(missing)}.")
     for name in wanted.keys() - {"kind", "title"}:
         if wanted[name] not in columns:
             raise ValueTypeError(f"chart: the table has no column {wanted[name]!r}.")
     return wanted
+
+
+def _kept_cell(value: Any, keep: Keep, files: dict[str, None]) -> Any:
+    """A cell; None for a value that cannot be read, which is noted."""
+    cell, error = attempt(_cell, value, keep, files)
+    if isinstance(error, (OSError, UsageError)):  # of the disk, or of the budget
+        raise error
+    if error is not None:
+        keep.note(f"a cell of a table is left empty, because it cannot be read: {error}")
+    return cell
 
 
 def _cell(value: Any, keep: Keep, files: dict[str, None]) -> Any:
@@ -442,13 +518,13 @@ def _cell(value: Any, keep: Keep, files: dict[str, None]) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):  # one of numpy, too
-        return str.__str__(value)
+        return without_surrogates(str.__str__(value))
     if hasattr(value, "item") and element_count(value) == 1:
         value = value.item()
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, int):
-        return value if abs(value) < _EXACT else str(value)
+        return value if abs(value) < _EXACT else shown_text(value)
     sample = sample_of(value)
     if isinstance(sample, Sample) and not isinstance(sample, Table):
         if sample.error is not None:

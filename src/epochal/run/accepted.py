@@ -42,6 +42,7 @@ OTHER_NAMES = "(other names)"
 MAX_DEPTH = 32
 MAX_MAPPINGS = 10_000
 _LONGEST_NAME = 200
+_LONGEST_REASON = 500
 # Fields that every record has.
 _RESERVED = frozenset({"log", "t", "v", "nonfinite"})
 
@@ -90,6 +91,7 @@ class ValuePolicy:
             reason = str(error)
         else:
             reason = f"{printable(name)!r} cannot be read: {describe(error)}."
+        reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
         sentence = f"{reason} {then or 'It is left out.'} (Reported once for {printable(name)!r}.)"
         kind = type(value).__name__
         self._report(sentence, "value-dropped", name_of=name, type=kind, reason=reason)

@@ -59,8 +59,11 @@ from epochal.settings import Settings
 from epochal.values import plain_json
 
 Append = Callable[[bytes, float], None]
-# An array with two sides as long as this has the shape of a picture.
+# An array with two sides as long as this has the shape of a picture; so many names are hinted at.
 _LEAST_PICTURE = 8
+_HINTS = 5
+# A longer list of samples is cut: the page shows them all at once.
+_MOST_LISTED = 256
 # After a fault in showing metrics the next try is so much later.
 _SHOW_AGAIN_S = 10.0
 
@@ -109,7 +112,7 @@ class Recorder:
         self.guard = console.guard = Guard(report=self._report_fault)
         self.values = ValuePolicy(self._report)
         self.samples = SampleStore(self, self._report)
-        self._has_hinted = False
+        self._hinted: set[str] = set()
         self.epoch = 0
         self.cell: Cell | None = None
         self.page_url: str | None = None
@@ -341,7 +344,11 @@ class Recorder:
             at = self.sample_step(step)
             if isinstance(value, str):
                 self.write_text(name, str.__str__(value), at)
-            elif (found := self.values.read(name, sample_of, value)) is not None:
+                continue
+            found, error = attempt(sample_of, value)
+            if error is not None:
+                self.report_unstored(name, value, error)
+            elif found is not None:
                 self.write_sample(name, found, at)
             else:
                 self.write_histogram(name, value, at)
@@ -354,7 +361,10 @@ class Recorder:
         if self._writer is None:
             return
         several = sample if isinstance(sample, list) else [sample]
-        for index, one in enumerate(several):
+        if len(several) > _MOST_LISTED:
+            count = f"a list of {len(several):,} samples is cut after {_MOST_LISTED}"
+            self.console.notice(f"{name!r}: {count}. Log a table of them to keep more.")
+        for index, one in enumerate(several[:_MOST_LISTED]):
             record, error = attempt(one.record, self.samples)
             if error is not None:
                 self.report_unstored(name, one, error)
@@ -384,10 +394,11 @@ class Recorder:
         self.write(self.values.read(name, lambda many: made(values=many), values))
 
     def _hint_at_picture(self, name: str, value: Any) -> None:
-        shape = tuple(getattr(value, "shape", ()))
-        has_channels = len(shape) == 3 and (shape[0] in (1, 3) or shape[2] in (1, 3, 4))
-        if has_channels and sorted(shape)[1] >= _LEAST_PICTURE and not self._has_hinted:
-            self._has_hinted = True
+        first = value[0] if isinstance(value, (list, tuple)) and len(value) else value
+        shape = tuple(getattr(first, "shape", ()))
+        has_channels = len(shape) in (3, 4) and (shape[-3] in (1, 3) or shape[-1] in (1, 3, 4))
+        if has_channels and sorted(shape[-3:])[1] >= _LEAST_PICTURE and len(self._hinted) < _HINTS:
+            self._hinted.add(name)
             self.console.notice(
                 f"{name!r} has the shape of a picture, and the distribution of its values is"
                 " recorded. Log epochal.Image(array) to see the picture."

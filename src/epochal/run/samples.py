@@ -11,7 +11,6 @@ import hashlib
 import math
 import os
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 _WARN_SHARE = 0.8
 _PIECE_BYTES = 1 << 20
 _MOST_NOTES = 20
-_MEASURE_EVERY_S = 1.0
+# How often the files are measured, near the budget and before. Thousands of them take a while.
+_MEASURE_NEAR_S, _MEASURE_S = 1.0, 10.0
 # Of a name in ``blobs/``; hubs take no other characters.
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
 
@@ -49,7 +49,7 @@ class SampleStore:
         self._recorder = recorder
         self._report = report
         self._used = math.inf  # until it is measured
-        self._measure_at = 0.0
+        self._measured_at = -math.inf
         self._warned = False
         self._noted: set[str] = set()
         self._unsynced: set[str] = set()
@@ -74,13 +74,14 @@ class SampleStore:
 
         The name is made from the copy: the source may be changed meanwhile.
         """
-        self.reserve(os.fstat(source.fileno()).st_size)
+        size = os.fstat(source.fileno()).st_size
+        self.reserve(size)
         blobs = self._recorder.folder.blobs
         blobs.mkdir(parents=True, exist_ok=True)
         temporary = blobs / f".{os.getpid()}-{threading.get_ident()}.tmp"
         try:
             with open(temporary, "w+b", buffering=0) as copy:
-                _copy_content(source, copy)
+                _copy_content(source, copy, size)
                 size, digest = copy.tell(), hashlib.blake2b(digest_size=16)
                 copy.seek(0)
                 while piece := copy.read(_PIECE_BYTES):
@@ -119,9 +120,10 @@ class SampleStore:
     def reserve(self, size: int) -> None:
         """Raise ``OverBudgetError`` if so many more bytes do not fit; warn before that."""
         at, near = time.monotonic(), self.budget_bytes * _WARN_SHARE
-        if self._used + size > near and at >= self._measure_at:
-            # Pixels were counted before they were encoded. Thousands of files take a while.
-            self._used, self._measure_at = self._size_on_disk(), at + _MEASURE_EVERY_S
+        wait_s = _MEASURE_NEAR_S if self._used + size > near else _MEASURE_S
+        if at >= self._measured_at + wait_s:
+            # Pixels are encoded meanwhile, and other ranks store files, too.
+            self._used, self._measured_at = self._size_on_disk(), at
         used = self._used + size
         limit = f"the limit of {format_bytes(self.budget_bytes)} (the setting samples_gb)"
         if used > self.budget_bytes:
@@ -157,10 +159,12 @@ class SampleStore:
             return 0
 
 
-def _copy_content(source: BinaryIO, target: BinaryIO) -> None:
+def _copy_content(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    """Copy as many bytes as the source had; it may grow meanwhile."""
     # The kernel copies without reading where it can: some file systems share the blocks.
     with contextlib.suppress(OSError, AttributeError):
-        while os.copy_file_range(source.fileno(), target.fileno(), 1 << 30):
-            pass
+        while size and (copied := os.copy_file_range(source.fileno(), target.fileno(), size)):
+            size -= copied
     with open(target.fileno(), "ab", closefd=False) as rest:  # which writes whole pieces or raises
-        shutil.copyfileobj(source, rest, _PIECE_BYTES)
+        while size and (piece := source.read(min(size, _PIECE_BYTES))):
+            size -= rest.write(piece)
