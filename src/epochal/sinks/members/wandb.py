@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from epochal.format import format_bytes
-from epochal.imports.media import CHARTS
 from epochal.media.files import PLOTLY, TABLE
 from epochal.sinks.keys import (
     SampleLists,
@@ -233,6 +232,8 @@ class WandbSink(Sink):
 
     def _table(self, record: Mapping[str, Any]) -> Any:
         """A table, as a chart where W&B has one like it."""
+        from epochal.imports.media import CHARTS  # it needs NumPy
+
         columns, rows = self._context.table(record, self._value)
         table = self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)
         drawn: Mapping[str, str] = record.get("chart") or {}
