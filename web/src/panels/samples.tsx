@@ -173,7 +173,7 @@ function Files({ page, run }: { readonly page: Page; readonly run: RunRow }): JS
   if (files.length === 0) return null;
   return (
     <section class="card samples-files" aria-label="Files" data-title="Files">
-      <h2>Files</h2>
+      <h2>Files of {page.runs.label(run.id)}</h2>
       <table>
         <thead><tr><th scope="col">Name and size</th><th scope="col">Step</th></tr></thead>
         <tbody>

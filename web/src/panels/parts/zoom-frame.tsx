@@ -43,7 +43,7 @@ export function ZoomFrame({ label, place, onPlace, isAlone = false, ratio, child
   };
   return (
     <div ref={frame} class={`picture${grip === null ? "" : " is-held"}`} tabIndex={0} role="group" aria-label={`${label}: drag to move, plus and minus to zoom, 0 for the whole`}
-      style={{ aspectRatio: ratio }} onDblClick={() => onPlace(() => WHOLE)}
+      style={{ aspectRatio: ratio, touchAction: place.scale === 1 ? undefined : "none" }} onDblClick={() => onPlace(() => WHOLE)}
       onKeyDown={(event) => {
         if (keys[event.key] === undefined) return;
         event.preventDefault();
