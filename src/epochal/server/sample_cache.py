@@ -47,7 +47,9 @@ class SampleCache:
             for entry in run.entries(*_KINDS, rank=0):
                 by_name.setdefault(entry.name or "", []).append(entry)
             steps = {_step(entry) for entries in by_name.values() for entry in entries} - {-1}
-            found = Samples(dict(run.end()), by_name, sorted(steps))
+            # Names as they were logged first: records of one call may share their time.
+            logged = dict(sorted(by_name.items(), key=lambda item: item[1][0].position))
+            found = Samples(dict(run.end()), logged, sorted(steps))
         with self._lock:
             self._by_run[run.id] = found
             while len(self._by_run) > _MOST_RUNS:
