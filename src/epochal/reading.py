@@ -172,16 +172,21 @@ class RunData:
         return chosen.select(_shown(chosen.buckets(pixels, lo=lo, hi=hi), chosen.at))
 
     def samples(self, name: str | None = None) -> list[StoredSample]:
-        """Pictures, tables, sounds, videos, pages and texts, of one name or of all, by step.
+        """Pictures, tables, sounds, videos, pages and texts by step.
 
+        ``name`` may be a pattern, as in ``samples("val/*")``; without it you get all of them.
         Each has a ``name``, ``step``, ``index`` in its list, ``media_type`` and ``caption``.
         ``data`` is a text, the rows of a table, or bytes; ``save(path)`` writes it to a file.
         """
-        return self._view.samples(name, rank=None)
+        found = self._view.samples(rank=None)
+        return [one for one in found if name is None or one.fits(name)]
 
     def files(self, name: str | None = None) -> list[StoredSample]:
-        """The files that were kept with ``run.log_file``, the newest version of a name last."""
-        return self._view.files(name)
+        """The files that were kept with ``run.log_file``, the newest version of a name last.
+
+        ``name`` may be a pattern.
+        """
+        return [one for one in self._view.files() if name is None or one.fits(name)]
 
     def frame(self, *names: str, rank: int = 0) -> Any:
         """A data frame of some step series, or of all: one row per step, one column per series."""

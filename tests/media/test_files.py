@@ -208,3 +208,37 @@ def test_the_command_line_lists_and_saves_them(
 )
 def test_a_name_never_leads_out_of_its_folder(name: str, path: str) -> None:
     assert str(safe_path(name)) == path
+
+
+def test_masks_tables_and_boxes_are_saved_and_a_bad_sample_costs_nothing_else(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grey = np.zeros((4, 4), np.uint8)
+    boxes = [{"box": (0, 0, 2, 2), "label": "cat"}]
+    masks = {"a/b": {"mask": grey, "labels": {1: "cat"}}}
+    bad = {"log": "blob", "step": 3, "media_type": "application/vnd.epochal.table+json"}
+    (run.dir / "blobs").mkdir()
+    (run.dir / "blobs" / "bad.json").write_text('{"columns": 3}')
+    run.write({**bad, "name": "damaged", "file": "bad.json"})
+    run.write({**bad, "name": "odd", "file": "x.png\0.y", "media_type": "image/png"})
+    run.log({"seen": epochal.Image(grey, caption="one", boxes=boxes, masks=masks)}, step=3)
+    run.log({"rows": [{"picture": epochal.Image(grey), "score": 0.5}]}, step=3)
+    run.log({"x" * 2000: "text"}, step=3)
+    run.finish()
+    command, folder = ["--dir", str(tmp_path / "runs")], tmp_path / "saved"
+    assert main([*command, "export", "run", "--format", "files", "-o", str(folder)]) == 1
+    assert "2 files could not be saved. The first error: 'damaged' of" in capsys.readouterr().out
+    assert sorted(path.name for path in (folder / "seen").iterdir()) == [
+        "step-000003.mask-a_b.png",
+        "step-000003.png",
+    ]
+    (about,) = map(json.loads, (folder / "samples.jsonl").read_text().splitlines())
+    assert (about["path"], about["boxes"][0]["label"]) == ("seen/step-000003.png", "cat")
+    assert about["masks"][0]["file"] == "step-000003.mask-a_b.png"
+    rows = (folder / "rows" / "step-000003.csv").read_text()
+    assert rows == "picture,score\nstep-000003/picture-0.png,0.5\n"
+    assert (folder / "rows" / "step-000003" / "picture-0.png").is_file()
+    assert main([*command, "export", "run", "-o", str(tmp_path / "run.html")]) == 0
+    assert main([*command, "show", "run", "--files"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 120
+    assert [one.name for one in epochal.load(run.dir).samples("se*")] == ["seen"]

@@ -43,7 +43,8 @@ def command(
     tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
     csv and jsonl go to stdout.
 
-    files saves the samples and files of a run in a folder, as NAME/step-000100.png.
+    files saves the samples and files of a run in a folder, as NAME/step-000100.png. Tables become
+    CSV; samples.jsonl has captions, boxes and labels.
     """
     suffix = Path(output or "").suffix.lower().lstrip(".")
     form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")

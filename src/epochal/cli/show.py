@@ -74,7 +74,7 @@ def _list_files(view: RunView) -> None:
         at = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
         sizes = [one.bytes for one in same if one.bytes is not None]
         size = format_bytes(sum(sizes)) if len(sizes) == len(same) else ""
-        rows.append((name, media_type, f"{len(same):,}", at, size))
+        rows.append((_short(name), media_type, f"{len(same):,}", at, size))
     if not rows:
         remark("This run has no samples and no files.")
         return

@@ -1,24 +1,30 @@
 """Samples and files of a run as files with readable names, below a folder.
 
-A file is called as the program called it. A sample is ``NAME/step-000100.png``.
+A file is called as the program called it. A sample is ``NAME/step-000100.png``, and its masks are
+``NAME/step-000100.mask-GROUP.png``. A table is ``NAME/step-000100.csv``, and the pictures in its
+cells are ``NAME/step-000100/COLUMN-ROW.png``. ``samples.jsonl`` has the captions, boxes and labels.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from epochal.errors import EpochalError
-from epochal.media.files import files_of
+from epochal.errors import EpochalError, FormatError
+from epochal.journal.layout import json_bytes
+from epochal.media.files import TABLE
 from epochal.media.stored import StoredSample
 from epochal.store.store import RunView
 
 _LONGEST = 100
 # What some file system does not allow in a name.
-_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
+_ABOUT = "samples.jsonl"
+_DESCRIBING = ("caption", "boxes", "masks", "chart")
 
 
 def save_files(run: RunView, folder: Path, *, name: str = "*") -> Iterator[Path | Exception]:
@@ -26,16 +32,52 @@ def save_files(run: RunView, folder: Path, *, name: str = "*") -> Iterator[Path 
 
     Of a file that was logged several times, older versions have their step in the name.
     """
-    taken: dict[str, bool] = {}
+    taken, lines = {_ABOUT: True}, list[bytes]()
     for sample, wanted in _named(run, name):
-        target = folder / _free(wanted, taken)
+        path = _free(wanted, taken)
         try:
-            yield sample.save(target)
-            for file in files_of(sample.record):
-                if file != sample.record["file"]:  # a mask, or a picture in a cell of a table
-                    (target.parent / file).write_bytes(run.blob(file))
+            if sample.media_type == TABLE:
+                yield _save_table(sample, folder, path, taken)
+            else:
+                yield sample.save(folder / path)
+            about = {key: sample.record[key] for key in _DESCRIBING if key in sample.record}
+            if isinstance(masks := about.get("masks"), list):
+                about["masks"] = [_save_mask(sample, mask, folder, path, taken) for mask in masks]
+            if about:
+                lines.append(json_bytes({"path": str(path), "step": sample.step, **about}))
         except (OSError, EpochalError) as error:
-            yield error
+            yield FormatError(f"{sample.name!r} of step {sample.step}: {error}")
+    if lines:
+        (folder / _ABOUT).write_bytes(b"\n".join([*lines, b""]))
+
+
+def _save_table(
+    table: StoredSample, folder: Path, path: PurePosixPath, taken: dict[str, bool]
+) -> Path:
+    """Save a table as CSV; a cell with a picture becomes the path of its file."""
+    columns, rows = table.table()
+    for number, row in enumerate(rows):
+        for place, (column, cell) in enumerate(zip(columns, row, strict=False)):
+            if isinstance(cell, StoredSample):
+                wanted = path.with_suffix("") / _safe(f"{column}-{number}{cell.suffix}")
+                picture = _free(wanted, taken)
+                cell.save(folder / picture)
+                row[place] = picture.relative_to(path.parent)
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    with open(folder / path, "w", encoding="utf-8", errors="replace", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return folder / path
+
+
+def _save_mask(
+    picture: StoredSample, mask: Any, folder: Path, path: PurePosixPath, taken: dict[str, bool]
+) -> Any:
+    """Save a mask; it is described with the name of this file."""
+    part = picture.part(mask)
+    if not isinstance(part, StoredSample):
+        return mask
+    target = _free(path.with_name(_safe(f"{path.stem}.mask-{part.record.get('group')}.png")), taken)
+    return {**mask, "file": part.save(folder / target).name}
 
 
 def safe_path(name: str) -> PurePosixPath:
@@ -51,14 +93,15 @@ def _named(run: RunView, pattern: str) -> Iterator[tuple[StoredSample, PurePosix
         path = safe_path(file.name)
         if newest[file.name] is not file:
             path = path.with_name(f"{path.stem}.step-{file.step:06d}{path.suffix}")
-        if fnmatchcase(file.name, pattern):
+        if file.fits(pattern):
             yield file, path
     for sample in run.samples(rank=None):
         rank = f"-rank-{sample.rank}" if sample.rank > 0 else ""
         index = "" if sample.index is None else f"-{sample.index}"
-        stem = f"step-{sample.step:06d}{index}{rank}"
-        if fnmatchcase(sample.name, pattern):
-            yield sample, safe_path(sample.name) / f"{stem}{sample.suffix}"
+        suffix = ".csv" if sample.media_type == TABLE else sample.suffix
+        if sample.fits(pattern):
+            last = _safe(f"step-{sample.step:06d}{index}{rank}{suffix}")
+            yield sample, safe_path(sample.name) / last
 
 
 def _safe(part: str) -> str:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from epochal.atomic_file import replaced_file
-from epochal.errors import UsageError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import RunFolder
-from epochal.journal.line import decode_json
 from epochal.media.files import TABLE, blob_bytes, media_type_of_name, store_blob
 from epochal.records import Record, whole_number
 
 _TEXTS = {"markdown": ("text/markdown", ".md"), None: ("text/plain", ".txt")}
+
+
+class _Table(msgspec.Struct):
+    columns: list[str | float | bool | None]
+    data: list[list[Any]]
 
 
 class StoredSample:
@@ -78,9 +85,20 @@ class StoredSample:
             return str(self.record.get("text"))
         if self.media_type != TABLE:
             return self.read()
-        table = decode_json(self.read())
-        rows = [map(self._cell, row) for row in table["data"]]
-        return [dict(zip(table["columns"], row, strict=False)) for row in rows]
+        columns, rows = self.table()
+        return [dict(zip(columns, row, strict=False)) for row in rows]
+
+    def table(self) -> tuple[list[Any], list[list[Any]]]:
+        """The columns and the rows of a table; raises ``FormatError`` if it is damaged."""
+        try:
+            table = msgspec.json.decode(self.read(), type=_Table)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise FormatError(f"the table is damaged: {error}.") from error
+        return table.columns, [list(map(self.part, row)) for row in table.data]
+
+    def fits(self, pattern: str) -> bool:
+        """Whether its name is this one, or fits a pattern such as ``val/*``."""
+        return self.name == pattern or fnmatchcase(self.name, pattern)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write its content to a file, whose folders are made; returns the path of the file."""
@@ -97,7 +115,8 @@ class StoredSample:
     def _file(self) -> str:
         return str(self.record.get("file"))
 
-    def _cell(self, value: Any) -> Any:
+    def part(self, value: Any) -> Any:
+        """A cell of a table or a mask, as a sample if it is a file."""
         if not isinstance(value, Mapping) or not isinstance(value.get("file"), str):
             return value
         about = {"media_type": media_type_of_name(value["file"]), **value}
