@@ -288,11 +288,7 @@ def is_matplotlib(value: Any) -> bool:
 def _picture(value: Any, mode: str | None) -> Any:
     """What ``epochal.Image`` takes, of what W&B's takes."""
     if is_matplotlib(value):
-        figure = value.gcf() if hasattr(value, "gcf") else value
-        figure = figure if hasattr(figure, "savefig") else figure.figure
-        if figure is None:
-            raise ValueTypeError("only pyplot, figures and their artists are accepted.")
-        return figure
+        return value.gcf() if hasattr(value, "gcf") else value
     if isinstance(value, (str, os.PathLike, bytes)) or is_pil_image(value):
         return value.convert(mode) if mode is not None and hasattr(value, "convert") else value
     pixels = _as_bytes(as_array(value, what="a picture"))
