@@ -7,7 +7,6 @@ returned, the sample is in the kernel's hands, like a record.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 import re
@@ -20,7 +19,7 @@ from epochal.errors import UsageError
 from epochal.format import format_bytes
 from epochal.journal.layout import RunFolder
 from epochal.media.encode import Pixels
-from epochal.media.files import RAW, blob_name, copy_blob, store_blob, store_pixels
+from epochal.media.files import RAW, blob_name, copy_blob, new_digest, store_blob, store_pixels
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -82,13 +81,13 @@ class SampleStore:
         try:
             with open(temporary, "w+b", buffering=0) as copy:
                 _copy_content(source, copy, size)
-                size, digest = copy.tell(), hashlib.blake2b(digest_size=16)
+                size, digest = copy.tell(), new_digest()
                 copy.seek(0)
                 while piece := copy.read(_PIECE_BYTES):
                     digest.update(piece)
             ending = suffix.lower()
             is_plain = _SUFFIX.fullmatch(ending) is not None and ending != RAW
-            file = digest.hexdigest() + (ending if is_plain else ".bin")
+            file = digest.hexdigest()[:32] + (ending if is_plain else ".bin")
             if not (blobs / file).exists():
                 os.replace(temporary, blobs / file)
         finally:
