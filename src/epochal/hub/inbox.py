@@ -33,6 +33,7 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
+from epochal.media.files import encode_pending
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import (
@@ -226,6 +227,8 @@ class Inbox:
     def state(self, run_id: str) -> RunState:
         """What is here of a run."""
         run = self._run(run_id)
+        with contextlib.suppress(OSError):  # a folder that is read-only
+            encode_pending(run.folder)  # of a run that was written here
         with run.lock:
             return state_of(run.folder, self._counts)
 
