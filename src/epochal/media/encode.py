@@ -13,6 +13,7 @@ from epochal.guard import attempt, describe
 _MAGIC = b"EPXL1"
 _HEADER = struct.Struct("<5s4If")
 _PNG_COLORS = {1: 0, 2: 4, 3: 2, 4: 6}
+_VIDEO_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 # Encoding takes three times as many bytes of memory.
 MAX_VALUES = 300_000_000
 
@@ -51,7 +52,8 @@ def read_raw(content: bytes) -> Pixels:
     if width * height * channels * frames > MAX_VALUES:
         raise FormatError(f"a picture of {width}×{height} pixels is too large to be encoded.")
     data = memoryview(content)[_HEADER.size :]
-    if channels not in _PNG_COLORS or len(data) != width * height * channels * frames:
+    is_known = channels in (_VIDEO_MODES if fps else _PNG_COLORS) and frames > 0
+    if not is_known or len(data) != width * height * channels * frames:
         raise FormatError("a file of raw pixels is damaged.")
     return Pixels(data, width, height, channels, frames, fps)
 
@@ -89,7 +91,7 @@ def _webp(pixels: Pixels) -> bytes:
         from PIL import Image
     except ModuleNotFoundError as error:
         raise MissingPackageError("a video of an array", error) from error
-    mode = {1: "L", 3: "RGB", 4: "RGBA"}[pixels.channels]
+    mode = _VIDEO_MODES[pixels.channels]
     size, length = (pixels.width, pixels.height), len(pixels.data) // pixels.frames
     first, *others = (
         Image.frombytes(mode, size, bytes(pixels.data[start : start + length]))

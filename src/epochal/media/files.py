@@ -20,8 +20,8 @@ from typing import Any
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder, is_patch
-from epochal.journal.regular_file import read_regular
-from epochal.media.encode import Pixels, encode, read_raw, write_raw
+from epochal.journal.regular_file import read_regular, regular_only
+from epochal.media.encode import MAX_VALUES, Pixels, encode, read_raw, write_raw
 from epochal.records import Record
 
 _SIGNATURES = {
@@ -170,7 +170,7 @@ def blob_bytes(folder: RunFolder, file: str) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         return read_regular(path)
     with contextlib.suppress(FileNotFoundError):
-        return encode(read_raw(read_regular(folder.blobs / f"{file}{RAW}")))
+        return encode(read_raw(_raw_content(folder.blobs / f"{file}{RAW}")))
     return read_regular(path)  # it was encoded meanwhile
 
 
@@ -183,10 +183,15 @@ def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
         raw = folder.blobs / name
         # Another process was quicker, or these pixels cannot be encoded: the others can.
         with contextlib.suppress(FileNotFoundError, EpochalError):
-            data = encode(read_raw(raw.read_bytes()))
+            data = encode(read_raw(_raw_content(raw)))
             store_blob(folder, name.removesuffix(RAW), data)
             raw.unlink()
     return True
+
+
+def _raw_content(path: Path) -> bytes:
+    """The content of a raw file; raises ``FormatError`` for more than can be encoded."""
+    return read_regular(path, max_bytes=MAX_VALUES + 1024)
 
 
 def _raw_files(folder: Path) -> list[str]:
