@@ -450,8 +450,9 @@ class Run:
         up to 1,000 of them. Equal content is stored once. The call returns when the copy is made.
 
         Example:
-            run.log_file("config.yaml")
-            run.log_file("reports", "evaluation/reports", step=1000)
+            (run.dir / "vocabulary.txt").write_text("a b c")
+            run.log_file(run.dir / "vocabulary.txt")
+            run.log_file(run.dir / "vocabulary.txt", "tokenizer/words.txt", step=1000)
         """
         from epochal.run.files import log_file
 
