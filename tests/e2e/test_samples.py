@@ -162,7 +162,7 @@ def test_texts_are_marked_where_they_differ_between_runs_and_steps(
     until(page, lambda: row(page, "words").locator("mark").all_inner_texts() == ["0"])
     page.get_by_role("radio", name="Steps").check()
     until(page, lambda: row(page, "words").locator(".sample-text").count() == 3)
-    heads = page.locator(".samples-column").all_inner_texts()
+    heads = page.locator(".samples-head .samples-column").all_inner_texts()
     assert heads == ["step 0", "step 10", "step 20"]
 
 
@@ -188,17 +188,18 @@ def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: 
     dialog = page.get_by_role("dialog", name="picture")
     until(page, lambda: dialog.locator("img").count() == 2)
     dialog.get_by_role("button", name="Zoom in").click()
-    contents = dialog.locator(".picture-content")
+    contents = page.locator("dialog[open] .picture-content")
     styles = "(all) => [...new Set(all.map((one) => one.style.transform))]"
     until(page, lambda: contents.evaluate_all(styles) == ["translate(0px, 0px) scale(1.25)"])
     page.keyboard.press("ArrowLeft")
     until(page, lambda: "p-sample-step=20" in page.url)
-    page.keyboard.press("ArrowDown")
-    page.get_by_role("dialog", name="boxes").wait_for()
-    page.keyboard.press("ArrowDown")
-    page.get_by_role("dialog", name="list").get_by_text("item 0").first.wait_for()
-    page.keyboard.press("ArrowDown")
-    page.get_by_role("dialog", name="list · 2").get_by_text("item 1").first.wait_for()
+    for _ in range(2):
+        page.keyboard.press("ArrowUp")
+    page.get_by_role("dialog", name="list · 3 of 3").get_by_text("item 2").first.wait_for()
+    page.keyboard.press("ArrowUp")
+    page.get_by_role("dialog", name="list · 2 of 3").get_by_text("item 1").first.wait_for()
+    page.keyboard.press("-")
+    until(page, lambda: contents.evaluate_all(styles) == ["translate(0px, 0px) scale(0.8)"])
     page.keyboard.press("Escape")
     dialog.wait_for(state="hidden")
 

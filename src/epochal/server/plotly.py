@@ -23,6 +23,7 @@ addEventListener("message", async ({ data, source }) => {
     const fitted = { ...layout, autosize: true, width: undefined, height: undefined };
     const config = { responsive: true, displaylogo: false };
     await Plotly.react("figure", { data: traces, layout: fitted, frames, config });
+    document.querySelector("p")?.remove();
   } catch (error) {
     document.body.textContent = `Plotly cannot draw this figure: ${error.message}`;
   }
@@ -30,8 +31,9 @@ addEventListener("message", async ({ data, source }) => {
 """
 _FRAME = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Plotly</title>
-<style>html, body, #figure { height: 100%%; margin: 0; font-family: sans-serif }</style>
-<div id="figure"></div><script>%s</script><script>%s</script></html>
+<style>html, body, #figure { height: 100%%; margin: 0; font-family: sans-serif }
+p { position: absolute; margin: 12px }</style>
+<p>Drawing\xe2\x80\xa6</p><div id="figure"></div><script>%s</script><script>%s</script></html>
 """
 # Plotly compiles what it draws with WebGL.
 _POLICY = (

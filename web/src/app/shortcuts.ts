@@ -58,6 +58,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     { key: "]", text: "Smoother", group: "Charts", run: () => smoothen(SMOOTHER) },
     { key: "[", text: "Less smooth", group: "Charts", run: () => smoothen(-SMOOTHER) },
     { key: "z", text: "Reset zoom", group: "Charts", run: () => (view.zoom.value = null) },
+    ...Object.entries({ "← →": "Earlier or later step", "↑ ↓": "Previous or next, in the full view", "+ − 0": "Zoom in, out, or show the whole" }).map(([key, text]) => ({ key, text, group: "Samples", run: () => undefined })),
     { key: "p", text: "Pause or continue", group: "Page", run: () => (page.isPaused.value = !page.isPaused.value) },
     { key: "d", text: "Next theme", group: "Page", run: () => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!) },
     { key: "?", text: "This sheet", group: "Page", run: showSheet },

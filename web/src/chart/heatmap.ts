@@ -30,7 +30,7 @@ export interface HeatmapOptions {
   /** How a value is told in the tooltip; `at` is its index. */
   readonly format?: (value: number, at: number) => string;
   /** What the numbers beside the colours are. */
-  readonly keyUnit?: string;
+  readonly keyName?: string;
   /** What is written into cells: the first of these that has room in all of them. */
   readonly cellTexts?: readonly ((value: number, at: number) => string)[];
   /** A row and a column that are framed; null for none. */
@@ -186,12 +186,12 @@ function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, 
   }
 }
 
-function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, { values, keyUnit }: HeatmapOptions, table: readonly string[], theme: ChartTheme): void {
+function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, { values, keyName }: HeatmapOptions, table: readonly string[], theme: ChartTheme): void {
   const width = Math.min(160, box.width * 0.5);
   const written = (value: number): string => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number");
   // Cells beyond the range have the colour of its end.
-  const low = `${values.some((value) => value < range.min && value > -Infinity) ? "≤ " : ""}${written(range.min)}`;
-  const high = `${values.some((value) => value > range.max) ? "≥ " : ""}${written(range.max)}${keyUnit === undefined ? "" : ` ${keyUnit}`}`;
+  const low = `${keyName === undefined ? "" : `${keyName}: `}${values.some((value) => value < range.min && value > -Infinity) ? "≤ " : ""}${written(range.min)}`;
+  const high = `${values.some((value) => value > range.max) ? "≥ " : ""}${written(range.max)}`;
   const right = box.left + box.width - textWidth(high) - 6;
   const top = size.height - 13;
   table.forEach((fill, index) => {

@@ -58,7 +58,7 @@ export function createValueAxis({ name, isMeasured = false }: AxisOptions, value
     ...(values.some(isNonfinite) ? [{ position: NONFINITE, label: "nan" }] : []),
     ...(values.includes(null) ? [{ position: MISSING, label: "none" }] : []),
   ];
-  return { name, lanes, ...(isScale ? scaleAxis(kind, range) : categoryAxis(known)) };
+  return { name, lanes, ...(isScale ? scaleAxis(kind, range) : categoryAxis(known, isMeasured)) };
 }
 
 /** Whether values are categories, or numbers that are spread evenly by size or by logarithm. */
@@ -129,8 +129,9 @@ function scaleAxis(kind: "linear" | "log", range: Range): Omit<ValueAxis, "name"
   };
 }
 
-function categoryAxis(known: readonly (number | string)[]): Omit<ValueAxis, "name" | "lanes"> {
-  const distinct = [...new Set(known)].sort((one, other) => (typeof one === "number" && typeof other === "number" ? one - other : BY_TEXT.compare(String(one), String(other))));
+function categoryAxis(known: readonly (number | string)[], isInOrder: boolean): Omit<ValueAxis, "name" | "lanes"> {
+  const distinct = [...new Set(known)];
+  if (!isInOrder) distinct.sort((one, other) => (typeof one === "number" && typeof other === "number" ? one - other : BY_TEXT.compare(String(one), String(other))));
   const labels = [...new Set(distinct.map(categoryName))];
   const position = new Map(labels.map((label, index) => [label, (index + 0.5) / labels.length]));
   return {

@@ -17,7 +17,7 @@ import { FileLink } from "./parts/sample-body.tsx";
 import { Legend } from "./parts/sample-picture.tsx";
 import { classesOf, evenSteps, sampleOf, samplesByName } from "./parts/sample-record.ts";
 import type { Classes, Column } from "./parts/sample-record.ts";
-import { ColumnHead, SampleCell, SampleView, useKeys } from "./parts/sample-view.tsx";
+import { ColumnHead, columnsOf, isWide, SampleCell, SampleView, useKeys } from "./parts/sample-view.tsx";
 import type { Opened } from "./parts/sample-view.tsx";
 import { searchOf } from "./parts/search.ts";
 import { parseStep, stepBy, StepSlider } from "./parts/step-slider.tsx";
@@ -25,6 +25,7 @@ import "./samples.css";
 
 const MOST_RUNS = 12;
 const MOST_STEPS = 6;
+const BY_NAME = new Intl.Collator("en", { numeric: true });
 const ROW_PX = 180;
 /** How long the slider rests before samples are fetched. */
 const REST_MS = 120;
@@ -52,7 +53,7 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
     chosen.value = step === null ? "" : String(step);
   };
   useKeys({ ArrowLeft: () => setStep(stepBy(steps, wanted, -1)), ArrowRight: () => setStep(stepBy(steps, wanted, 1)) }, opened !== null);
-  const shown = names.filter(search.matches);
+  const shown = useMemo(() => names.filter(search.matches), [names, search.query]);
   const slider = <StepSlider steps={steps} step={wanted} onChange={setStep} />;
   return (
     <div class="pane samples-pane" aria-busy={!isLoaded}>
@@ -82,6 +83,7 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
             </InView>
           ))}
         </div>
+        {shown.length === 0 && names.length > 0 && <p role="status">{`No sample has a name with “${search.query}”.`}</p>}
         <Files page={page} run={run} />
         {isLoaded && names.length === 0 && <Empty title="This run has no samples" code={EXAMPLE}>Log texts, pictures, tables, audio or video to see them here by step.</Empty>}
       </div>
@@ -124,7 +126,8 @@ function useColumns(page: Page, run: RunRow, areSteps: boolean, at: number | nul
     return {
       columns: columns.filter(({ isUsed }) => isUsed),
       numRuns: areSteps ? 1 : 1 + numOthers,
-      names: [...new Set(listed.flatMap(({ names }) => Object.keys(names)))],
+      // A server and an archive list them in different orders.
+      names: [...new Set(listed.flatMap(({ names }) => Object.keys(names)))].sort(BY_NAME.compare),
       steps: [...new Set(listed.flatMap(({ steps }) => steps))].sort((one, other) => one - other),
       problem: responses.find((one) => one?.problem != null)?.problem ?? null,
       isLoaded: focused?.response != null,
@@ -150,17 +153,24 @@ interface RowProps {
   readonly onOpen: (index: number) => void;
 }
 
-function Row({ page, name, columns, classes, onOpen }: RowProps): JSX.Element {
+function Row({ page, name, columns: all, classes, onOpen }: RowProps): JSX.Element {
+  const columns = columnsOf(name, all);
+  // Those of wide samples, and of a part of the runs, are not below the headings of all.
+  const isFree = all.length > 1 && (columns.length < all.length || isWide(name, columns));
   return (
     <section class="card samples-row" aria-label={name} data-title={name}>
       <header class="samples-name">
         <h2 title={name}>{name}</h2>
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => onOpen(0)}>⤢</button>
       </header>
-      <div class="samples-cells">
+      <div class={`samples-cells${isFree ? " is-free" : ""}${isWide(name, columns) ? " is-wide" : ""}`}>
         {columns.map((column, index) => (
-          <SampleCell key={column.key} page={page} column={column} base={columns[column.step === null ? 0 : index - 1]} name={name} classes={classes} onOpen={onOpen} />
+          <div key={column.key}>
+            {isFree && <ColumnHead page={page} column={column} />}
+            <SampleCell page={page} column={column} base={columns[column.step === null ? 0 : index - 1]} name={name} classes={classes} onOpen={onOpen} />
+          </div>
         ))}
+        {columns.length === 0 && <p class="card-note">no sample yet</p>}
       </div>
     </section>
   );

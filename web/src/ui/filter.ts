@@ -1,10 +1,18 @@
-/** What a search box means: words that all must occur, in any case; `*` stands for any characters. The server matches regular expressions. */
+/** What a search box means: words and "quoted phrases" that all must occur, in any case; `*` stands for any characters. The server matches regular expressions. */
 
 export function compileFilter(query: string): (text: string) => boolean {
-  const words = query.toLowerCase().split(/\s+/).map((word) => word.split("*"));
+  const tests = (query.toLowerCase().match(/"[^"]+"|\S+/g) ?? []).map((word): ((text: string) => boolean) => {
+    if (/^"[^"]+"$/.test(word)) {
+      // A number in quotes is no part of a longer one.
+      const phrase = new RegExp(`(?<!\\d\\.?(?=\\d))${plainPattern(word.slice(1, -1))}(?!(?<=\\d)\\.?\\d)`, "u");
+      return (text) => phrase.test(text);
+    }
+    const parts = word.split("*");
+    return (text) => occurInOrder(parts, text);
+  });
   return (text) => {
     const lower = text.toLowerCase();
-    return words.every((parts) => occurInOrder(parts, lower));
+    return tests.every((test) => test(lower));
   };
 }
 

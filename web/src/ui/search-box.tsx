@@ -20,7 +20,7 @@ export function SearchBox({ label, query, isRegex, problem = null, count, onChan
   const change = (text: string): void => onChange(text, isRegex === true);
   return (
     <div class={`search${problem === null ? "" : " is-wrong"}`}>
-      <input type="search" placeholder={label} aria-label={label} value={query} spellcheck={false} autocomplete="off" title={isRegex === true ? "" : "Words that all must occur; * stands for any characters"}
+      <input type="search" placeholder={label} aria-label={label} value={query} spellcheck={false} autocomplete="off" title={isRegex === true ? "" : 'Words or "phrases in quotes" that all must occur; * stands for any characters'}
         aria-invalid={problem !== null} aria-describedby={problem === null ? undefined : id}
         onInput={(event) => change(event.currentTarget.value)}
         onKeyDown={(event) => {

@@ -22,6 +22,12 @@ test("words must all occur, in any case and order", () => {
   expect(["train/loss", ""].map(compileFilter(" "))).toEqual([true, true]);
 });
 
+test("a phrase in quotes occurs as it is, and its numbers are no parts of others", () => {
+  expect(["Question 7 of 9", "question 71", "7 question", "question 7.5"].map(compileFilter('"question 7"'))).toEqual([true, false, false, false]);
+  expect(["reward 7", "reward 0.7", "17", "a7.", 'say "7'].map(compileFilter('"7"'))).toEqual([true, false, false, true, true]);
+  expect(['say "7', "say 7"].map(compileFilter('say "'))).toEqual([true, false]);
+});
+
 test("a star stands for any characters, and nothing else is special", () => {
   expect(["layer.0/attn/norm", "norm/layer", "layer"].map(compileFilter("layer*NORM"))).toEqual([true, false, false]);
   expect(["a.b", "axb", "(["].map(compileFilter("a.b"))).toEqual([true, false, false]);

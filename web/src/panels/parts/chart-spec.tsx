@@ -180,7 +180,7 @@ export function matrixOf(table: TableData, { x, y, value, title }: Chart): Heatm
   const totals = rowNames.map((_, row) => sums.subarray(row * names.length, (row + 1) * names.length).reduce((total, sum) => total + Math.max(0, sum), 0));
   const shares = sums.map((_, at) => countAt(at) / (totals[Math.floor(at / names.length)] || 1));
   return {
-    ...labels, values: shares, ramp: "sequential", range: { min: 0, max: 1 }, keyUnit: "of the row",
+    ...labels, values: shares, ramp: "sequential", range: { min: 0, max: 1 }, keyName: "Share of the row",
     cellTexts: [(share, at) => (countAt(at) === 0 ? "0" : `${countAt(at)} · ${Math.round(share * 100)} %`), (_, at) => String(countAt(at))],
     format: (share, at) => `${countAt(at)} (${formatPercent(share)} of the row)`,
   };

@@ -39,7 +39,7 @@ export function RankMap({ page, run, metric, height, onChart }: RankMapProps): J
     values: matrix.deviations ?? matrix.values,
     ramp: matrix.deviations === null ? "sequential" : "diverging",
     range: matrix.deviations === null ? matrix.range : { min: -MOST_SPREADS, max: MOST_SPREADS },
-    ...(matrix.deviations === null ? {} : { keyUnit: "spreads" }),
+    ...(matrix.deviations === null ? {} : { keyName: "Spreads" }),
     format: (_, at) => (matrix.values[at] === -Infinity ? "nothing logged" : `${formatNumber(matrix.values[at]!)}${unit === null ? "" : ` ${unit}`}`),
     rowNote: (row, column) => noteOf(matrix, row * matrix.x.length + column, matrix.rowNames[row]!.startsWith("rank")),
   };

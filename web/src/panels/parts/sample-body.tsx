@@ -6,8 +6,9 @@ import { useMemo, useState } from "preact/hooks";
 import { formatBytes, formatWhole } from "../../chart/index.ts";
 import { MISSING_BLOB } from "../../source/source.ts";
 import { differences } from "../text-diff.ts";
-import { BlobTable, TABLE_TYPE } from "./blob-table.tsx";
-import { Picture } from "./sample-picture.tsx";
+import { MarkdownText } from "./markdown.tsx";
+import { PLOTLY_TYPE, PlotlyFrame } from "./plotly-frame.tsx";
+import { Picture, sharpen } from "./sample-picture.tsx";
 import type { PictureProps } from "./sample-picture.tsx";
 import "./sample-body.css";
 
@@ -24,10 +25,16 @@ export function SampleBody(props: SampleBodyProps): JSX.Element {
   const notes = [sample.caption, sample.frames > 1 ? `${formatWhole(sample.frames)} frames` : ""].filter((note) => note !== "");
   return (
     <figure class="sample">
-      {sample.text !== null ? <Text text={sample.text} base={props.base ?? null} /> : <File {...props} />}
+      {sample.text === null ? <File {...props} /> : sample.isMarkdown ? <Markdown text={sample.text} /> : <Text text={sample.text} base={props.base ?? null} />}
       {notes.length > 0 && <figcaption>{notes.join(" · ")}</figcaption>}
     </figure>
   );
+}
+
+function Markdown({ text }: { readonly text: string }): JSX.Element {
+  const [isPlain, setPlain] = useState(false);
+  const content = useMemo(() => <MarkdownText text={text} onPlain={() => setPlain(true)} />, [text]);
+  return isPlain ? <Text text={text} base={null} /> : content;
 }
 
 function Text({ text, base }: { readonly text: string; readonly base: string | null }): JSX.Element {
@@ -45,7 +52,7 @@ function File(props: SampleBodyProps): JSX.Element {
     return onOpen === undefined ? picture : <button type="button" class="sample-open" onClick={onOpen}><span class="visually-hidden">Open {name}</span>{picture}</button>;
   }
   if (kind === "audio") return <Audio key={file} address={address} name={name} />;
-  if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} />;
+  if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} onLoadedMetadata={sharpen} />;
   if (mediaType === TABLE_TYPE) return <SampleTable page={page} run={run} file={file} bytes={bytes} name={name} chart={chart} />;
   const link = <FileLink address={address} file={file} name={file} bytes={bytes} />;
   if (mediaType === PLOTLY_TYPE) return <><PlotlyFrame page={page} run={run} file={file} />{link}</>;

@@ -63,6 +63,11 @@ export function Legend({ page, classes }: { readonly page: Page; readonly classe
   );
 }
 
+/** Show each pixel of a small picture or video as a square. */
+export function sharpen({ currentTarget: shown }: { readonly currentTarget: HTMLImageElement | HTMLVideoElement }): void {
+  if (("naturalWidth" in shown ? shown.naturalWidth : shown.videoWidth) < SMALL_PX) shown.style.imageRendering = "pixelated";
+}
+
 export interface PictureProps {
   readonly page: Page;
   readonly run: string;
@@ -74,15 +79,20 @@ export function Picture({ page, run, sample, classes }: PictureProps): JSX.Eleme
   const [loaded, setLoaded] = useState<Sample["size"]>(null);
   const [isBroken, setBroken] = useState(false);
   const { has, minScore } = shownOf(page);
+  const image = useRef<HTMLImageElement>(null);
+  // A browser goes on loading what is gone, before what is there.
+  useEffect(() => {
+    const element = image.current;
+    return () => element?.removeAttribute("src");
+  }, []);
   const size = sample.size ?? loaded;
   if (isBroken) return <span class="sample-problem">This picture cannot be shown: the file is damaged, or your browser does not know its format.</span>;
   const boxes = sample.boxes.filter(({ group, label, score }) => has(group, label) && (score ?? 1) >= minScore);
-  const masks = sample.masks.filter(({ group }) => has(group));
   return (
     <span class={`sample-picture${size !== null && size.width < SMALL_PX ? " is-small" : ""}`} style={{ "--ratio": size === null ? "1.5" : String(size.width / size.height) }}>
-      <img src={page.source.blobUrl(run, sample.file)} alt={sample.caption || sample.name} loading="lazy" draggable={false} onError={() => setBroken(true)}
-        onLoad={({ currentTarget: image }) => image.naturalWidth > 0 && setLoaded({ width: image.naturalWidth, height: image.naturalHeight })} />
-      {masks.map((mask) => <MaskLayer key={mask.group + mask.file} page={page} run={run} mask={mask} classes={classes} isOn={(label) => has(mask.group, label)} />)}
+      <img ref={image} src={page.source.blobUrl(run, sample.file)} alt={sample.caption || sample.name} loading="lazy" draggable={false} onError={() => setBroken(true)}
+        onLoad={({ currentTarget: { naturalWidth: width, naturalHeight: height } }) => width > 0 && setLoaded({ width, height })} />
+      {sample.masks.map((mask, index) => has(mask.group) && <MaskLayer key={mask.group + mask.file} page={page} run={run} mask={mask} classes={classes} isOutline={index > 0} isOn={(label) => has(mask.group, label)} />)}
       {boxes.length > 0 && <BoxLayer boxes={boxes} classes={classes} />}
     </span>
   );
@@ -90,8 +100,11 @@ export function Picture({ page, run, sample, classes }: PictureProps): JSX.Eleme
 
 function BoxLayer({ boxes, classes }: { readonly boxes: readonly Box[]; readonly classes: Classes }): JSX.Element {
   const groups = [...classes.groups.keys()];
-  // Labels of another group are at the other edge, so that truth and prediction can both be read.
-  const placeOf = ({ group, y0 }: Box): string => (groups.indexOf(group) % 2 === 1 ? " is-below" : y0 < 0.08 ? " is-inside" : "");
+  // Inside the picture; labels of another group are at the other edge, so that truth and prediction can both be read.
+  const placeOf = ({ group, x0, y0, x1, y1 }: Box): Record<string, string> => ({
+    top: `clamp(0px, ${groups.indexOf(group) % 2 === 1 ? `${y1 * 100}%` : `${y0 * 100}% - 15px`}, 100% - 15px)`,
+    ...(x0 < 0.5 ? { left: `max(0px, ${x0 * 100}%)`, maxWidth: `min(100%, ${(1 - x0) * 100}%)` } : { right: `max(0px, ${(1 - x1) * 100}%)`, maxWidth: `min(100%, ${x1 * 100}%)` }),
+  });
   return (
     <>
       <svg class="sample-layer" viewBox="0 0 1 1" preserveAspectRatio="none" aria-hidden="true">
@@ -102,7 +115,7 @@ function BoxLayer({ boxes, classes }: { readonly boxes: readonly Box[]; readonly
       </svg>
       <span class="sample-layer">
         {boxes.map((box, index) => (
-          <span key={index} class={`sample-box${placeOf(box)}`} style={{ left: `${box.x0 * 100}%`, top: `${(placeOf(box) === " is-below" ? box.y1 : box.y0) * 100}%`, background: colorOf(classes, box.label) }}>
+          <span key={index} class="sample-box" style={{ ...placeOf(box), background: colorOf(classes, box.label) }}>
             {[box.label, box.score === null ? "" : box.score.toFixed(2)].join(" ").trim()}
           </span>
         ))}
@@ -116,11 +129,13 @@ interface MaskLayerProps {
   readonly run: string;
   readonly mask: Mask;
   readonly classes: Classes;
+  /** Of a second mask only the outline is drawn, so that truth and prediction can both be seen. */
+  readonly isOutline: boolean;
   readonly isOn: (label: string) => boolean;
 }
 
 /** Each class in its colour; where the mask names no classes, each number in one. Number 0 without a name is the background. */
-function MaskLayer({ page, run, mask, classes, isOn }: MaskLayerProps): JSX.Element {
+function MaskLayer({ page, run, mask, classes, isOutline, isOn }: MaskLayerProps): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const address = page.source.blobUrl(run, mask.file);
   const hasLabels = Object.keys(mask.labels).length > 0;
@@ -132,16 +147,17 @@ function MaskLayer({ page, run, mask, classes, isOn }: MaskLayerProps): JSX.Elem
   const slots = Array.from({ length: 256 }, (_, id) => slotOf(id));
   useEffect(() => {
     const image = new Image();
-    image.onload = () => canvas.current !== null && paint(canvas.current, image, slots);
+    image.onload = () => canvas.current !== null && paint(canvas.current, image, slots, isOutline);
     image.src = address;
     return () => {
       image.onload = null;
+      image.src = "";
     };
   }, [address, slots.join()]);
   return <canvas ref={canvas} class="sample-layer" aria-hidden="true" />;
 }
 
-function paint(canvas: HTMLCanvasElement, image: HTMLImageElement, slots: readonly (number | null)[]): void {
+function paint(canvas: HTMLCanvasElement, image: HTMLImageElement, slots: readonly (number | null)[], isOutline: boolean): void {
   canvas.width = image.naturalWidth;
   canvas.height = image.naturalHeight;
   const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -150,7 +166,10 @@ function paint(canvas: HTMLCanvasElement, image: HTMLImageElement, slots: readon
   const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
   const colors = new Uint32Array(slots.map((slot) => (slot === null ? 0 : littleEndian(slotColor(slot, true)))));
   const words = new Uint32Array(pixels.data.buffer);
-  words.forEach((word, index) => (words[index] = colors[word & 255]!));
+  const ids = words.map((word) => word & 255);
+  const thick = Math.ceil(canvas.width / 200);
+  const isInside = (at: number): boolean => [-thick, thick, -thick * canvas.width, thick * canvas.width].every((by) => (ids[at + by] ?? ids[at]) === ids[at]);
+  ids.forEach((id, at) => (words[at] = colors[id]! === 0 || !isOutline ? colors[id]! : isInside(at) ? 0 : (colors[id]! | 0xff000000) >>> 0));
   context.putImageData(pixels, 0, 0);
 }
 

@@ -125,12 +125,13 @@ export function classesOf(samples: Iterable<Sample>): Classes {
   const labelsOf = (group: string): Set<string> => groups.get(group) ?? groups.set(group, new Set()).get(group)!;
   let hasScores = false;
   for (const { boxes, masks } of samples) {
+    // Those of a mask are in the order of their numbers.
+    for (const { group, labels } of masks) for (const label of Object.values(labels)) labelsOf(group).add(label);
     for (const { group, label, score } of boxes) {
       labelsOf(group).add(label);
       hasScores ||= score !== null;
     }
-    for (const { group, labels } of masks) for (const label of Object.values(labels)) labelsOf(group).add(label);
   }
-  const sorted = new Map([...groups].sort().map(([group, labels]) => [group, [...labels].sort()]));
+  const sorted = new Map([...groups].sort().map(([group, labels]) => [group, [...labels]]));
   return { groups: sorted, slots: assignSlots([...new Set([...sorted.values()].flat())].sort()), hasScores };
 }

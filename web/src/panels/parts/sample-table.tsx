@@ -12,6 +12,7 @@ import { Segmented } from "../../ui/segmented.tsx";
 import { scrollFor, useScrollView, windowOf } from "../../ui/window.ts";
 import { ChartSpec, parseChart } from "./chart-spec.tsx";
 import { cellText, chosenRows, columnKind, columnWidth, fileOf, isLong, numberOf, parseTable, searchTexts, shownText, tableCsv } from "./table-data.ts";
+import { sharpen } from "./sample-picture.tsx";
 import type { ColumnKind, FileCell, TableData, TableView } from "./table-data.ts";
 import "./sample-table.css";
 
@@ -194,13 +195,11 @@ interface HeadProps {
   readonly onSort: (isDown: boolean | null) => void;
 }
 
-/** The largest numbers and the first words come first; a third press restores the order of the file. */
+/** The smallest come first, then the largest; a third press restores the order of the file. */
 function Head({ name, kind, sort, onSort }: HeadProps): JSX.Element {
-  const first = kind === "number";
-  const next = sort === null ? first : sort === first ? !first : null;
   return (
     <div class={`sheet-cell is-${kind}`} role="columnheader" aria-sort={sort === null ? "none" : sort ? "descending" : "ascending"}>
-      <button type="button" class="sheet-sort" title={`Sort by ${name}`} onClick={() => onSort(next)}>{name}<span aria-hidden>{sort === null ? "" : sort ? " ↓" : " ↑"}</span></button>
+      <button type="button" class="sheet-sort" title={`Sort by ${name}`} onClick={() => onSort(sort === null ? false : sort ? null : true)}><span>{name}</span><span aria-hidden>{sort === null ? "" : sort ? " ↓" : " ↑"}</span></button>
     </div>
   );
 }
@@ -229,7 +228,7 @@ function Media({ page, run, file, onOpen }: Pick<CellProps, "page" | "run"> & { 
   const label = file.caption ?? "";
   const stop = (event: Event): void => event.stopPropagation();
   if (file.media_type.startsWith("image/")) {
-    const picture = <img src={address} alt={label} title={label} loading="lazy" />;
+    const picture = <img src={address} alt={label} title={label} loading="lazy" onLoad={sharpen} />;
     return onOpen === undefined ? picture : (
       <button type="button" class="sheet-picture" aria-label={`Open ${label || "the picture"}`} onClick={(event) => {
         stop(event);
@@ -238,7 +237,7 @@ function Media({ page, run, file, onOpen }: Pick<CellProps, "page" | "run"> & { 
     );
   }
   if (file.media_type.startsWith("audio/")) return <audio controls preload="none" src={address} aria-label={label} onClick={stop} />;
-  if (file.media_type.startsWith("video/")) return <video controls={onOpen === undefined} muted preload="metadata" src={address} aria-label={label} />;
+  if (file.media_type.startsWith("video/")) return <video controls={onOpen === undefined} muted preload="metadata" src={address} aria-label={label} onLoadedMetadata={sharpen} />;
   return <a href={address} download={file.file} onClick={stop}>{label || file.file}</a>;
 }
 

@@ -1,15 +1,17 @@
 /** One sample in the whole window, of all columns side by side; pictures are zoomed and moved together. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { formatWhole, slotCss } from "../../chart/index.ts";
 import type { Page } from "../../state/page.ts";
 import { Dialog } from "../../ui/dialog.tsx";
 import { LEFT_OUT, SampleBody } from "./sample-body.tsx";
+import { PLOTLY_TYPE } from "./plotly-frame.tsx";
 import { Legend } from "./sample-picture.tsx";
 import type { Classes, Column, Sample } from "./sample-record.ts";
-import { WHOLE } from "./zoom.ts";
+import { TABLE_TYPE } from "./sample-table.tsx";
+import { WHOLE, ZOOM_STEP, zoomedAt } from "./zoom.ts";
 import type { Placement } from "./zoom.ts";
 import { ZoomFrame, ZoomTools } from "./zoom-frame.tsx";
 
@@ -30,19 +32,27 @@ export interface SampleViewProps {
   readonly tools: ComponentChildren;
 }
 
-export function SampleView({ page, columns, names, classes, opened, onOpen, tools }: SampleViewProps): JSX.Element {
+const WIDE: ReadonlySet<string> = new Set([TABLE_TYPE, PLOTLY_TYPE, "text/html"]);
+/** Pictures of a list that are shown before somebody asks for more. */
+const MOST_LISTED = 60;
+
+export function SampleView({ page, columns: runs, names, classes, opened, onOpen, tools }: SampleViewProps): JSX.Element {
   const [place, setPlace] = useState<Placement>(WHOLE);
-  const all = opened === null ? [] : placesOf(names, columns);
+  const all = useMemo(() => (opened === null ? [] : placesOf(names, runs)), [opened === null, names, runs]);
+  const columns = columnsOf(opened?.name ?? "", runs);
+  const numListed = all.filter(({ name }) => name === opened?.name).length;
   const at = all.findIndex(({ name, index }) => name === opened?.name && index === opened.index);
   const go = (by: number): void => {
     const next = all[at + by];
     if (next !== undefined) onOpen(next);
   };
-  useKeys(opened === null ? {} : { ArrowUp: () => go(-1), ArrowDown: () => go(1) }, true);
+  const zoom = (factor: number) => () => setPlace((before) => zoomedAt(before, factor, { x: 0, y: 0 }));
+  const zoomKeys = { "+": zoom(ZOOM_STEP), "=": zoom(ZOOM_STEP), "-": zoom(1 / ZOOM_STEP), "0": () => setPlace(WHOLE) };
+  useKeys(opened === null ? {} : { ArrowUp: () => go(-1), ArrowDown: () => go(1), ...zoomKeys }, true);
   useEffect(() => setPlace(WHOLE), [opened?.name]);
   const isPicture = columns.some(({ samples }) => samples.get(opened?.name ?? "")?.some(isPictured));
   return (
-    <Dialog title={opened === null ? "" : `${opened.name}${opened.index > 0 ? ` · ${opened.index + 1}` : ""}`} isOpen={opened !== null} isFull onClose={() => onOpen(null)}>
+    <Dialog title={opened === null ? "" : `${opened.name}${numListed > 1 ? ` · ${formatWhole(opened.index + 1)} of ${formatWhole(numListed)}` : ""}`} isOpen={opened !== null} isFull onClose={() => onOpen(null)}>
       {opened !== null && (
         <>
           <div class="pane-bar">
@@ -52,7 +62,7 @@ export function SampleView({ page, columns, names, classes, opened, onOpen, tool
             {isPicture && <ZoomTools place={place} onPlace={setPlace} />}
           </div>
           <Legend page={page} classes={classes} />
-          <div class="sample-view" style={{ "--columns": String(columns.length) }}>
+          <div class={`sample-view${isWide(opened.name, columns) ? " is-wide" : ""}`} style={{ "--columns": String(columns.length) }}>
             {columns.map((column, index) => (
               <div key={column.key} class="sample-side">
                 <ColumnHead page={page} column={column} />
@@ -87,6 +97,7 @@ export interface SampleCellProps {
 
 /** What one column has under a name, with the step at which it was logged. */
 export function SampleCell({ page, column, base, name, index, classes, onOpen, wrap = (content) => content }: SampleCellProps): JSX.Element {
+  const [most, setMost] = useState(MOST_LISTED);
   const samples = (column.samples.get(name) ?? []).filter((sample) => index === undefined || sample.index === index);
   const step = samples[0]?.step ?? null;
   const baseOf = (sample: Sample): string | null => base?.samples.get(name)?.find((one) => one.index === sample.index)?.text ?? null;
@@ -95,14 +106,25 @@ export function SampleCell({ page, column, base, name, index, classes, onOpen, w
       <p class="card-note samples-note">{samples.length === 0 ? (column.leftOut.includes(name) ? LEFT_OUT : "no sample yet") : step === null ? "" : `step ${formatWhole(step)}`}</p>
       {samples.length > 0 && wrap(
         <div class={samples.length > 1 && samples.every(isPictured) ? "samples-list" : undefined}>
-          {samples.map((sample) => (
+          {samples.slice(0, most).map((sample) => (
             <SampleBody key={`${sample.index} ${sample.mediaType}`} page={page} run={column.run} sample={sample} classes={classes} base={baseOf(sample)}
               onOpen={onOpen === undefined ? undefined : () => onOpen(sample.index)} />
           ))}
         </div>,
       )}
+      {samples.length > most && <button type="button" class="button" onClick={() => setMost(Infinity)}>{`Show all ${formatWhole(samples.length)}`}</button>}
     </div>
   );
+}
+
+/** The columns that have a name. */
+export function columnsOf(name: string, columns: readonly Column[]): readonly Column[] {
+  return columns.filter(({ samples, leftOut }) => samples.has(name) || leftOut.includes(name));
+}
+
+/** Whether there are tables, charts or pages, which cannot be read in a narrow column. */
+export function isWide(name: string, columns: readonly Column[]): boolean {
+  return columns.some(({ samples }) => samples.get(name)?.some(({ mediaType }) => WIDE.has(mediaType)));
 }
 
 function isPictured({ mediaType }: Sample): boolean {

@@ -96,7 +96,7 @@ export function columnWidth(table: TableData, column: number, kind: ColumnKind, 
   if (kind === "picture") return 104;
   if (kind === "audio") return 230;
   if (kind === "long") return isNarrow ? 200 : 260;
-  const longest = table.rows.slice(0, MEASURED).reduce((length, row) => Math.max(length, shownText(row[column]).length), table.columns[column]!.length + 2);
+  const longest = table.rows.slice(0, MEASURED).reduce((length, row) => Math.max(length, shownText(row[column]).length), table.columns[column]!.length + 3);
   return Math.max(64, Math.min(isNarrow ? 140 : 260, longest * 7.4 + 22));
 }
 
