@@ -208,7 +208,7 @@ def test_runs_scroll_sideways_on_a_phone_under_names_that_stay(
     site: str, open_page: OpenPage
 ) -> None:
     page = open_page(site + "#panel=samples", viewport=PHONE, has_touch=True, is_mobile=True)
-    name = row(page, "picture").get_by_role("heading", name="picture")
+    name = row(page, "boxes").get_by_role("heading", name="boxes")
     left = name.evaluate(LEFT)
     page.locator(".samples").evaluate("(one) => one.scrollTo({ left: 1000 })")
     until(page, lambda: page.locator(".samples").evaluate("(one) => one.scrollLeft") > 100)

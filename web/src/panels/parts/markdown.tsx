@@ -43,7 +43,7 @@ export function MarkdownText({ text, onPlain }: MarkdownTextProps): JSX.Element 
   left = MOST_ELEMENTS;
   const content = blocks(text.slice(0, MOST_CHARACTERS).replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n"), 0);
   const isWhole = text.length <= MOST_CHARACTERS && left > 0;
-  return <div class="markdown">{content}{!isWhole && <p>This text is too long to be shown with its format. <button type="button" class="button" onClick={onPlain}>Show all of it as plain text</button></p>}</div>;
+  return <div class="markdown" tabIndex={0}>{content}{!isWhole && <p>This text is too long to be shown with its format. <button type="button" class="button" onClick={onPlain}>Show all of it as plain text</button></p>}</div>;
 }
 
 function blocks(lines: readonly string[], depth: number): ComponentChild[] {

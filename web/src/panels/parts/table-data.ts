@@ -95,7 +95,7 @@ export function isLong(text: string): boolean {
 export function columnWidth(table: TableData, column: number, kind: ColumnKind, isNarrow: boolean): number {
   if (kind === "picture") return 104;
   if (kind === "audio") return 230;
-  if (kind === "long") return isNarrow ? 200 : 260;
+  if (kind === "long") return 180;
   const longest = table.rows.slice(0, MEASURED).reduce((length, row) => Math.max(length, shownText(row[column]).length), table.columns[column]!.length + 3);
   return Math.max(64, Math.min(isNarrow ? 140 : 260, longest * 7.4 + 22));
 }
