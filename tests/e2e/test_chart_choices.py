@@ -42,7 +42,7 @@ def test_a_smoothed_value_is_that_of_python(
     url = serve_all(noisy).url + f"#panel=charts&runs=id-run0&smooth=0.9&smooth-as={kind}"
     page = open_page(url)
     chart = page.locator('[data-metric="loss"] .chart-plot')
-    chart.locator(".u-over").wait_for()
+    chart.locator(".chart-over").wait_for()
     chart.focus()
     # Smoothed values follow the lines, so the key is pressed until they are there.
     values = epochal.load(noisy / "p" / "run0").series("loss", smooth=smooth).values

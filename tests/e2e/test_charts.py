@@ -59,7 +59,7 @@ def test_zooming_asks_for_every_point_of_the_range(
 ) -> None:
     page = open_page(serve_all(runs).url + "#panel=charts")
     wait_for_lines(page, "train/loss", 3)
-    plot = page.locator('[data-metric="train/loss"] .u-over')
+    plot = page.locator('[data-metric="train/loss"] .chart-over')
     with page.expect_response(lambda r: "lo=" in r.url and "name=train" in r.url) as caught:
         drag(page, plot, 0.60, 0.66)
     body = caught.value.body()
@@ -96,7 +96,7 @@ def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
     line = wait_for_lines(page, "loss", 1)[0]
 
     def tooltip(share: float) -> str:
-        point_at(page, page.locator('[data-metric="loss"] .u-over'), share)
+        point_at(page, page.locator('[data-metric="loss"] .chart-over'), share)
         return page.locator('[data-metric="loss"] .chart-tooltip').inner_text()
 
     until(page, lambda: "2.0000 – 50.0000" in tooltip(spike / (steps - 1)))
@@ -254,7 +254,7 @@ def test_a_favourite_comes_first_and_a_chart_fills_the_window(
     page.get_by_role("region", name="favourites").wait_for()
     until(page, lambda: page.locator("[data-metric]").first.get_attribute("data-metric") == "acc")
     page.get_by_role("button", name="Full screen: train/loss").click()
-    box = page.locator("dialog[open] .u-over").bounding_box()
+    box = page.locator("dialog[open] .chart-over").bounding_box()
     assert box is not None
     assert box["width"] > 1000
     page.keyboard.press("Escape")
@@ -288,7 +288,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
 ) -> None:
     page = open_page(serve_all(every_kind).url + "#panel=charts&metrics=train/loss")
     wait_for_lines(page, "train/loss", 1)
-    plot = page.locator('[data-metric="train/loss"] .u-over')
+    plot = page.locator('[data-metric="train/loss"] .chart-over')
     tooltip = page.locator(".chart-tooltip")
     point_at(page, plot, 200 / 399)
     for words in ("attempt 2 resumes from step 200", "epoch 2 of 4", "saved 200.safetensors"):
@@ -304,7 +304,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
 
 def test_a_throttled_gpu_is_marked(every_kind: Path, serve_all: Serve, open_page: OpenPage) -> None:
     page = open_page(serve_all(every_kind).url + "#panel=system")
-    plot = page.locator("[data-title='GPU · Temperature, °C'] .u-over")
+    plot = page.locator("[data-title='GPU · Temperature, °C'] .chart-over")
     tooltip = page.locator("[data-title='GPU · Temperature, °C'] .chart-tooltip")
     words = f"GPU {scenario.HOT_GPU}: thermal cap"
 

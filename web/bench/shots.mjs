@@ -28,7 +28,7 @@ for (const { name, ...context } of VIEWS) {
   await page.waitForTimeout(200);
   await page.screenshot({ path: `shots/${name}.png`, fullPage: true });
   if (name !== "phone") {
-    const plot = await page.locator("[data-title='train/loss'] .u-over").boundingBox();
+    const plot = await page.locator("[data-title='train/loss'] .chart-over").boundingBox();
     await page.mouse.move(plot.x + plot.width * 0.55, plot.y + plot.height * 0.6);
     await page.waitForTimeout(100);
     await page.screenshot({ path: `shots/${name}-hover.png` });

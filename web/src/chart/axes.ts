@@ -9,7 +9,7 @@ import type { Ticks } from "./ticks.ts";
 export const AXIS_HEIGHT = 22;
 const LABEL_GAP = 8;
 /** How far labels may reach beyond the plotting area. */
-export const EDGE = 8;
+const EDGE = 8;
 const NAME_GAP = 8;
 /** Bold letters are wider. */
 const NAME_WEIGHT = 1.08;
@@ -30,17 +30,12 @@ export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labe
     const align = x + half > right ? "right" : "center";
     renderer.text(align === "right" ? right : x, box.top + box.height + 12, label, { fill: theme.muted, align });
   });
-  if (name !== "") drawAxisName(renderer, box, name, theme);
+  if (name !== "") renderer.text(right, box.top + box.height + 12, name, { fill: theme.muted, align: "right", weight: 600 });
   baseLine(renderer, box, theme.line);
 }
 
-/** The name of the x axis, at its end. */
-export function drawAxisName(renderer: Renderer, box: Box, name: string, theme: ChartTheme, below = 12): void {
-  renderer.text(box.left + box.width + EDGE, box.top + box.height + below, name, { fill: theme.muted, align: "right", weight: 600 });
-}
-
 /** Whether a label centred at `x` ends before the axis' name, or before the edge where there is none. */
-export function fitsBeside(x: number, label: string, right: number, name: string): boolean {
+function fitsBeside(x: number, label: string, right: number, name: string): boolean {
   return x + textWidth(label) / 2 <= (name === "" ? right : right - textWidth(name) * NAME_WEIGHT - NAME_GAP);
 }
 

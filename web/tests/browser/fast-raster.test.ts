@@ -37,11 +37,11 @@ async function drawnTwice(): Promise<{ moving: Outline; resting: Outline; isSame
     chart.setSeries([{ id: "a", label: "a", slot: 0, data: { kind: "raw", x, y } }]);
     const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
     const frame = (): Promise<void> => new Promise((resolve) => requestAnimationFrame(() => resolve()));
-    const canvas = (): HTMLCanvasElement => root.querySelector<HTMLCanvasElement>(".uplot canvas")!;
+    const canvas = (): HTMLCanvasElement => root.querySelector<HTMLCanvasElement>(".chart-plot > canvas")!;
     const pixels = (): ImageData => canvas().getContext("2d")!.getImageData(0, 0, canvas().width, canvas().height);
     const outline = ({ width, height, data }: ImageData): Record<number, [number, number]> => {
       const found: Record<number, [number, number]> = {};
-      const box = root.querySelector(".u-over")!.getBoundingClientRect();
+      const box = root.querySelector(".chart-over")!.getBoundingClientRect();
       for (let column = Math.ceil(box.left * devicePixelRatio); column < Math.floor(box.right * devicePixelRatio) && column < width; column++) {
         for (let row = 0; row < height; row++) {
           const [red, , blue, alpha] = data.subarray((row * width + column) * 4, (row * width + column) * 4 + 4) as unknown as [number, number, number, number];
@@ -52,7 +52,7 @@ async function drawnTwice(): Promise<{ moving: Outline; resting: Outline; isSame
       }
       return found;
     };
-    while (root.querySelector(".u-over") === null) await frame();
+    while (root.querySelector(".chart-over") === null) await frame();
     await wait(600);
     chart.setRange({ min: 1900, max: 4100 });
     await frame();

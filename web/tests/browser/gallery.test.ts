@@ -27,7 +27,7 @@ beforeEach(async () => {
   page = await opened.browser.newPage();
   page.on("pageerror", (error) => errors.push(error.message));
   await page.goto(`${server.address}gallery.html`);
-  await card("train/loss").locator(".u-over").waitFor();
+  await card("train/loss").locator(".chart-over").waitFor();
 });
 
 afterEach(async () => {
@@ -41,8 +41,8 @@ function card(title: string): Locator {
 
 async function over(title: string): Promise<{ x: number; y: number; width: number; height: number }> {
   await card(title).scrollIntoViewIfNeeded();
-  await card(title).locator(".u-over").waitFor();
-  return (await card(title).locator(".u-over").boundingBox())!;
+  await card(title).locator(".chart-over").waitFor();
+  return (await card(title).locator(".chart-over").boundingBox())!;
 }
 
 async function hover(title: string, x: number, y: number): Promise<void> {
@@ -97,7 +97,7 @@ test("dragging zooms, a double click goes back", async () => {
   const part = steps(await saved("loss by tokens", "Download CSV"));
   expect(part.length).toBeGreaterThan(whole.length * 0.2);
   expect(part.length).toBeLessThan(whole.length * 0.3);
-  await card("loss by tokens").locator(".u-over").dblclick();
+  await card("loss by tokens").locator(".chart-over").dblclick();
   expect(steps(await saved("loss by tokens", "Download CSV"))).toEqual(whole);
 });
 
@@ -110,7 +110,7 @@ test("a zoom stays while data arrives, and without one the axis follows", async 
   await expect.poll(async () => Number.parseInt(await card("grows").locator(".note").innerText()), { timeout: 5000 }).toBeGreaterThan(430);
   await page.locator("#live").getByRole("button", { name: "Stop" }).click();
   expect(steps(await saved("grows", "Download CSV"))).toEqual(before);
-  await card("grows").locator(".u-over").dblclick();
+  await card("grows").locator(".chart-over").dblclick();
   expect(steps(await saved("grows", "Download CSV")).at(-1)).toBeGreaterThan(2100);
 });
 

@@ -1,6 +1,6 @@
 /**
- * A live line chart. uPlot keeps the canvas, the axes, the cursor and the selection; the lines are ours (scene.ts), because
- * every series has x values of its own, and slices have a mean and a range.
+ * A live line chart: plot.ts has the canvas, the axes and the selection, drawing.ts the lines. Every series has x values of
+ * its own, and slices have a mean and a range.
  */
 
 import type { Size } from "../canvas.ts";

@@ -1,4 +1,4 @@
-/** Pointer, wheel, touch and keys over a line chart. Dragging a selection is uPlot's; everything else is here. */
+/** Pointer, wheel, touch and keys over a line chart. A selection is dragged in plot.ts. */
 
 import { moveRange } from "../scale.ts";
 import type { Range } from "../scale.ts";

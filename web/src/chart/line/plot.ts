@@ -1,18 +1,17 @@
-/** The uPlot instance under a line chart: canvas, axes, cursor line, selection. Its ranges are always told, never guessed. */
+/** What is under the lines of a chart: the canvas, its axes, and the selection of a range. */
 
-import uPlot from "uplot";
-
-import { AXIS_HEIGHT, drawAxisName, EDGE, fitsBeside, labelWidth } from "../axes.ts";
+import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "../axes.ts";
 import type { Size } from "../canvas.ts";
-import { canvasRenderer, FONT, TEXT_SIZE } from "../renderer.ts";
+import { canvasRenderer } from "../renderer.ts";
 import type { Box } from "../renderer.ts";
+import { createScale } from "../scale.ts";
 import type { Range } from "../scale.ts";
 import type { ChartTheme } from "../theme.ts";
 import { ticks } from "../ticks.ts";
+import { element } from "../tooltip.ts";
 import type { LineOptions } from "./options.ts";
 
 export interface Plot {
-  readonly canvas: HTMLCanvasElement;
   /** The element over the plotting area. */
   readonly over: HTMLElement;
   /** The plotting area in CSS pixels of the host. */
@@ -32,132 +31,99 @@ export interface PlotSetup {
   select(range: Range): void;
 }
 
-const LINEAR = 1;
-const LOGARITHMIC = 3;
 const X_TICK_PX = 90;
 const Y_TICK_PX = 40;
-/** Where uPlot puts the middle of labels under the axis. */
-const TICK_BELOW = 10;
+const TOP = 8;
+const RIGHT = 12;
 const SMALLEST_DRAG_PX = 4;
 
-export function createPlot(host: HTMLElement, setup: PlotSetup): Plot {
-  const { options, size } = setup;
-  const plot = new uPlot(
-    {
-      ...size,
-      padding: [8, 12, 0, 0],
-      legend: { show: false },
-      cursor: {
-        x: false,
-        y: false,
-        points: { show: false },
-        drag: { x: true, y: false, dist: SMALLEST_DRAG_PX, setScale: false },
-        bind: { dblclick: () => null },
-      },
-      scales: {
-        x: { time: false, auto: false, distr: options.xKind === "log" ? LOGARITHMIC : LINEAR, range: asTold },
-        y: { auto: false, distr: options.yKind === "log" ? LOGARITHMIC : LINEAR, range: asTold },
-      },
-      series: [{}, { scale: "y", paths: () => null, points: { show: false } }],
-      axes: [xAxis(setup), yAxis(setup)],
-      hooks: {
-        draw: [(drawn) => paint(drawn, setup)],
-        setSelect: [
-          (drawn) => {
-            const { left, width } = drawn.select;
-            if (width < SMALLEST_DRAG_PX) return;
-            const range = { min: drawn.posToVal(left, "x"), max: drawn.posToVal(left + width, "x") };
-            drawn.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-            setup.select(range);
-          },
-        ],
-      },
+export function createPlot(host: HTMLElement, { theme, options, draw, select, ...setup }: PlotSetup): Plot {
+  const canvas = document.createElement("canvas");
+  const over = element("div", "chart-over");
+  const context = canvas.getContext("2d");
+  if (context === null) throw new Error("this browser gives no 2d canvas");
+  host.append(canvas, over);
+  let { size } = setup;
+  let [x, y]: Range[] = [{ min: 1, max: 2 }, { min: 1, max: 2 }];
+  let isAsked = false;
+
+  const yTicks = () => ticks(options.yKind, y!, Math.max(2, (size.height - AXIS_HEIGHT) / Y_TICK_PX), options.yFormat);
+  const placed = (): Box => {
+    const left = labelWidth(yTicks().labels) + 4;
+    return { left, top: TOP, width: Math.max(1, size.width - left - RIGHT), height: Math.max(1, size.height - TOP - AXIS_HEIGHT) };
+  };
+  let box = placed();
+  const xScale = () => createScale(options.xKind, x!, box.left, box.left + box.width);
+  const paint = (): void => {
+    isAsked = false;
+    const ratio = devicePixelRatio || 1;
+    const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, size.width, size.height);
+    const renderer = canvasRenderer(context);
+    for (const side of ["left", "top", "width", "height"] as const) over.style[side] = `${box[side]}px`;
+    drawAxisY(renderer, box, createScale(options.yKind, y!, box.top + box.height, box.top), yTicks(), theme);
+    drawAxisX(renderer, box, xScale(), ticks(options.xKind, x!, Math.max(2, size.width / X_TICK_PX), options.xFormat), theme, true, options.xName);
+    context.save();
+    draw(context);
+    context.restore();
+  };
+  followSelection(over, (from, to) => {
+    const scale = xScale();
+    select({ min: scale.toValue(box.left + from), max: scale.toValue(box.left + to) });
+  });
+  return {
+    over,
+    box: () => box,
+    show(nextX, nextY) {
+      [x, y] = [nextX, nextY];
+      box = placed();
+      paint();
     },
-    // Positions only; the real data is drawn by the scene.
-    [
-      [1, 2],
-      [null, null],
-    ],
-    host,
-  );
-  return {
-    canvas: plot.ctx.canvas,
-    over: plot.over,
-    box: () => cssBox(plot),
-    show(x, y) {
-      plot.batch(() => {
-        plot.setScale("x", { ...x });
-        plot.setScale("y", { ...y });
-        plot.redraw(false, true);
-      });
+    repaint() {
+      if (!isAsked) queueMicrotask(() => isAsked && paint());
+      isAsked = true;
     },
-    repaint: () => plot.redraw(false, false),
-    resize: (to) => plot.setSize({ ...to }),
-    destroy: () => plot.destroy(),
-  };
-}
-
-/** uPlot would round a log range to whole decades. */
-function asTold(_plot: uPlot, min: number | null, max: number | null): [number, number] {
-  return [min ?? 1, max ?? 2];
-}
-
-function cssBox(plot: uPlot): Box {
-  const ratio = uPlot.pxRatio;
-  const { left, top, width, height } = plot.bbox;
-  return { left: left / ratio, top: top / ratio, width: width / ratio, height: height / ratio };
-}
-
-function paint(plot: uPlot, setup: PlotSetup): void {
-  const { ctx } = plot;
-  ctx.save();
-  ctx.setTransform(uPlot.pxRatio, 0, 0, uPlot.pxRatio, 0, 0);
-  setup.draw(ctx);
-  if (setup.options.xName !== "") drawAxisName(canvasRenderer(ctx), cssBox(plot), setup.options.xName, setup.theme, TICK_BELOW);
-  ctx.restore();
-}
-
-function xAxis({ theme, options }: PlotSetup): uPlot.Axis {
-  const wanted = (plot: uPlot, min: number, max: number) =>
-    ticks(options.xKind, { min, max }, Math.max(2, plot.width / X_TICK_PX), options.xFormat);
-  return {
-    ...look(theme),
-    scale: "x",
-    size: AXIS_HEIGHT,
-    gap: 4,
-    splits: (plot, _axis, min, max) => [...wanted(plot, min, max).at],
-    values: (plot, splits) => {
-      const labels = labelsFor(splits, wanted(plot, plot.scales["x"]!.min!, plot.scales["x"]!.max!));
-      const right = cssBox(plot).width + EDGE;
-      return labels.map((label, index) => (fitsBeside(plot.valToPos(splits[index]!, "x"), label, right, options.xName) ? label : ""));
+    resize(to) {
+      size = to;
+      box = placed();
     },
-    filter: (_plot, splits) => splits,
+    destroy() {
+      isAsked = false;
+      canvas.remove();
+      over.remove();
+    },
   };
 }
 
-function yAxis({ theme, options }: PlotSetup): uPlot.Axis {
-  const wanted = (plot: uPlot, min: number, max: number) =>
-    ticks(options.yKind, { min, max }, Math.max(2, (plot.height - AXIS_HEIGHT) / Y_TICK_PX), options.yFormat);
-  return {
-    ...look(theme),
-    scale: "y",
-    gap: 6,
-    size: (_plot, values) => labelWidth(values ?? []) + 4,
-    splits: (plot, _axis, min, max) => [...wanted(plot, min, max).at],
-    values: (plot, splits) => labelsFor(splits, wanted(plot, plot.scales["y"]!.min!, plot.scales["y"]!.max!)),
-    filter: (_plot, splits) => splits,
+/** Tell the pixels between which a mouse was dragged. Fingers scroll. */
+function followSelection(over: HTMLElement, select: (from: number, to: number) => void): void {
+  const marked = element("div", "chart-selection");
+  let start: number | null = null;
+  const at = ({ clientX }: PointerEvent): number => {
+    const { left, width } = over.getBoundingClientRect();
+    return Math.max(0, Math.min(width, clientX - left));
   };
-}
-
-function labelsFor(splits: readonly number[], { at, labels }: { at: readonly number[]; labels: readonly string[] }): string[] {
-  return splits.map((value) => labels[at.indexOf(value)] ?? "");
-}
-
-function look(theme: ChartTheme): Pick<uPlot.Axis, "stroke" | "font" | "grid" | "ticks"> {
-  return {
-    stroke: theme.muted,
-    font: `${TEXT_SIZE}px ${FONT}`,
-    grid: { stroke: theme.grid, width: 1 },
-    ticks: { show: false },
-  };
+  const span = (event: PointerEvent): [number, number] => [Math.min(start!, at(event)), Math.max(start!, at(event))];
+  over.append(marked);
+  over.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || event.pointerType === "touch") return;
+    over.setPointerCapture(event.pointerId);
+    start = at(event);
+  });
+  over.addEventListener("pointermove", (event) => {
+    if (start === null) return;
+    const [from, to] = span(event);
+    marked.style.left = `${from}px`;
+    marked.style.width = to - from < SMALLEST_DRAG_PX ? "" : `${to - from}px`;
+  });
+  for (const name of ["pointerup", "pointercancel"] as const) {
+    over.addEventListener(name, (event) => {
+      const [from, to] = start === null ? [0, 0] : span(event);
+      start = null;
+      marked.style.width = "";
+      if (name === "pointerup" && to - from >= SMALLEST_DRAG_PX) select(from, to);
+    });
+  }
 }
