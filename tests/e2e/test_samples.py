@@ -230,6 +230,24 @@ def test_names_are_filtered_and_hundreds_of_them_are_not_all_on_the_page(
     until(page, lambda: page.locator(".sample-text").count() == 1)
 
 
+def test_a_long_list_and_runs_without_a_name_leave_room_for_the_others(
+    start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    pictures = [epochal.Image(np.full((4, 4, 3), place, np.uint8)) for place in range(100)]
+    with start_run("one", companion=False) as run:
+        run.log({"list": pictures, "both": "x"}, step=1)
+    with start_run("two", companion=False) as run:
+        run.log({"both": "y"}, step=1)
+    page = open_page(serve(run.dir.parent.parent).url + "#panel=samples")
+    shown = row(page, "list").locator("img")
+    until(page, lambda: shown.count() == 60)
+    assert row(page, "list").locator(".samples-column").all_inner_texts() == ["one"]
+    assert row(page, "list").get_by_text("no sample yet").count() == 0
+    row(page, "list").get_by_role("button", name="Show 40 more of 100").click()
+    until(page, lambda: shown.count() == 100)
+    assert row(page, "both").locator(".sample-text").all_inner_texts() == ["y", "x"]
+
+
 def test_a_sample_that_is_logged_later_appears_by_itself(
     start_run: StartRun, tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:

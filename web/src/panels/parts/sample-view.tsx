@@ -35,6 +35,7 @@ export interface SampleViewProps {
 const WIDE: ReadonlySet<string> = new Set([TABLE_TYPE, PLOTLY_TYPE, "text/html"]);
 /** Pictures of a list that are shown before somebody asks for more. */
 const MOST_LISTED = 60;
+const MORE_LISTED = 500;
 
 export function SampleView({ page, columns: runs, names, classes, opened, onOpen, tools }: SampleViewProps): JSX.Element {
   const [place, setPlace] = useState<Placement>(WHOLE);
@@ -112,7 +113,7 @@ export function SampleCell({ page, column, base, name, index, classes, onOpen, w
           ))}
         </div>,
       )}
-      {samples.length > most && <button type="button" class="button" onClick={() => setMost(Infinity)}>{`Show all ${formatWhole(samples.length)}`}</button>}
+      {samples.length > most && <button type="button" class="button" onClick={() => setMost(most + MORE_LISTED)}>{`Show ${formatWhole(Math.min(MORE_LISTED, samples.length - most))} more of ${formatWhole(samples.length)}`}</button>}
     </div>
   );
 }
