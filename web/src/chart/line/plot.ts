@@ -48,11 +48,13 @@ export function createPlot(host: HTMLElement, { theme, options, draw, select, ..
   let isAsked = false;
 
   const yTicks = () => ticks(options.yKind, y!, Math.max(2, (size.height - AXIS_HEIGHT) / Y_TICK_PX), options.yFormat);
-  const placed = (): Box => {
+  let box: Box = { left: 0, top: 0, ...size };
+  const place = (): void => {
     const left = labelWidth(yTicks().labels) + 4;
-    return { left, top: TOP, width: Math.max(1, size.width - left - RIGHT), height: Math.max(1, size.height - TOP - AXIS_HEIGHT) };
+    box = { left, top: TOP, width: Math.max(1, size.width - left - RIGHT), height: Math.max(1, size.height - TOP - AXIS_HEIGHT) };
+    for (const side of ["left", "top", "width", "height"] as const) over.style[side] = `${box[side]}px`;
   };
-  let box = placed();
+  place();
   const xScale = () => createScale(options.xKind, x!, box.left, box.left + box.width);
   const paint = (): void => {
     isAsked = false;
@@ -62,7 +64,6 @@ export function createPlot(host: HTMLElement, { theme, options, draw, select, ..
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, size.width, size.height);
     const renderer = canvasRenderer(context);
-    for (const side of ["left", "top", "width", "height"] as const) over.style[side] = `${box[side]}px`;
     drawAxisY(renderer, box, createScale(options.yKind, y!, box.top + box.height, box.top), yTicks(), theme);
     drawAxisX(renderer, box, xScale(), ticks(options.xKind, x!, Math.max(2, size.width / X_TICK_PX), options.xFormat), theme, true, options.xName);
     context.save();
@@ -78,7 +79,7 @@ export function createPlot(host: HTMLElement, { theme, options, draw, select, ..
     box: () => box,
     show(nextX, nextY) {
       [x, y] = [nextX, nextY];
-      box = placed();
+      place();
       paint();
     },
     repaint() {
@@ -87,7 +88,7 @@ export function createPlot(host: HTMLElement, { theme, options, draw, select, ..
     },
     resize(to) {
       size = to;
-      box = placed();
+      place();
     },
     destroy() {
       isAsked = false;
