@@ -199,13 +199,15 @@ def batches_of(records: Iterable[Record]) -> Iterator[Batch]:
 class Problems(list[str]):
     """Sentences about one file; of many only the first, and how many more there are."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         super().__init__()
         self._path = path
         self._num = 0
 
     def say(self, sentence: str) -> None:
-        """Add a problem."""
+        """Add a problem that is not among the sentences."""
+        if sentence in self:
+            return
         self._num += 1
         if len(self) < _MAX_SENTENCES:
             self.append(sentence)
@@ -213,19 +215,13 @@ class Problems(list[str]):
             more = self._num - _MAX_SENTENCES
             self[_MAX_SENTENCES:] = [f"{self._path} is damaged in {more} more places."]
 
-    def say_once(self, sentence: str) -> None:
-        """Add a problem that is not among the sentences."""
-        if sentence not in self:
-            self.say(sentence)
-
     def say_shorter(self, offset: int) -> None:
         """Add that the file is shorter than what was read of it."""
-        self.say_once(f"{self._path} became shorter than the {offset} bytes read of it.")
+        self.say(f"{self._path} became shorter than the {offset} bytes read of it.")
 
-    def say_damage(self, place: int, what: str, *, once: bool = False) -> None:
+    def say_damage(self, place: int, what: str) -> None:
         """Add that the bytes at a place of the file cannot be read."""
-        say = self.say_once if once else self.say
-        say(f"{self._path} is damaged at byte {place}: {what}.")
+        self.say(f"{self._path} is damaged at byte {place}: {what}.")
 
 
 class FileRun:
@@ -233,8 +229,8 @@ class FileRun:
 
     identity: Any
 
-    def __init__(self, path: Path, key: str) -> None:
-        self.path = path
+    def __init__(self, path: Any, key: str) -> None:
+        self.path = path  # or an address
         self.key = key
         self.rewind()
 
@@ -288,7 +284,7 @@ class FileRun:
 
     def note(self, sentence: str) -> None:
         """Report something about a sample."""
-        self._said.say_once(f"{self.path}: {sentence}")
+        self._said.say(f"{self.path}: {sentence}")
 
     def blob(self, file: str) -> bytes:
         """The bytes of a file that a record names."""

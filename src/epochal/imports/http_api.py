@@ -62,20 +62,17 @@ class HttpApi:
 
     def get(self, path: str, params: Mapping[str, object]) -> dict[str, Any]:
         """The object that a GET gives; parameters that are None are left out."""
-        return self._asked(f"{path}?{urlencode(_given(params))}")
+        return self._object(path, self.content(path, params))
 
     def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """The object that a POST of a JSON object gives; fields that are None are left out."""
-        return self._asked(path, msgspec.json.encode(_given(body)))
+        return self._object(path, self._asked(path, msgspec.json.encode(_given(body))))
 
     def content(self, path: str, params: Mapping[str, object]) -> bytes:
         """The bytes that a GET gives."""
-        request = urllib.request.Request(f"{self.address}{path}?{urlencode(_given(params))}")
-        for name, value in self._headers.items():
-            request.add_unredirected_header(name, value)
-        return self._opened(request, path)
+        return self._asked(f"{path}?{urlencode(_given(params))}")
 
-    def _asked(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+    def _asked(self, path: str, body: bytes | None = None) -> bytes:
         kind = {} if body is None else {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.address}{path}", body, kind)
         for name, value in self._headers.items():
@@ -83,7 +80,7 @@ class HttpApi:
         path = request.selector.partition("?")[0]
         for wait_s in (*_WAITS_S, None):
             try:
-                return self._object(path, self._opened(request, path))
+                return self._opened(request, path)
             except ServerError as error:
                 if wait_s is None or error.status not in _BUSY:
                     raise

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from epochal.imports.histogram import histogram_record
-from epochal.imports.values import json_safe, json_value
+from epochal.imports.values import json_safe, json_value, plain_number, sort_values
 from epochal.journal.line import encode_json
 from epochal.journal.regular_file import read_regular
 from epochal.media.files import PLOTLY, TABLE, blob_record, files_of, media_type_of_name
@@ -33,8 +32,9 @@ CHARTS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ("line", "wandb/lineseries/v0", {"x": "step", "y": "lineVal", "color": "lineKey"}),
 )
 _TYPES = {"table-file": TABLE, "plotly-file": PLOTLY}
-# Lists of samples: the field that has them.
+# Lists of samples: the field that has them, and those that say more about each.
 _LISTS = {"audio": "audio", "videos": "videos", "html": "html"}
+_LISTED = {"caption": "captions", "boxes": "all_boxes", "masks": "all_masks"}
 _CHART_SUFFIX = "_table"
 
 Find = Callable[[str], "Path | None"]
@@ -53,6 +53,16 @@ class MediaReader:
         self.about: dict[str, dict[str, Any]] = {}
         self.artifacts: dict[str, Mapping[str, tuple[str, str]]] = {}
 
+    def row_records(self, row: Mapping[str, Any], at: Record) -> Iterator[Record]:
+        """The records of a row of history."""
+        found = sort_values(row, type_key="_type")
+        if found.numbers:
+            yield {"log": "metrics", **at, "m": found.numbers}
+        for name, text in found.texts.items():
+            yield {"log": "text", **at, "name": name, "text": text}
+        for name, value in found.objects.items():
+            yield from self.records(name, value, at)
+
     def records(self, name: str, value: Mapping[str, Any], at: Record) -> Iterator[Record]:
         """The records of a value; ``at`` has the time and the step."""
         kind = str(value.get("_type", "")).removeprefix("trackio.")
@@ -63,16 +73,13 @@ class MediaReader:
             yield {"log": "text", **at, "name": name, "text": text, "format": "markdown"}
         elif kind in ("table", "table-file"):
             yield self._table(name, value, at)
-        elif isinstance(several := value.get(_LISTS.get(kind, "")), list):
-            for index, one in enumerate(several):
-                caption = {"caption": _item(value.get("captions"), index)}
-                yield {**self._sample(name, {**caption, **one}, at), "index": index}
-        elif isinstance(paths := value.get("filenames"), list):
-            for index, path in enumerate(paths):
-                one = {"path": path, "caption": _item(value.get("captions"), index)}
-                one |= {"boxes": _item(value.get("all_boxes"), index)}
-                one |= {"masks": _item(value.get("all_masks"), index)}
-                one |= {key: value.get(key) for key in ("width", "height")}
+        elif isinstance(several := value.get(_LISTS.get(kind, "filenames")), list):
+            for index, given in enumerate(several):
+                one = {key: value.get(key) for key in ("width", "height")}
+                for own, theirs in _LISTED.items():
+                    items = value.get(theirs)
+                    one[own] = items[index] if isinstance(items, list) and items[index:] else None
+                one |= given if isinstance(given, dict) else {"path": given}
                 yield {**self._sample(name, one, at), "index": index}
         else:
             yield self._sample(name, value, at)
@@ -121,29 +128,24 @@ class MediaReader:
         size = {key: value[key] for key in ("width", "height") if isinstance(value.get(key), int)}
         boxes = list(self._boxes(value.get("boxes"), size, find))
         masks = list(self._masks(name, value.get("masks"), find))
-        return {
-            **record,
-            **size,
-            **({"boxes": boxes} if boxes else {}),
-            **({"masks": masks} if masks else {}),
-        }
+        own = {**size, "boxes": boxes, "masks": masks}
+        return record | {key: item for key, item in own.items() if item}
 
     def _stored(
         self, name: str, path: str, at: Record, find: Find, media_type: str | None = None
     ) -> Record:
-        place = find(path)
         try:
-            data = None if place is None else read_regular(place)
+            if (place := find(path)) is None:
+                raise FileNotFoundError
+            data = read_regular(place)
         except OSError:
-            data = None
-        if data is None or place is None:
             return {"log": "event", **at, "name": "missing-media", "series": name, "path": path}
         record = blob_record(name, data, **at, media_type=media_type or media_type_of_name(path))
         self._blobs.setdefault(record["file"], place)
         return record
 
     def _boxes(self, groups: Any, size: Mapping[str, int], find: Find) -> Iterator[Record]:
-        for group, given in groups.items() if isinstance(groups, dict) else ():
+        for group, given in _dict(groups).items():
             labels: Any = {}
             boxes = given
             if isinstance(given, dict):  # a file has them
@@ -155,13 +157,12 @@ class MediaReader:
 
     def _masks(self, name: str, groups: Any, find: Find) -> Iterator[Record]:
         known = self.about.get("mask/class_labels", {})
-        for group, given in groups.items() if isinstance(groups, dict) else ():
-            path = str(given.get("path")) if isinstance(given, dict) else ""
+        for group, given in _dict(groups).items():
+            path = str(_dict(given).get("path", ""))
             record = self._stored(name, path, {"t": 0.0, "step": 0}, find)
             if record["log"] == "blob":
-                about = known.get(f"{name}_wandb_delimeter_{group}")
-                labels = about.get("value") if isinstance(about, dict) else None
-                labels = labels if isinstance(labels, dict) else {}
+                about = _dict(known.get(f"{name}_wandb_delimeter_{group}"))
+                labels = _dict(about.get("value"))
                 yield {"group": group, "file": record["file"], "labels": labels}
 
     def _table(self, name: str, value: Mapping[str, Any], at: Record) -> Record:
@@ -172,9 +173,8 @@ class MediaReader:
         columns: Any
         data: Any
         if isinstance(rows := value.get("_value"), list):
-            listed = [row for row in rows if isinstance(row, dict)]
-            columns = list(dict.fromkeys(column for row in listed for column in row))
-            data = [[row.get(column) for column in columns] for row in listed]
+            columns = list(dict.fromkeys(column for row in rows for column in _dict(row)))
+            data = [[_dict(row).get(column) for column in columns] for row in rows]
         else:
             place = place or self._inside(str(value.get("path")))
             content = self._json(place)
@@ -182,11 +182,8 @@ class MediaReader:
         if not isinstance(columns, list) or not isinstance(data, list):
             return self._stored(name, str(value.get("path")), at, find)
         files: dict[str, None] = {}
-        cells = [
-            [self._cell(cell, at, find, files) for cell in row]
-            for row in data
-            if isinstance(row, list)
-        ]
+        listed = [row for row in data if isinstance(row, list)]
+        cells = [[self._cell(cell, at, find, files) for cell in row] for row in listed]
         name, chart = self._chart(name)
         table = encode_json({"columns": [str(column) for column in columns], "data": cells})
         record = blob_record(name, table, **at, media_type=TABLE)
@@ -198,16 +195,15 @@ class MediaReader:
         if isinstance(cell, list):
             return [self._cell(item, at, find, files) for item in cell]
         # MLflow's pictures in cells have another field for what they are.
-        is_sample = isinstance(cell, dict) and ("_type" in cell or "filepath" in cell)
-        if not is_sample:
+        if not {"_type", "filepath"} & _dict(cell).keys():
             return json_safe(cell)
         record = self._sample("", cell, at, find)
         if record["log"] == "event":
             return str(cell.get("caption") or cell.get("_type") or cell.get("type"))
         files.update(dict.fromkeys(files_of(record)))
-        return {
-            key: item for key, item in record.items() if key not in ("log", "t", "step", "name")
-        }
+        for key in ("log", "t", "step", "name"):
+            del record[key]
+        return record
 
     def _chart(self, name: str) -> tuple[str, dict[str, str] | None]:
         """The name of a chart whose table this is, and how it is drawn."""
@@ -215,24 +211,20 @@ class MediaReader:
         panel = self.about.get("visualize", {}).get(chart_name)
         if chart_name == name or not isinstance(panel, dict):
             return name, None
-        config = panel.get("panel_config")
-        config = config if isinstance(config, dict) else {}
+        config = _dict(panel.get("panel_config"))
         fields, texts = (config.get(key) or {} for key in ("fieldSettings", "stringSettings"))
         for kind, chart, names in CHARTS:
             if config.get("panelDefId") == chart:
-                found = {
-                    own: str(fields[theirs]) for own, theirs in names.items() if fields.get(theirs)
-                }
-                title = {"title": str(texts["title"])} if texts.get("title") else {}
-                return chart_name, {"kind": kind, **found, **title}
+                found = {own: fields.get(theirs) for own, theirs in names.items()}
+                found |= {"kind": kind, "title": texts.get("title")}
+                return chart_name, {own: str(item) for own, item in found.items() if item}
         return chart_name, None
 
     def _json(self, place: Path | None) -> Mapping[str, Any]:
         try:
-            content = None if place is None else json_value(read_regular(place))
+            return {} if place is None else _dict(json_value(read_regular(place)))
         except (OSError, ValueError, RecursionError):
-            content = None
-        return content if isinstance(content, dict) else {}
+            return {}
 
     def _inside(self, path: str) -> Path | None:
         """A file of the run's folder; None for a path that leads out of it."""
@@ -244,15 +236,13 @@ class MediaReader:
         return place if is_inside else None
 
 
-def _item(values: Any, index: int) -> Any:
-    return values[index] if isinstance(values, list) and index < len(values) else None
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _edges(box: Mapping[str, Any], size: Mapping[str, int]) -> Record | None:
     """The edges of a box of W&B as shares of the picture."""
-    at = box.get("position")
-    if not isinstance(at, dict):
-        return None
+    at = _dict(box.get("position"))
     try:
         if "middle" in at:
             (x, y), w, h = at["middle"], at["width"] / 2, at["height"] / 2
@@ -267,10 +257,8 @@ def _edges(box: Mapping[str, Any], size: Mapping[str, int]) -> Record | None:
 
 
 def _label(box: Mapping[str, Any], labels: Any) -> Record:
-    number = str(box.get("class_id"))
-    label = (labels or {}).get(number) or box.get("box_caption")
-    scores = box.get("scores")
-    score = next(iter(scores.values()), None) if isinstance(scores, dict) else None
+    label = (labels or {}).get(str(box.get("class_id"))) or box.get("box_caption")
+    score = next(iter(_dict(box.get("scores")).values()), None)
     found = {"label": str(label) if label else None, "score": score}
     return {key: item for key, item in found.items() if item is not None}
 
@@ -279,7 +267,7 @@ def _histogram(name: str, value: Mapping[str, Any], *, t: float, step: int) -> R
     edges, packed = value.get("bins"), value.get("packedBins")
     if isinstance(packed, Mapping):
         low, width, count = (_number(packed.get(key)) for key in ("min", "size", "count"))
-        edges = (low + width * np.arange(min(max(int(count), 0), 10_000) + 1)).tolist()
+        edges = [low + width * place for place in range(int(min(max(0.0, count), 1e4)) + 1)]
     counts = value.get("values")
     return histogram_record(name, t=t, step=step, edges=_numbers(edges), counts=_numbers(counts))
 
@@ -289,7 +277,5 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _number(value: Any) -> float:
-    try:
-        return float(value) if isinstance(value, (int, float)) else float("nan")
-    except OverflowError:
-        return float("nan")
+    number = plain_number(value)
+    return math.nan if number is None else number

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence, Set
-from functools import cache, partial
+from collections.abc import Sequence, Set
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -74,12 +74,14 @@ def all_importers(guard: Guard) -> Sequence[Importer]:
     One that cannot be loaded is a fault, and left out; after a few faults it is not loaded again.
     """
     found = []
-    for name, load in _loaders():
+    own: list[tuple[str, EntryPoint | None]] = [(name, None) for name in own_formats()]
+    for name, entry_point in (*own, *((one.name, one) for one in entry_points(ENTRY_POINTS))):
         member = f"loading of importer {name}"
-        if not guard.is_disabled(member):
-            importer = guard.run(member, load)
-            if importer is not None:
-                found.append(importer)
+        importer = (
+            None if guard.is_disabled(member) else guard.run(member, _load, name, entry_point)
+        )
+        if importer is not None:
+            found.append(importer)
     return sorted(found, key=lambda importer: (importer.order, importer.name))
 
 
@@ -154,27 +156,14 @@ def open_all_foreign(
     return found
 
 
-def _loaders() -> Iterator[tuple[str, Callable[[], Importer]]]:
-    for name in own_formats():
-        yield name, partial(_load_own, name)
-    for entry_point in entry_points(ENTRY_POINTS):
-        yield entry_point.name, partial(_load, entry_point)
-
-
-def _load_own(name: str) -> Importer:
-    return _importer(name, importlib.import_module(f"{formats.__name__}.{name}"))
-
-
-def _load(entry_point: EntryPoint) -> Importer:
-    module = entry_point.load()
-    where = place_of(entry_point)
-    if not isinstance(module, ModuleType) or not callable(getattr(module, "find", None)):
-        raise TypeError(f"{where} is not a module with a function find")
-    if entry_point.name in own_formats():
-        raise ValueError(f"{where} has the name of another importer")
-    return _importer(entry_point.name, module)
-
-
-def _importer(name: str, module: ModuleType) -> Importer:
+def _load(name: str, entry_point: EntryPoint | None) -> Importer:
+    if entry_point is None:
+        module = importlib.import_module(f"{formats.__name__}.{name}")
+    else:
+        module, where = entry_point.load(), place_of(entry_point)
+        if not isinstance(module, ModuleType) or not callable(getattr(module, "find", None)):
+            raise TypeError(f"{where} is not a module with a function find")
+        if name in own_formats():
+            raise ValueError(f"{where} has the name of another importer")
     order = int(getattr(module, "ORDER", _DEFAULT_ORDER))
     return Importer(name, module, order, bool(getattr(module, "IS_GENERAL", False)))

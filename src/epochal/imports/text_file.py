@@ -170,7 +170,7 @@ class TextFileRun(FileRun, ABC):
                 file.seek(self.offset)
                 return file.read()
         except OSError as error:
-            self._said.say_once(f"{self.path} cannot be read: {error.strerror or error}.")
+            self._said.say(f"{self.path} cannot be read: {error.strerror or error}.")
             return b""
 
     @property

@@ -106,7 +106,7 @@ class EventFile:
                 self.offset += frames.end
                 if frames.is_damaged:
                     what = "no record begins there, so the rest is not read"
-                    self.problems.say_damage(self.offset, what, once=True)
+                    self.problems.say_damage(self.offset, what)
                     self._stuck_at = seen
                     return
                 if not frames.starts:

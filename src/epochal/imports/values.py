@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from epochal.values import nonfinite_word
+from epochal.values import as_float, nonfinite_word
 
-_MAX_DEPTH = 20
+_MAX_DEPTH, _MOST_NESTED = 20, 50
 _LARGEST = 2**63
 # Larger than this, a time is in milliseconds (or in microseconds, or nanoseconds).
 _YEAR_5138 = 1e11
@@ -41,7 +41,7 @@ def plain_number(value: Any) -> float | int | None:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        return value if -_LARGEST <= value < _LARGEST else _as_float(value)
+        return value if -_LARGEST <= value < _LARGEST else as_float(value)
     return value if isinstance(value, float) else None
 
 
@@ -59,12 +59,12 @@ def json_safe(value: Any, *, depth: int = 0) -> Any:
     Whole numbers beyond 64 bits become floats, nan and infinities words, and what is nested too
     deeply is left out.
     """
+    if depth == _MOST_NESTED:
+        return "…"
     if isinstance(value, Mapping):
-        return (
-            {str(k): json_safe(v, depth=depth + 1) for k, v in value.items()} if depth < 50 else "…"
-        )
+        return {str(k): json_safe(v, depth=depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_safe(item, depth=depth + 1) for item in value] if depth < 50 else "…"
+        return [json_safe(item, depth=depth + 1) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
         value = plain_number(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -75,7 +75,10 @@ def json_safe(value: Any, *, depth: int = 0) -> Any:
 def unix_seconds(value: Any) -> float | None:
     """A time in any of the usual forms (number, ISO text) in Unix seconds; None if it is none."""
     if isinstance(value, str):
-        return _from_text(value.strip())
+        try:
+            value = float(value)
+        except ValueError:
+            return iso_seconds(value)
     number = plain_number(value)
     if number is None or isinstance(value, bool):
         return None
@@ -85,14 +88,6 @@ def unix_seconds(value: Any) -> float | None:
             return seconds
         seconds /= 1000.0
     return None
-
-
-def _from_text(text: str) -> float | None:
-    try:
-        return unix_seconds(float(text))
-    except ValueError:
-        pass
-    return iso_seconds(text)
 
 
 def iso_seconds(text: str, *, zone: timezone | None = None) -> float | None:
@@ -123,10 +118,3 @@ def _sort_into(
                 found.objects[name] = value
             elif depth < _MAX_DEPTH:
                 _sort_into(found, value, f"{name}.", type_key, depth + 1)
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")

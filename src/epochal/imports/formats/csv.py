@@ -68,7 +68,7 @@ class CsvRun(TextFileRun):
             except StopIteration:
                 break
             except csv.Error as error:
-                self._said.say_damage(self.offset, str(error), once=True)
+                self._said.say_damage(self.offset, str(error))
                 continue
             self._line += 1
             if is_header or not any(map(str.strip, cells)):
@@ -82,7 +82,7 @@ class CsvRun(TextFileRun):
     def _row(self, cells: Sequence[str], layout: Layout) -> dict[str, Any] | None:
         if len(cells) > len(layout.columns):
             what = f"line {self._line} has {len(cells)} cells, the header {len(layout.columns)}"
-            self._said.say_damage(self.offset, what, once=True)
+            self._said.say_damage(self.offset, what)
         named = zip(layout.columns, cells, strict=False)
         values = {column: _value(cell, layout.separator) for column, cell in named}
         row = {column: value for column, value in values.items() if value is not None}

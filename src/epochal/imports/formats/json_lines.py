@@ -26,7 +26,7 @@ class JsonLinesRun(TextFileRun):
             if row is None and is_last:
                 return  # being written
             if row is None and line.strip():
-                self._said.say_damage(self.offset, "the line is no JSON object", once=True)
+                self._said.say_damage(self.offset, "the line is no JSON object")
             self.offset += len(line) + (not is_last)
             if row is not None:
                 yield row

@@ -98,7 +98,7 @@ class MlflowRun(FileRun):
                     statement = f"SELECT key, value FROM {table} WHERE run_uuid = ?"
                     found.update((str(k), v) for k, v in connection.execute(statement, (self.key,)))
         except (FormatError, OSError) as error:
-            self._said.say_once(str(error))
+            self._said.say(str(error))
         return identity_of(
             self.key,
             name=self._row.get("name"),
@@ -123,7 +123,7 @@ class MlflowRun(FileRun):
                         self._last_row = int(row)
                     yield Batch(records)
         except (FormatError, OSError, TypeError, ValueError, OverflowError) as error:
-            self._said.say_once(
+            self._said.say(
                 f"{self.path} is damaged after row {self._last_row} of its metrics: {error}"
             )
             return
@@ -188,7 +188,7 @@ def importable(sizes: Mapping[str, int], problems: Problems) -> Iterator[str]:
             yield file
         else:
             limit = format_bytes(_MAX_ARTIFACT_BYTES)
-            problems.say_once(
+            problems.say(
                 f"the artifact {file} is not imported: it has {format_bytes(size)}, and the limit"
                 f" is {limit}."
             )

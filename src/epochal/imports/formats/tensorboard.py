@@ -109,7 +109,7 @@ class TensorboardRun(FileRun):
             try:
                 yield from self._batches(file)
             except OSError as error:
-                file.problems.say_once(f"{path} cannot be read: {error.strerror or error}.")
+                file.problems.say(f"{path} cannot be read: {error.strerror or error}.")
         for record in self._projector_records():
             yield Batch([record], self._attempt)
 
@@ -125,7 +125,7 @@ class TensorboardRun(FileRun):
             try:
                 data = read_regular(path)
             except OSError as error:
-                self._said.say_once(f"{path} cannot be read: {error.strerror or error}.")
+                self._said.say(f"{path} cannot be read: {error.strerror or error}.")
                 continue
             self._blobs = {}
             sample = KeptFile(data, media_type_of_name(path))

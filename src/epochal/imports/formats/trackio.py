@@ -19,7 +19,6 @@ from epochal.records import Record
 
 ORDER = 40
 _BATCH_ROWS = 8192
-_TYPE = "_type"
 
 Take = Callable[[sqlite3.Row], Iterator[Record]]
 
@@ -54,13 +53,11 @@ class TrackioRun(FileRun):
         if self._identity is None:
             config = self._config()
             own = {name: value for name, value in config.items() if name.startswith("_")}
-            project = self.path.stem
+            has_id = self._column == "run_id"
             self._identity = Identity(
-                id=self._run_id
-                if self._column == "run_id"
-                else stable_id("trackio", self.path, self._run_id),
+                id=self._run_id if has_id else stable_id("trackio", self.path, self._run_id),
                 name=self._name,
-                project=project,
+                project=self.path.stem,
                 created=iso_seconds(str(own.get("_Created") or self._first), zone=timezone.utc),
                 config={n: v for n, v in config.items() if not n.startswith("_")},
                 facts={"source": str(self.path), **({"trackio": own} if own else {})},
@@ -76,7 +73,7 @@ class TrackioRun(FileRun):
                 if {self._column, "id", "timestamp"} <= present.get(table, set()):
                     yield from self._read_table(table, take)
         except (FormatError, OSError) as error:
-            self._said.say_once(str(error))
+            self._said.say(str(error))
 
     def _read_table(self, table: str, take: Take) -> Iterator[Batch]:
         statement = f"SELECT * FROM {table} WHERE {self._column} = ? AND id > ? ORDER BY id"
@@ -89,7 +86,7 @@ class TrackioRun(FileRun):
                     try:
                         records += take(row)
                     except (ValueError, TypeError, RecursionError) as error:
-                        self._said.say_once(
+                        self._said.say(
                             f"{self.path}: row {row['id']} of {table} is damaged: {error}."
                         )
                 self._last[table] = int(rows[-1]["id"])
@@ -97,30 +94,19 @@ class TrackioRun(FileRun):
                     yield Batch(records)
 
     def _metrics(self, row: sqlite3.Row) -> Iterator[Record]:
-        t, step = _time(row), int(row["step"])
-        found = sort_values(_object(row["metrics"]), type_key=_TYPE)
-        if found.numbers:
-            yield {"log": "metrics", "t": t, "step": step, "m": found.numbers}
-        for name, text in found.texts.items():
-            yield {"log": "text", "t": t, "step": step, "name": name, "text": text}
-        for name, value in found.objects.items():
-            yield from self._media.records(name, value, {"t": t, "step": step})
+        at: Record = {"t": _time(row), "step": int(row["step"])}
+        return self._media.row_records(_object(row["metrics"]), at)
 
     def _system(self, row: sqlite3.Row) -> Iterator[Record]:
-        t = _time(row)
         numbers = sort_values(_object(row["metrics"])).numbers
-        if numbers:
-            yield {"log": "system", "t": t, "m": {f"system/{n}": v for n, v in numbers.items()}}
+        named = {f"system/{name}": value for name, value in numbers.items()}
+        if named:
+            yield {"log": "system", "t": _time(row), "m": named}
 
     def _alert(self, row: sqlite3.Row) -> Iterator[Record]:
-        t = _time(row)
-        columns: list[str] = row.keys()
-        given: Record = {
-            name: row[name]
-            for name in ("title", "text", "level", "step")
-            if name in columns and isinstance(row[name], (str, int))
-        }
-        yield {"log": "event", "t": t, "name": "alert", **given}
+        names = {"title", "text", "level", "step"} & set(row.keys())
+        given = {name: row[name] for name in sorted(names) if isinstance(row[name], (str, int))}
+        yield {"log": "event", "t": _time(row), "name": "alert", **given}
 
     def _config(self) -> dict[str, Any]:
         try:
@@ -131,9 +117,7 @@ class TrackioRun(FileRun):
                 row = connection.execute(statement, (self._run_id,)).fetchone()
             return {} if row is None else dict(_object(row[0]))
         except (FormatError, OSError, ValueError, RecursionError) as error:
-            self._said.say_once(
-                f"{self.path}: the configuration of {self._name!r} is damaged: {error}"
-            )
+            self._said.say(f"{self.path}: the configuration of {self._name!r} is damaged: {error}")
             return {}
 
 

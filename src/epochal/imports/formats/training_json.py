@@ -36,7 +36,7 @@ class TrainingJsonRun(TextFileRun):
                 if further is None:
                     return  # being written, or cut
                 begin = self.offset + _bytes(text[place : start.end()])
-                self._said.say_damage(begin, "the object is no JSON", once=True)
+                self._said.say_damage(begin, "the object is no JSON")
                 end = further.end()
             else:
                 row, end = found

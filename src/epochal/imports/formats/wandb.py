@@ -19,7 +19,7 @@ from epochal.errors import FormatError
 from epochal.imports.foreign import FileRun, Files, Identity, stable_id
 from epochal.imports.media import MediaReader
 from epochal.imports.protobuf import Field, WireError, message
-from epochal.imports.values import json_safe, json_value, plain_number, sort_values, unix_seconds
+from epochal.imports.values import json_safe, json_value, plain_number, unix_seconds
 from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import regular_only
@@ -153,15 +153,9 @@ class WandbRun(FileRun):
         self._t = unix_seconds(row.get("_timestamp")) or self._t
         for name in ("_step", "_timestamp", "_runtime", _OWN):
             row.pop(name, None)
-        found = sort_values(row, type_key="_type")
-        at: Record = {"t": self._t, "step": self._step}
-        if found.numbers:
-            self._logged.update(found.numbers)
-            yield {"log": "metrics", **at, "m": found.numbers}
-        for name, text in found.texts.items():
-            yield {"log": "text", **at, "name": name, "text": text}
-        for name, value in found.objects.items():
-            yield from self._media.records(name, value, at)
+        for record in self._media.row_records(row, {"t": self._t, "step": self._step}):
+            self._logged.update(record.get("m", ()))
+            yield record
 
     def _kept_files(self, part: Field) -> Iterator[Record]:
         """The files that ``wandb.save`` kept; those of media and W&B's own are left out."""

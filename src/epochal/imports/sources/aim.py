@@ -31,12 +31,8 @@ from epochal.media.files import PLOTLY, blob_record, media_type_of
 from epochal.records import Record
 
 # What Aim calls the values of a sequence.
-_NUMBERS, _TEXT, _HISTOGRAM, _FILES = (
-    "float",
-    "aim.text",
-    "aim.distribution",
-    ("aim.image", "aim.audio", "aim.figure"),
-)
+_NUMBERS, _TEXT, _HISTOGRAM = "float", "aim.text", "aim.distribution"
+_FILES = ("aim.image", "aim.audio", "aim.figure")
 _SYSTEM = "__system__"
 
 
@@ -85,16 +81,14 @@ class AimRun(FileRun):
             lifted = hparams if isinstance(hparams, Mapping) else {"hparams": hparams}
             return Identity(
                 id=self.key,
-                name=_name_of(props, self.key),
+                # Aim's own name of a run has the hash in it.
+                name=self.key if props.name in (None, "", f"Run: {self.key}") else str(props.name),
                 project=str(props.experiment or "aim"),
                 created=float(props.creation_time),
                 config={**attributes, **{k: v for k, v in lifted.items() if v is not None}},
                 tags=tuple(props.tags),
                 notes=props.description or None,
-                facts={
-                    "source": str(self.path),
-                    **({"aim_system_params": system} if system else {}),
-                },
+                facts={"source": str(self.path), "aim_system_params": system or {}},
             )
 
     def signature(self) -> FileSignature:
@@ -111,8 +105,10 @@ class AimRun(FileRun):
                 latest = max(latest, float(records[-1]["t"]))
                 yield Batch(records)
             yield from batches_of(self._records())
-            end = _end_of(self._run)
-            if end is not None:
+            end = None
+            with contextlib.suppress(KeyError):
+                end = self._run.meta_run_tree["end_time"]
+            if isinstance(end, (int, float)) and math.isfinite(end):
                 record: Record = {"log": "finish", "t": max(end, latest), "status": "finished"}
                 yield Batch([record])
 
@@ -143,12 +139,8 @@ class AimRun(FileRun):
             steps, (values, _, times) = sequence.data.numpy()
             records = RecordList()
             for number in np.argsort(times, kind="stable").tolist():
-                step, t, value = (
-                    int(steps[number]),
-                    round(float(times[number]), 3),
-                    float(values[number]),
-                )
-                records.add_point(name, value, step=step, t=t)
+                step, t = int(steps[number]), round(float(times[number]), 3)
+                records.add_point(name, float(values[number]), step=step, t=t)
             if records:
                 yield records
 
@@ -157,8 +149,7 @@ class AimRun(FileRun):
             for name, sequence in self._sequences(kind):
                 steps, (values, _, times) = sequence.data.items_list()
                 for step, given, t in zip(steps, values, times, strict=True):
-                    objects = given if isinstance(given, list) else [given]
-                    for index, value in enumerate(objects):
+                    for index, value in enumerate(given if isinstance(given, list) else [given]):
                         record = self._record(kind, name, value, t=float(t), step=int(step))
                         yield {**record, "index": index} if isinstance(given, list) else record
 
@@ -210,17 +201,3 @@ def _opened(path: Path) -> Any:
         return ChunkRepo(str(path.parent))
     except (OSError, RuntimeError, ValueError, AssertionError) as error:
         raise FormatError(f"{path} cannot be opened as an Aim repository: {error}.") from error
-
-
-def _end_of(run: Any) -> float | None:
-    try:
-        value = run.meta_run_tree["end_time"]
-    except KeyError:
-        return None
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def _name_of(props: Any, hash_: str) -> str:
-    """The name that a person gave; Aim's default has the hash in it."""
-    given = str(props.name or "")
-    return hash_ if not given or given == f"Run: {hash_}" else given

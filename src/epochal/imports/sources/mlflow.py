@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from epochal.errors import UsageError
-from epochal.imports.foreign import Batch, Identity, Problems, RecordList, stable_id
+from epochal.imports.foreign import Batch, FileRun, Identity, RecordList, stable_id
 from epochal.imports.formats.mlflow import (
     artifact_records,
     finish_record,
@@ -108,24 +108,18 @@ class MlflowServer:
     def _rows_of(self, experiments: Sequence[str]) -> Iterator[_Row]:
         for start in range(0, len(experiments), _EXPERIMENTS_PER_REQUEST):
             ids = experiments[start : start + _EXPERIMENTS_PER_REQUEST]
-            asked = {
-                "experiment_ids": ids,
-                "run_view_type": "ACTIVE_ONLY",
-                "max_results": _RUNS_PER_PAGE,
-            }
+            kind = {"run_view_type": "ACTIVE_ONLY", "max_results": _RUNS_PER_PAGE}
+            asked = {"experiment_ids": ids, **kind}
             yield from chain.from_iterable(_pages(self._api.post, "/runs/search", "runs", asked))
 
 
-class MlflowServerRun:
+class MlflowServerRun(FileRun):
     """One run of a server."""
 
     def __init__(self, api: HttpApi, row: _Row, experiments: Mapping[str, str]) -> None:
         self._api = api
         self._info, data = _object(row, "info"), _object(row, "data")
-        self.key = str(self._info.get("run_id") or self._info.get("run_uuid"))
-        self.path = api.address
-        self.problems = Problems(Path(self.key))
-        self._blobs: dict[str, Path | bytes] = {}
+        super().__init__(api.address, str(self._info.get("run_id") or self._info.get("run_uuid")))
         self._latest = _rows(data, "metrics")
         self._row = row
         self.identity: Identity = identity_of(
@@ -142,9 +136,12 @@ class MlflowServerRun:
             },
         )
 
-    def signature(self) -> object:
+    def signature(self) -> Any:
         """A digest of what the search says of the run: its status and its latest values."""
-        return stable_id(repr(sorted(map(repr, _flat(self._row)))))
+        # Servers list metrics and tags in any order.
+        data = self._row["data"]
+        parts = [self._info, *(row for name in data for row in _rows(data, name))]
+        return stable_id(*sorted(repr(sorted(part.items())) for part in parts))
 
     def read_new(self) -> Iterator[Batch]:
         """The history of every metric, by time; the artifacts; the end."""
@@ -158,11 +155,6 @@ class MlflowServerRun:
             more.append(end)
         if more:
             yield Batch(more)
-
-    def blob(self, file: str) -> bytes:
-        """The bytes of an artifact."""
-        content = self._blobs[file]
-        return content if isinstance(content, bytes) else content.read_bytes()
 
     def _histories(self) -> Iterator[RecordList]:
         waiting: list[_Row] = []
@@ -189,11 +181,10 @@ class MlflowServerRun:
     def _records(self, rows: Sequence[_Row]) -> RecordList:
         records = RecordList()
         try:
-            for row in sorted(
-                rows, key=lambda row: (int(row["timestamp"]), int(row.get("step") or 0))
-            ):
-                value, t = restored(row.get("value") or 0.0), int(row["timestamp"]) / 1000
-                records.add_point(str(row["key"]), value, step=int(row.get("step") or 0), t=t)
+            placed = [(int(row["timestamp"]), int(row.get("step") or 0), row) for row in rows]
+            for t, step, row in sorted(placed, key=lambda place: place[:2]):
+                value = restored(row.get("value") or 0.0)
+                records.add_point(str(row["key"]), value, step=step, t=t / 1000)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ServerError(
                 f"{self.path}: the history of run {self.key} has a point that is damaged: {error}."
@@ -208,12 +199,10 @@ class MlflowServerRun:
             for row in islice(self._files(None), _MAX_FILES):
                 sizes[str(row.get("path"))] = int(row.get("file_size") or 0)
         except (ServerError, ValueError) as error:
-            self.problems.say(f"the artifacts of run {self.key} are not listed: {error}")
+            self._said.say(f"the artifacts of run {self.key} are not listed: {error}")
         if len(sizes) == _MAX_FILES:
-            self.problems.say(
-                f"of the artifacts of run {self.key}, the first {_MAX_FILES} are read."
-            )
-        read = [file for file in importable(sizes, self.problems) if self._download(file)]
+            self._said.say(f"of the artifacts of run {self.key}, the first {_MAX_FILES} are read.")
+        read = [file for file in importable(sizes, self._said) if self._download(file)]
         return list(artifact_records(MediaReader(self._folder, self._blobs), read, t))
 
     def _download(self, file: str) -> bool:
@@ -226,7 +215,7 @@ class MlflowServerRun:
                 place.write_bytes(data)
                 return True
         except (ServerError, OSError, ValueError) as error:
-            self.problems.say(f"the artifact {file} is not imported: {error}")
+            self._said.say(f"the artifact {file} is not imported: {error}")
         return False
 
     @cached_property
@@ -280,17 +269,6 @@ def _datasets(row: _Row) -> dict[str, Any]:
     inputs = row.get("inputs")
     rows = _rows(inputs, "dataset_inputs") if isinstance(inputs, dict) else []
     return {"mlflow_datasets": rows} if rows else {}
-
-
-def _flat(row: Any) -> Iterator[object]:
-    """Every part of a row by itself; servers list metrics and tags in any order."""
-    if isinstance(row, dict):
-        for key, value in row.items():
-            yield from ((key, part) for part in _flat(value))
-    elif isinstance(row, list):
-        yield from (repr(sorted(map(repr, _flat(part)))) for part in row)
-    else:
-        yield row
 
 
 def _credentials(username: str | None, password: str | None) -> dict[str, str]:
