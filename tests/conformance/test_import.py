@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epochal.errors import FormatError, UsageError
 from epochal.guard import Guard
-from epochal.imports.foreign import Foreign
+from epochal.imports.foreign import Source
 from epochal.imports.registry import all_importers, open_foreign, own_formats
 from epochal.journal.line import encode
 from epochal.records import Record
@@ -23,7 +23,7 @@ by_format = pytest.mark.parametrize("name", own_formats())
 damage = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
-def everything(source: Foreign) -> list[Record]:
+def everything(source: Source) -> list[Record]:
     """Every record of every run."""
     return [record for run in source.runs() for record in new_records(run)]
 
@@ -110,8 +110,10 @@ def test_a_file_replaced_by_a_shorter_one_is_read_anew(name: str, tmp_path: Path
 @by_format
 def test_every_blob_that_is_named_can_be_had(name: str, tmp_path: Path) -> None:
     for run in opened(SAMPLES[name](tmp_path).source).runs():
-        named = [r for batch in run.read_new() for r in batch.records if r["log"] == "blob"]
-        assert [len(run.blob(record["file"])) for record in named] == [r["bytes"] for r in named]
+        for batch in run.read_new():
+            named = [record for record in batch.records if record["log"] == "blob"]
+            sizes = [len(run.blob(record["file"])) for record in named]
+            assert sizes == [record["bytes"] for record in named]
         with pytest.raises(KeyError):
             run.blob("../../etc/passwd")
 

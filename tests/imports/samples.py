@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.imports.foreign import Foreign, SourceRun
+from epochal.imports.foreign import Source, SourceRun
 from epochal.imports.registry import open_foreign
 from epochal.records import Record
 
@@ -102,7 +102,7 @@ SAMPLES: Mapping[str, Callable[[Path], Sample]] = {
 }
 
 
-def opened(path: Path) -> Foreign:
+def opened(path: Path) -> Source:
     source = open_foreign(path)
     assert source is not None
     return source

@@ -21,12 +21,12 @@ def test_each_sink_gets_its_own_options() -> None:
 
 
 def test_unknown_option_names_the_nearest() -> None:
-    with pytest.raises(UsageError, match="'wandb_projekt' is not known: did you mean 'wandb_proj"):
+    with pytest.raises(UsageError, match="'wandb_projekt' is not known: did you mean wandb_proj"):
         options_from({"wandb_projekt": "p"})
 
 
 def test_unknown_sink_names_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'tensorboard'"):
+    with pytest.raises(UsageError, match="did you mean tensorboard"):
         options_from({"report_to": ["tensorbord"]})
 
 

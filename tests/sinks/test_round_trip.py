@@ -107,7 +107,7 @@ TRACKERS = {
     "wandb": Tracker(
         options=lambda folder: {"wandb_mode": "offline", "wandb_dir": str(folder)},
         lost={
-            "allocator": "a pie and a table",
+            "allocator": "a bar chart",
             "definition": "not sent",
             "figure": "not sent: the package plotly is missing here",
             "markdown": "a page of HTML",

@@ -97,8 +97,8 @@ def test_waits_no_longer_than_it_may(run: Run, capsys: pytest.CaptureFixture[str
     ("arguments", "words"),
     [
         ((), "reports to no tracker"),
-        (("--to", "wandbb"), "did you mean 'wandb'"),
-        (("--to", "aim", "--set", "aim_repository=x"), "did you mean 'aim_repo'"),
+        (("--to", "wandbb"), "did you mean wandb"),
+        (("--to", "aim", "--set", "aim_repository=x"), "did you mean aim_repo"),
         (("--to", "aim", "--set", "aim_repo"), "NAME=VALUE"),
         (("--to", "aim", "--set", "report_to=wandb"), "use --to"),
     ],

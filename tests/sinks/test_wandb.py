@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from epochal.sinks.members.wandb import pie_html
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
 from tests.sinks.member import Member
@@ -92,8 +91,8 @@ def test_rows_config_and_media(
         if name.endswith(ending)
     }
     assert media["weights/wte"] == "histogram"
-    assert media["words"] == media["allocator/pie"] == "html-file"
-    assert media["allocator/table"] == "table-file"
+    assert media["words"] == "html-file"
+    assert media["allocator/memory_table"] == "table-file"
     assert next(row for row in rows if "moe/aux_loss" in row)["moe/aux_loss"] == 0.5
 
 
@@ -139,11 +138,3 @@ def test_axes_and_group_arrive(
     said = ask(python, SAID, str(tmp_path))
     assert (said["group"], said["job_type"]) == ("sweep", "train")
     assert said["metrics"]["val/*"] == "images"
-
-
-def test_the_pie_has_a_slice_and_a_line_for_each_segment() -> None:
-    pie = pie_html("<memory>", {"a & b": 3 << 20, "optimizer": 6 << 20, "empty": 0})
-    assert pie.count("<li") == pie.count("% ") == 2
-    assert pie.index("optimizer") < pie.index("a &amp; b")
-    assert "empty" not in pie
-    assert "gradient" not in pie_html("memory", {})

@@ -31,7 +31,7 @@ from epochal.atomic_file import between_processes, replaced_file
 from epochal.errors import FormatError, InternalError
 from epochal.guard import Guard
 from epochal.imports.copying import RunCopy, staged_folder, swap_in
-from epochal.imports.foreign import Foreign, ForeignRun, UnreadableFile, stable_id
+from epochal.imports.foreign import Source, SourceRun, UnreadableFile, stable_id
 from epochal.imports.registry import all_importers, open_all_foreign
 from epochal.journal.layout import RunFolder, json_bytes, read_json
 from epochal.journal.search_bounds import SearchBounds
@@ -67,8 +67,8 @@ class ConvertedRun:
     def __init__(
         self,
         owner: Conversions,
-        source: Foreign,
-        run: ForeignRun,
+        source: Source,
+        run: SourceRun,
         *,
         lock: threading.RLock | None = None,
         project: str | None = None,
@@ -197,11 +197,11 @@ class ConvertedRun:
 class _Place:
     """A source and its runs; whoever reads any of them holds the lock, as they share files."""
 
-    source: Foreign
+    source: Source
     lock: threading.RLock = field(default_factory=threading.RLock)
-    found: Sequence[tuple[Foreign, ForeignRun]] | None = None
+    found: Sequence[tuple[Source, SourceRun]] | None = None
 
-    def runs(self) -> Sequence[tuple[Foreign, ForeignRun]]:
+    def runs(self) -> Sequence[tuple[Source, SourceRun]]:
         """Every run that is there now; as of the last search while another thread reads one."""
         if self.lock.acquire(blocking=self.found is None):
             try:
@@ -243,7 +243,7 @@ class Conversions:
         self._runs = found
         return list(found.values())
 
-    def _converted(self, source: Foreign, run: ForeignRun, lock: threading.RLock) -> ConvertedRun:
+    def _converted(self, source: Source, run: SourceRun, lock: threading.RLock) -> ConvertedRun:
         """A run to convert; a fault in its identity is a problem of this one run."""
         member = f"{run.path}/{run.key}"
         made = self._guard.run(member, lambda: ConvertedRun(self, source, run, lock=lock))
@@ -281,7 +281,7 @@ class Conversions:
 
     def _below(
         self, path: Path, *, depth: int, without: Set[str]
-    ) -> Iterator[tuple[Foreign, ForeignRun, threading.RLock]]:
+    ) -> Iterator[tuple[Source, SourceRun, threading.RLock]]:
         found = [
             (*pair, place.lock)
             for place in self._at(path, without)
@@ -311,7 +311,7 @@ class Conversions:
             self._again_after[path] = ended + pause_s
         return list(known.values())
 
-    def _open(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
+    def _open(self, path: Path, without: Set[str]) -> Sequence[Source]:
         try:
             return open_all_foreign(path, without=without, bounds=self._bounds, guard=self._guard)
         except FileNotFoundError:  # gone meanwhile
@@ -319,7 +319,7 @@ class Conversions:
         except (FormatError, InternalError, OSError) as error:
             return [UnreadableFile(path, _UNKNOWN, str(error))]
 
-    def _runs_at(self, place: _Place) -> Sequence[tuple[Foreign, ForeignRun]]:
+    def _runs_at(self, place: _Place) -> Sequence[tuple[Source, SourceRun]]:
         path = place.source.path
         found = self._guard.run(str(path), place.runs)
         return list(_runs_of(self._faulty(path))) if found is None else found
@@ -332,7 +332,7 @@ class Conversions:
         return UnreadableFile(path, label, f"{member} cannot be read: {error}.")
 
 
-def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:
+def _runs_of(source: Source) -> Iterator[tuple[Source, SourceRun]]:
     try:
         found = source.runs()
     except (FormatError, OSError) as error:

@@ -4,16 +4,16 @@ An importer is one file in ``formats/``, with a function ``find``; see ``registr
 
 Importers never write to the files they read, and read on demand.
 
-- ``Foreign.runs()`` lists the folder again. A known run is the same object, with its position in
+- ``Source.runs()`` lists the folder again. A known run is the same object, with its position in
   its files.
-- ``ForeignRun.read_new()`` returns what was written since the last call, in batches of records of
+- ``SourceRun.read_new()`` returns what was written since the last call, in batches of records of
   Epochal's kinds (``epochal.records``). An incomplete record at the end of a file is left for the
   next call.
 - A batch names its attempt. A run that was resumed at step S begins a new attempt, whose first
   record is ``resume`` with ``step`` S, as in a journal.
 - Files only grow while they are read. Smaller sizes in the ``signature`` mean that they were
   replaced; then ``rewind`` makes the run be read again from its beginning.
-- Records of the kinds ``blob`` and ``file`` name a file; ``ForeignRun.blob`` gives its bytes
+- Records of the kinds ``blob`` and ``file`` name a file; ``SourceRun.blob`` gives its bytes
   until the next batch is read.
 - ``read_new`` never raises for damage. It adds a sentence with the file and the position to
   ``problems``, and reads the rest. A file that cannot be read raises ``FormatError`` from ``find``
@@ -83,7 +83,7 @@ class SourceRun(Protocol):
         """A stable key that identifies the run within its source."""
 
     @property
-    def path(self) -> Path | str:
+    def path(self) -> Any:
         """The file, folder or address it comes from; several runs may share one."""
 
     @property
@@ -94,28 +94,17 @@ class SourceRun(Protocol):
     def problems(self) -> Sequence[str]:
         """What could not be read so far: a sentence each, with the file and the place in it."""
 
-    def signature(self) -> object:
-        """Size and time of its files; if unchanged, there is nothing new to read."""
+    def signature(self) -> FileSignature:
+        """Names, sizes and times of its files; if unchanged, there is nothing new to read."""
+
+    def rewind(self) -> None:
+        """Forget what was read: the next ``read_new`` begins at the beginning."""
 
     def read_new(self) -> Iterator[Batch]:
         """What was written since the last call."""
 
     def blob(self, file: str) -> bytes:
         """The bytes of a file that the last batch names; ``KeyError`` for others."""
-
-
-class ForeignRun(SourceRun, Protocol):
-    """One run in another tracker's files."""
-
-    @property
-    def path(self) -> Path:
-        """The file or folder it lies in; several runs may share one."""
-
-    def signature(self) -> FileSignature:
-        """Names, sizes and times of its files; if unchanged, there is nothing new to read."""
-
-    def rewind(self) -> None:
-        """Forget what was read: the next ``read_new`` begins at the beginning."""
 
 
 class Source(Protocol):
@@ -126,21 +115,10 @@ class Source(Protocol):
         """The tracker, as people call it."""
 
     @property
-    def path(self) -> Path | str:
+    def path(self) -> Any:
         """The file, folder or address that was opened."""
 
     def runs(self) -> Sequence[SourceRun]:
-        """Every run that is there now."""
-
-
-class Foreign(Source, Protocol):
-    """A file or folder of another tracker."""
-
-    @property
-    def path(self) -> Path:
-        """The file or folder that was opened."""
-
-    def runs(self) -> Sequence[ForeignRun]:
         """Every run that is there now."""
 
 
@@ -225,7 +203,7 @@ class Problems(list[str]):
 
 
 class FileRun:
-    """What most runs in files have in common; the parts of ``ForeignRun`` for one file."""
+    """What most runs in files have in common; the parts of ``SourceRun`` for one file."""
 
     identity: Any
 
@@ -345,7 +323,7 @@ class UnreadableFile(FileRun):
         self._problem = problem
         super().__init__(path, ".")
 
-    def runs(self) -> Sequence[ForeignRun]:
+    def runs(self) -> Sequence[SourceRun]:
         """Itself."""
         return [self]
 

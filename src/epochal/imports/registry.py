@@ -3,7 +3,7 @@
 An importer is a module. Its file in ``formats/`` has the name of the format. A package adds
 importers with entry points of the group ``epochal.importers``, each the name of such a module::
 
-    def find(path: Path, bounds: SearchBounds | None = None) -> Foreign | None
+    def find(path: Path, bounds: SearchBounds | None = None) -> Source | None
 
 ``find`` returns the runs in a file or folder, or None if it has another format. ``bounds`` set
 which links are followed below a folder; by default those that stay within it. The module may have
@@ -29,7 +29,7 @@ import msgspec
 from epochal.errors import EpochalError, FormatError, InternalError, UsageError
 from epochal.guard import Guard
 from epochal.imports import formats, sources
-from epochal.imports.foreign import Foreign, Source
+from epochal.imports.foreign import Source
 from epochal.journal.search_bounds import SearchBounds
 from epochal.plugins import entry_points, place_of
 
@@ -51,9 +51,9 @@ class Importer(msgspec.Struct, frozen=True):
     # Whether any program writes such files for any purpose.
     is_general: bool
 
-    def find(self, path: Path, bounds: SearchBounds | None = None) -> Foreign | None:
+    def find(self, path: Path, bounds: SearchBounds | None = None) -> Source | None:
         """The runs in a file or folder, None if it is not of this format."""
-        return cast("Foreign | None", self.module.find(path, bounds))
+        return cast("Source | None", self.module.find(path, bounds))
 
 
 @cache
@@ -90,7 +90,7 @@ def importer_member(name: str) -> str:
     return f"importer {name}"
 
 
-def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | None:
+def open_foreign(path: str | Path, *, follow_links: bool = False) -> Source | None:
     """The runs that another tracker left in a file or folder; None when there are none of any.
 
     Links that lead out of the folder are followed only with ``follow_links``. Raises
@@ -130,14 +130,14 @@ def open_all_foreign(
     without: Set[str] = frozenset(),
     bounds: SearchBounds | None = None,
     guard: Guard | None = None,
-) -> Sequence[Foreign]:
+) -> Sequence[Source]:
     """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
 
     Formats named in ``without`` are not tried. Raises like ``open_foreign``, after all were, but
     not for an importer that cannot be loaded: that is a fault in ``guard``.
     """
     place = Path(path).expanduser().absolute()
-    found: list[Foreign] = []
+    found: list[Source] = []
     fault: EpochalError | None = None
     guard = Guard() if guard is None else guard
     for importer in all_importers(guard):

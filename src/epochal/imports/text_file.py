@@ -177,7 +177,7 @@ class TextFileRun(FileRun, ABC):
     def changed(self) -> float:
         """When the file was last written to, in Unix seconds; 0 when that is unknown."""
         try:
-            return self.path.stat().st_mtime
+            return float(self.path.stat().st_mtime)
         except OSError:
             return 0.0
 

@@ -52,13 +52,6 @@ def histogram_bins(record: Mapping[str, Any]) -> tuple[list[float], list[float]]
     return counts, [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
 
 
-def segments_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The named segments of an allocator record."""
-    for segment in record.get("stats") or ():
-        if isinstance(segment, Mapping) and segment.get("name"):
-            yield str(segment["name"]), segment
-
-
 def allocator_prefix(record: Mapping[str, Any]) -> str:
     """``allocator/``, with the GPU's id where the record has one."""
     return f"allocator/gpu{record['id']}/" if "id" in record else "allocator/"
@@ -66,8 +59,9 @@ def allocator_prefix(record: Mapping[str, Any]) -> str:
 
 def _allocations(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     prefix = allocator_prefix(record)
-    for name, segment in segments_of(record):
-        for place, word in _PLACES.items():
+    for segment in record.get("stats") or ():
+        name = segment.get("name") if isinstance(segment, Mapping) else None
+        for place, word in _PLACES.items() if name else ():
             size = segment.get(place)
             # Every segment has a figure on the device; elsewhere only what is there.
             if isinstance(size, (int, float)) and (size or not word):

@@ -15,8 +15,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -62,6 +62,12 @@ class SinkProgress:
         return self.phase == "closed"
 
 
+class _Kept(msgspec.Struct):
+    report_to: list[str] | None = None
+    options: dict[str, Any] = {}
+    sinks: dict[str, SinkProgress] = {}
+
+
 class Ledger:
     """Reads and writes the ``sinks.json`` of one run; used by any number of threads."""
 
@@ -72,17 +78,17 @@ class Ledger:
     def reporting(self) -> Reporting:
         """The sinks of the run; none if none were set."""
         kept = self._read()
-        return options_from({"report_to": kept.get("report_to"), **(kept.get("options") or {})})
+        return options_from({"report_to": kept.report_to, **kept.options})
 
     def report(self, reporting: Reporting) -> None:
         """Note where the run goes to."""
         with self._changing() as kept:
-            kept["report_to"] = list(reporting.report_to)
-            kept["options"] = dict(reporting.given)
+            kept.report_to = list(reporting.report_to)
+            kept.options = dict(reporting.given)
 
     def progress_by_sink(self) -> dict[str, SinkProgress]:
         """Every sink the run was ever sent to, by name."""
-        return {name: _progress(kept) for name, kept in self._sinks(self._read()).items()}
+        return self._read().sinks
 
     def progress(self, name: str) -> SinkProgress:
         """The state of a sink; a new one has sent nothing."""
@@ -91,8 +97,7 @@ class Ledger:
     def claim(self, name: str) -> SinkProgress:
         """Take a sink over for this process; raises ``SinkBusyError`` while another has it."""
         with self._changing() as kept:
-            sinks = self._sinks(kept)
-            progress = _progress(sinks.get(name, {}))
+            progress = kept.sinks.get(name, SinkProgress())
             own = process_identity()
             if progress.owner not in (None, own) and _is_held(progress):
                 assert progress.owner is not None
@@ -100,20 +105,16 @@ class Ledger:
                     f"process {progress.owner.get('pid')} on {progress.owner.get('host')} is"
                     f" sending this run to {name!r} already."
                 )
-            claimed = replace(progress, owner=own, updated=time.time())
-            sinks[name] = asdict(claimed)
-            kept["sinks"] = sinks
-            return claimed
+            kept.sinks[name] = replace(progress, owner=own, updated=time.time())
+            return kept.sinks[name]
 
     def save(self, name: str, progress: SinkProgress) -> None:
         """Store the state of a sink; raises OSError when it cannot be written."""
         with self._changing() as kept:
-            sinks = self._sinks(kept)
-            sinks[name] = asdict(progress)
-            kept["sinks"] = sinks
+            kept.sinks[name] = progress
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[dict[str, Any]]:
+    def _changing(self) -> Iterator[_Kept]:
         lock = self.path.with_name(".sinks.lock")
         with self._lock, contextlib.ExitStack() as held:
             try:
@@ -123,25 +124,15 @@ class Ledger:
                 raise UsageError(f"{lock} cannot be written: {error.strerror}.") from error
             kept = self._read()
             yield kept
-            write_json(self.path, kept)
+            write_json(self.path, msgspec.to_builtins(kept))
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> _Kept:
         try:
-            return read_json(self.path)
+            return msgspec.convert(read_json(self.path), _Kept)
         except FileNotFoundError:
-            return {}
-
-    @staticmethod
-    def _sinks(kept: Mapping[str, Any]) -> dict[str, Any]:
-        sinks = kept.get("sinks")
-        return dict(sinks) if isinstance(sinks, Mapping) else {}
-
-
-def _progress(kept: Mapping[str, Any]) -> SinkProgress:
-    try:
-        return msgspec.convert(kept, SinkProgress)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"sinks.json holds an entry that is not one: {error}") from error
+            return _Kept()
+        except msgspec.ValidationError as error:
+            raise FormatError(f"{self.path} is damaged: {error}") from error
 
 
 def _is_held(progress: SinkProgress) -> bool:

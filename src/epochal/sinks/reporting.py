@@ -17,6 +17,7 @@ import msgspec
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import Fault, Guard
+from epochal.settings import nearest
 
 if TYPE_CHECKING:
     from epochal.settings import Located
@@ -60,20 +61,11 @@ class KnownSinks(msgspec.Struct, frozen=True):
         fault = self.faults.get(sink_member(name))
         if fault is not None:
             raise UsageError(f"report_to={name!r}: the sink cannot be loaded: {fault.error}.")
-        near = difflib.get_close_matches(name, self.sinks, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(self.sinks)}."
-        raise UsageError(f"report_to={name!r} is not known: {hint}")
+        raise UsageError(f"report_to={name!r} is not known: {nearest(name, self.sinks)}")
 
     def unknown(self, name: str) -> UsageError:
         """The error for an option that no sink has."""
-        near = self.nearest(name, cutoff=0.5)
-        hint = f"did you mean {near!r}?" if near else f"use one of {', '.join(self.option_names)}."
-        return UsageError(f"the option {name!r} is not known: {hint}")
-
-    def nearest(self, name: str, *, cutoff: float) -> str | None:
-        """The option whose name is most like this one."""
-        near = difflib.get_close_matches(name, self.option_names, n=1, cutoff=cutoff)
-        return near[0] if near else None
+        return UsageError(f"the option {name!r} is not known: {nearest(name, self.option_names)}")
 
 
 class Reporting(msgspec.Struct, frozen=True):
@@ -152,7 +144,9 @@ def split_options(mapping: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     for name, value in mapping.items():
         if name in known.option_names:
             options[name] = value
-        elif str(name).startswith(prefixes) or known.nearest(str(name), cutoff=_NEAR):
+        elif str(name).startswith(prefixes) or difflib.get_close_matches(
+            str(name), known.option_names, n=1, cutoff=_NEAR
+        ):
             raise known.unknown(str(name))
         else:
             rest[name] = value

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from epochal.errors import FormatError
 from epochal.imports.foreign import (
     Batch,
     FileRun,
@@ -34,9 +33,9 @@ from epochal.records import Record
 ORDER = 20
 _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:\..*)?$")
 _TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")
+# What ``add_embedding`` writes beside the event file, in folders of step and tag.
 _PROJECTOR = "projector_config.pbtxt"
-_PROJECTOR_PATH = re.compile(rb'_path:\s*"((?:[^"\\]|\\.)*)"')
-_MAX_CONFIG_BYTES = 1 << 20
+_PROJECTOR_FILES = (_PROJECTOR, "*/*/tensors.tsv", "*/*/metadata.tsv", "*/*/sprite.png")
 
 
 class TensorboardRun(FileRun):
@@ -197,9 +196,10 @@ class TensorboardFolder(Files[TensorboardRun]):
             left += folders
             files = sorted({e.path for e in inner if is_event_file(e.name)} - folders)
             if files:
-                has_projector = any(entry.name == _PROJECTOR for entry in inner)
-                more = _projector_files(Path(folder)) if has_projector else []
-                yield Path(folder), [*map(Path, files), *self.bounds.chosen(more)]
+                more: list[Path] = []
+                if any(entry.name == _PROJECTOR for entry in inner):
+                    more = [path for name in _PROJECTOR_FILES for path in Path(folder).glob(name)]
+                yield Path(folder), [*map(Path, files), *self.bounds.chosen(sorted(more))]
 
     def listed(self) -> Iterable[tuple[tuple[str, Path], list[Path]]]:
         """Every folder with event files, those of hyperparameters as part of the run above."""
@@ -214,18 +214,6 @@ class TensorboardFolder(Files[TensorboardRun]):
 
 
 find = TensorboardFolder.find
-
-
-def _projector_files(folder: Path) -> list[Path]:
-    """The configuration of the projector, and the files in its folder that it names."""
-    try:
-        config = read_regular(folder / _PROJECTOR, max_bytes=_MAX_CONFIG_BYTES)
-    except (OSError, FormatError):
-        return []
-    escaped = (name.decode("unicode_escape", "replace") for name in _PROJECTOR_PATH.findall(config))
-    names = {name.encode("latin-1", "replace").decode("utf-8", "replace") for name in escaped}
-    paths = {Path(os.path.normpath(folder / name)) for name in (_PROJECTOR, *names)}
-    return [path for path in sorted(paths) if path.is_relative_to(folder) and path.is_file()]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from epochal.errors import UsageError
-from epochal.imports.foreign import Batch, FileRun, Identity, RecordList, stable_id
+from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, RecordList, stable_id
 from epochal.imports.formats.mlflow import (
     artifact_records,
     finish_record,
@@ -136,12 +136,12 @@ class MlflowServerRun(FileRun):
             },
         )
 
-    def signature(self) -> Any:
+    def signature(self) -> FileSignature:
         """A digest of what the search says of the run: its status and its latest values."""
         # Servers list metrics and tags in any order.
         data = self._row["data"]
         parts = [self._info, *(row for name in data for row in _rows(data, name))]
-        return stable_id(*sorted(repr(sorted(part.items())) for part in parts))
+        return ((stable_id(*sorted(repr(sorted(part.items())) for part in parts)), 0, 0),)
 
     def read_new(self) -> Iterator[Batch]:
         """The history of every metric, by time; the artifacts; the end."""

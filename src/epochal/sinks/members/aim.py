@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,8 @@ class AimSink(Sink):
         if entry.kind == "option":
             self._run["config", str(entry.record.get("name"))] = entry.record.get("value")
             return
-        self._lists.add(entry, _TRACKED.get(entry.kind, AimSink._scalars)(self, entry))
+        values = getattr(self, f"_on_{entry.kind}", keyed_scalars)(entry)
+        self._lists.add(entry, values)
 
     def _track(self, entry: Entry, values: dict[str, Any]) -> None:
         epoch = entry.record.get("epoch")
@@ -115,20 +115,17 @@ class AimSink(Sink):
         run.close()
         return state
 
-    def _scalars(self, entry: Entry) -> dict[str, Any]:
-        return dict(keyed_scalars(entry))
-
-    def _histogram(self, entry: Entry) -> dict[str, Any]:
+    def _on_histogram(self, entry: Entry) -> dict[str, Any]:
         counts, edges = histogram_bins(entry.record)
         if len(counts) > _MOST_BINS:
             raise NotHeldError(f"Aim holds at most {_MOST_BINS} bins.")
         distribution = self._aim.Distribution(hist=counts, bin_range=(edges[0], edges[-1]))
         return {str(entry.record.get("name")): distribution}
 
-    def _text(self, entry: Entry) -> dict[str, Any]:
+    def _on_text(self, entry: Entry) -> dict[str, Any]:
         return {str(entry.record.get("name")): self._aim.Text(str(entry.record.get("text", "")))}
 
-    def _sample(self, entry: Entry) -> dict[str, Any]:
+    def _on_blob(self, entry: Entry) -> dict[str, Any]:
         path, media_type = self._context.file(entry.record), entry.record.get("media_type")
         caption = str(entry.record.get("caption") or "")
         if media_type == PLOTLY:
@@ -140,10 +137,3 @@ class AimSink(Sink):
         else:
             value = self._aim.Image(str(path), caption=caption)
         return {str(entry.record.get("name")): value}
-
-
-_TRACKED: Mapping[str, Callable[[AimSink, Entry], dict[str, Any]]] = {
-    "histogram": AimSink._histogram,
-    "text": AimSink._text,
-    "blob": AimSink._sample,
-}

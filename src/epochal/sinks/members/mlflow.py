@@ -64,7 +64,7 @@ class MlflowSink(Sink):
         self._mlflow = require("mlflow", self)
         self._context = context
         self._client = self._mlflow.MlflowClient(tracking_uri=options.mlflow_tracking_uri)
-        run = self._found(context) or self._created(context)
+        run = self._found_or_created(context)
         self._run_id = run.info.run_id
         self._params = dict(run.data.params)
         self._log_config(dict(flat_items(context.config)))
@@ -76,21 +76,22 @@ class MlflowSink(Sink):
         """Collect numbers, log everything else."""
         record, kind = entry.record, entry.kind
         if kind == "text":
-            suffix = "md" if record.get("format") == "markdown" else "txt"
-            self._client.log_text(self._run_id, *_text_file(entry, "text", "texts", suffix))
+            file = _sample_file(entry, "texts", "md" if record.get("format") else "txt")
+            self._client.log_text(self._run_id, str(record.get("text", "")), file)
         elif kind == "graph":
-            self._client.log_text(self._run_id, *_text_file(entry, "svg", "graphs", "svg"))
+            file = _sample_file(entry, "graphs", "svg")
+            self._client.log_text(self._run_id, str(record.get("svg", "")), file)
         elif kind == "file":
             self._upload(self._context.file(record), path_name(str(record.get("name"))))
         elif record.get("media_type") == TABLE:
             self._log_table(entry)
         elif kind == "blob":
             path = self._context.file(record)
-            folder = f"{record.get('media_type')}".partition("/")[0]
-            folder = {"image": "images"}.get(folder, folder)
+            folder = str(record.get("media_type")).partition("/")[0]
+            folder = "images" if folder == "image" else folder
             self._upload(path, _sample_file(entry, folder, path.name.partition(".")[2]))
-        elif entry.kind == "option":
-            self._log_config({str(entry.record.get("name")): entry.record.get("value")})
+        elif kind == "option":
+            self._log_config({str(record.get("name")): record.get("value")})
         else:
             self._collected += self._metrics(entry)
 
@@ -116,38 +117,35 @@ class MlflowSink(Sink):
         self._client = None
         return {"run_id": self._run_id}
 
-    def _found(self, context: SinkContext) -> Any:
-        """The run that was created before: by its id, else by ours in its tags."""
+    def _found_or_created(self, context: SinkContext) -> Any:
+        """The run that was created before, by its id or by ours in its tags; else a new one."""
         if known := context.state.get("run_id"):
             return self._client.get_run(known)
-        experiment = self._client.get_experiment_by_name(_experiment(context))
-        own_id = context.identity.get("id")
-        if experiment is None or not own_id:
-            return None
-        query = f"tags.`{_ID_TAG}` = '{own_id}'"
-        runs = self._client.search_runs([experiment.experiment_id], query, max_results=1)
-        return runs[0] if runs else None
-
-    def _created(self, context: SinkContext) -> Any:
-        name = _experiment(context)
-        experiment = self._client.get_experiment_by_name(name)
-        if experiment is None:
-            experiment_id = self._client.create_experiment(name)
-        else:
-            experiment_id = experiment.experiment_id
         options: MlflowOptions = context.options
+        name = options.mlflow_experiment or context.fact("project", "epochal")
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id = experiment and experiment.experiment_id
+        experiment_id = experiment_id or self._client.create_experiment(name)
+        if own_id := context.fact("id", ""):
+            query = f"tags.`{_ID_TAG}` = '{own_id}'"
+            for run in self._client.search_runs([experiment_id], query, max_results=1):
+                return run
+        tags = {str(tag): "true" for tag in context.identity.get("tags") or ()}
+        if notes := context.fact("notes", ""):
+            tags["mlflow.note.content"] = notes
         return self._client.create_run(
             experiment_id,
             start_time=int(context.created * 1000) or None,
             run_name=options.mlflow_name or context.fact("name", context.folder.path.name),
-            tags={_ID_TAG: context.fact("id", ""), **_tags(context)},
+            tags={_ID_TAG: own_id, **tags},
         )
 
     def _log_config(self, config: Mapping[str, Any]) -> None:
         """Parameters never change in MLflow: what did change becomes a tag."""
         fresh: list[Any] = []
         for key, value in config.items():
-            name, text = path_name(key, limit=_NAME_BYTES), _param_text(value)
+            text = value if isinstance(value, str) else json.dumps(value)
+            name, text = path_name(key, limit=_NAME_BYTES), text[:_PARAM_CHARACTERS]
             if name not in self._params:
                 fresh.append(self._mlflow.entities.Param(name, text))
                 self._params[name] = text
@@ -199,23 +197,3 @@ def _sample_file(entry: Entry, folder: str, suffix: str) -> str:
     key = path_name(sample_name(entry.record), limit=120).replace("/", "#")
     digest = hashlib.sha256(str(entry.position).encode()).hexdigest()[:8]
     return f"{folder}/{key}+step+{entry.step}+timestamp+{int(entry.t * 1000)}+{digest}.{suffix}"
-
-
-def _text_file(entry: Entry, field: str, folder: str, suffix: str) -> tuple[str, str]:
-    return str(entry.record.get(field, "")), _sample_file(entry, folder, suffix)
-
-
-def _experiment(context: SinkContext) -> str:
-    options: MlflowOptions = context.options
-    return options.mlflow_experiment or context.fact("project", "epochal")
-
-
-def _tags(context: SinkContext) -> dict[str, str]:
-    tags = {str(tag): "true" for tag in context.identity.get("tags") or ()}
-    notes = context.identity.get("notes")
-    return {**tags, "mlflow.note.content": notes} if isinstance(notes, str) else tags
-
-
-def _param_text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text[:_PARAM_CHARACTERS]

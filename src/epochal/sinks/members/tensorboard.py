@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ class TensorBoardSink(Sink):
 
     def write(self, entry: Entry) -> None:
         """Collect what TensorBoard can show of a record."""
-        found = _WRITERS.get(entry.kind, TensorBoardSink._scalars)(self, entry)
+        found = getattr(self, f"_on_{entry.kind}", self._on_numbers)(entry)
         if found and not self._has_session:
             self._events += self._session_start(entry.t)
         self._events += found
@@ -156,7 +156,7 @@ class TensorBoardSink(Sink):
         value = summaries.experiment_value(self._hparams, self._headlines, t=self._last_t)
         return [summaries.summary_event(self._last_t, 0, [value])]
 
-    def _scalars(self, entry: Entry) -> list[bytes]:
+    def _on_numbers(self, entry: Entry) -> list[bytes]:
         prefix = "" if entry.node is None else f"{entry.node}/"
         found = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
         tags = self._tags_of(found, kind=entry.kind)
@@ -172,51 +172,41 @@ class TensorBoardSink(Sink):
             self._headlines |= {tag: None for name, tag in pairs if self._tags.is_headline(name)}
         return tags
 
-    def _histogram(self, entry: Entry) -> list[bytes]:
+    def _on_histogram(self, entry: Entry) -> list[bytes]:
         tag = histogram_tag(str(entry.record.get("name")))
         value = summaries.histogram_value(tag, entry.record)
         return [summaries.summary_event(entry.t, entry.step, [value])]
 
-    def _text(self, entry: Entry) -> list[bytes]:
+    def _on_text(self, entry: Entry) -> list[bytes]:
         text = str(entry.record.get("text", ""))
         value = summaries.text_value(text_tag(str(entry.record.get("name"))), text)
         return [summaries.summary_event(entry.t, entry.step, [value])]
 
-    def _file_events(self, entry: Entry) -> list[bytes]:
+    def _on_file(self, entry: Entry) -> list[bytes]:
         from epochal.sinks.tensorboard_files import file_events  # it needs NumPy
 
         assert self._file is not None
         path, folder = self._context.file(entry.record), self._file.path.parent
         return file_events(entry, path, folder, self._tags)
 
-    def _graph(self, entry: Entry) -> list[bytes]:
+    _on_blob = _on_file
+
+    def _on_graph(self, entry: Entry) -> list[bytes]:
         nodes = entry.record.get("nodes")
         if not nodes:
             raise NotHeldError("the graph is only a picture.")
         return [summaries.graph_event(entry.t, nodes)]
 
-    def _option(self, entry: Entry) -> list[bytes]:
+    def _on_option(self, entry: Entry) -> list[bytes]:
         self._hparams[str(entry.record.get("name"))] = entry.record.get("value")
         return []
 
-    def _define(self, entry: Entry) -> list[bytes]:
+    def _on_define(self, entry: Entry) -> list[bytes]:
         self._tags.define(entry.record)
         return []
 
-    def _resume(self, entry: Entry) -> list[bytes]:
+    def _on_resume(self, entry: Entry) -> list[bytes]:
         return [summaries.start_event(entry.t, entry.step)]
-
-
-_WRITERS: Mapping[str, Callable[[TensorBoardSink, Entry], list[bytes]]] = {
-    "histogram": TensorBoardSink._histogram,
-    "text": TensorBoardSink._text,
-    "blob": TensorBoardSink._file_events,
-    "file": TensorBoardSink._file_events,
-    "graph": TensorBoardSink._graph,
-    "option": TensorBoardSink._option,
-    "define": TensorBoardSink._define,
-    "resume": TensorBoardSink._resume,
-}
 
 
 def _folder_of(context: SinkContext) -> Path:

@@ -11,15 +11,12 @@ import base64
 import glob
 import html
 import importlib.util
-import itertools
-import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.format import format_bytes
 from epochal.media.files import PLOTLY, TABLE
 from epochal.sinks.keys import (
     SampleLists,
@@ -29,18 +26,13 @@ from epochal.sinks.keys import (
     path_name,
     plotly_figure,
     sample_name,
-    segments_of,
 )
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
-from epochal.values import as_float
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
 _ALERT_LEVELS = {"warning": "WARN", "warn": "WARN", "error": "ERROR"}
-_COLOURS = (
-    *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2"),
-    *("#edc948", "#b07aa1", "#9c755f", "#ff9da7", "#bab0ac"),
-)
+_EDGES = {"x0": "minX", "y0": "minY", "x1": "maxX", "y1": "maxY"}
 # Telemetry, console output and the machine's description are in the run already.
 _QUIET = {
     "silent": True,
@@ -68,7 +60,7 @@ class WandbOptions(SinkOptions):
 
 
 class WandbSink(Sink):
-    """Sends rows, texts, histograms, media, tables and the allocation pie to one W&B run.
+    """Sends rows, texts, histograms, media, tables and the allocator's memory to one W&B run.
 
     The run's id is kept, and a later sending goes on with the same W&B run. A row that is sent
     again has the number it had, and W&B ignores numbers that it is past.
@@ -120,10 +112,8 @@ class WandbSink(Sink):
 
     def write(self, entry: Entry) -> None:
         """Send a row for a record that has anything to show."""
-        if entry.kind in _FACTS:
-            _FACTS[entry.kind](self, entry.record)
-            return
-        self._lists.add(entry, _ROWS.get(entry.kind, WandbSink._scalars)(self, entry))
+        row = getattr(self, f"_on_{entry.kind}", self._on_numbers)(entry)
+        self._lists.add(entry, row or {})
 
     def _log(self, entry: Entry, row: dict[str, Any]) -> None:
         row |= {STEP: entry.step, "_timestamp": entry.t}
@@ -153,29 +143,29 @@ class WandbSink(Sink):
         run.finish(exit_code=0 if status in (None, "finished") else 1)
         return state
 
-    def _configure(self, record: Mapping[str, Any]) -> None:
-        values = {str(record.get("name")): record.get("value")}
+    def _on_option(self, entry: Entry) -> None:
+        values = {str(entry.record.get("name")): entry.record.get("value")}
         self._run.config.update(values, allow_val_change=True)
 
-    def _define(self, record: Mapping[str, Any]) -> None:
-        x = record.get("x")
+    def _on_define(self, entry: Entry) -> None:
+        x = entry.record.get("x")
         if isinstance(x, str) and x != "step":
             self._run.define_metric(x)
-            self._run.define_metric(str(record.get("name")), step_metric=x)
+            self._run.define_metric(str(entry.record.get("name")), step_metric=x)
 
-    def _alert(self, record: Mapping[str, Any]) -> None:
-        level = _ALERT_LEVELS.get(str(record.get("level")).lower(), "INFO")
-        title, text = (str(record.get(name) or "") for name in ("title", "text"))
+    def _on_event(self, entry: Entry) -> None:
+        level = _ALERT_LEVELS.get(str(entry.record.get("level")).lower(), "INFO")
+        title, text = (str(entry.record.get(name) or "") for name in ("title", "text"))
         self._run.alert(title=title, text=text, level=self._wandb.AlertLevel[level])
 
-    def _set_summary(self, record: Mapping[str, Any]) -> None:
-        name = str(record.get("name"))
-        if not record.get("deleted"):
-            self._run.summary[name] = record.get("value")
+    def _on_summary(self, entry: Entry) -> None:
+        name = str(entry.record.get("name"))
+        if not entry.record.get("deleted"):
+            self._run.summary[name] = entry.record.get("value")
         elif name in self._run.summary.keys():  # noqa: SIM118 (W&B's summary is no mapping)
             del self._run.summary[name]
 
-    def _scalars(self, entry: Entry) -> dict[str, Any]:
+    def _on_numbers(self, entry: Entry) -> dict[str, Any]:
         row: dict[str, Any] = dict(keyed_scalars(entry))
         if row and entry.kind == "epoch":
             for name in row:
@@ -183,16 +173,16 @@ class WandbSink(Sink):
             row[_EPOCH] = entry.record.get(_EPOCH)
         return row
 
-    def _histogram(self, entry: Entry) -> dict[str, Any]:
+    def _on_histogram(self, entry: Entry) -> dict[str, Any]:
         histogram = self._wandb.Histogram(np_histogram=histogram_bins(entry.record))
         return {str(entry.record.get("name")): histogram}
 
-    def _text(self, entry: Entry) -> dict[str, Any]:
+    def _on_text(self, entry: Entry) -> dict[str, Any]:
         text = html.escape(str(entry.record.get("text", "")))
         name = path_name(str(entry.record.get("name")))
         return {name: self._html(f"<pre>{text}</pre>")}
 
-    def _sample(self, entry: Entry) -> dict[str, Any]:
+    def _on_blob(self, entry: Entry) -> dict[str, Any]:
         value = self._value(entry.record)
         # W&B has lists of pictures; its other lists need packages, or cannot be shown.
         is_picture = isinstance(value, self._wandb.Image)
@@ -244,47 +234,29 @@ class WandbSink(Sink):
                 return self._wandb.plot_table(chart, table, fields, title)
         return table
 
-    def _keep(self, record: Mapping[str, Any]) -> None:
+    def _on_file(self, entry: Entry) -> None:
         """Copy a file of the user's into the folder whose files W&B keeps."""
-        name = path_name(str(record.get("name")))
-        target = Path(self._run.dir) / name
+        target = Path(self._run.dir, path_name(str(entry.record.get("name"))))
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self._context.file(record), target)
+        shutil.copyfile(self._context.file(entry.record), target)
         self._run.save(glob.escape(str(target)), base_path=self._run.dir, policy="now")
 
-    def _graph(self, entry: Entry) -> dict[str, Any]:
+    def _on_graph(self, entry: Entry) -> dict[str, Any]:
         name = path_name(str(entry.record.get("name")))
         return {name: self._html(str(entry.record.get("svg")))}
 
-    def _allocator(self, entry: Entry) -> dict[str, Any]:
+    def _on_allocator(self, entry: Entry) -> dict[str, Any]:
         prefix = allocator_prefix(entry.record)
-        sizes = {
-            name: as_float(item.get("device") or 0) for name, item in segments_of(entry.record)
-        }
-        table = self._wandb.Table(columns=["segment", "MiB"])
-        for name, value in keyed_scalars(entry).items():
-            table.add_data(name.removeprefix(prefix).removesuffix("_mib"), value)
-        pie = self._html(pie_html("GPU memory by segment", sizes))
-        return {f"{prefix}pie": pie, f"{prefix}table": table}
+        rows = [
+            [name.removeprefix(prefix).removesuffix("_mib"), value]
+            for name, value in keyed_scalars(entry).items()
+        ]
+        table = self._wandb.Table(columns=["segment", "MiB"], data=rows)
+        chart = self._wandb.plot.bar(table, "segment", "MiB", title="GPU memory by segment")
+        return {f"{prefix}memory": chart}
 
     def _html(self, text: str) -> Any:
         return self._wandb.Html(text, inject=False)
-
-
-_ROWS: Mapping[str, Callable[[WandbSink, Entry], dict[str, Any]]] = {
-    "histogram": WandbSink._histogram,
-    "text": WandbSink._text,
-    "blob": WandbSink._sample,
-    "graph": WandbSink._graph,
-    "allocator": WandbSink._allocator,
-}
-_FACTS: Mapping[str, Callable[[WandbSink, Mapping[str, Any]], None]] = {
-    "option": WandbSink._configure,
-    "define": WandbSink._define,
-    "event": WandbSink._alert,
-    "file": WandbSink._keep,
-    "summary": WandbSink._set_summary,
-}
 
 
 def _boxes(boxes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -292,17 +264,9 @@ def _boxes(boxes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     groups: dict[str, dict[str, Any]] = {}
     for box in boxes:
         group = groups.setdefault(str(box.get("group", "boxes")), {"box_data": [], "labels": {}})
-        label = str(box.get("label", ""))
-        data = {
-            "position": {
-                "minX": box["x0"],
-                "minY": box["y0"],
-                "maxX": box["x1"],
-                "maxY": box["y1"],
-            },
-            "class_id": group["labels"].setdefault(label, len(group["labels"])),
-            "box_caption": label,
-        }
+        label, labels = str(box.get("label", "")), group["labels"]
+        data = {"class_id": labels.setdefault(label, len(labels)), "box_caption": label}
+        data["position"] = {theirs: box[own] for own, theirs in _EDGES.items()}
         if box.get("score") is not None:
             data["scores"] = {"score": box["score"]}
         group["box_data"].append(data)
@@ -315,19 +279,3 @@ def _settings(wandb: Any) -> Any:
     """Settings that keep W&B from recording and printing on its own, as far as it knows them."""
     known = getattr(wandb.Settings, "model_fields", _QUIET)
     return wandb.Settings(**{name: value for name, value in _QUIET.items() if name in known})
-
-
-def pie_html(title: str, sizes: Mapping[str, float]) -> str:
-    """A pie with a slice for each size in bytes that is not 0, the largest first, and a legend."""
-    shown = sorted(((s, n) for n, s in sizes.items() if s > 0), reverse=True)
-    total, begin = math.fsum(size for size, _ in shown), 0.0
-    slices, legend = [], ""
-    for (size, name), colour in zip(shown, itertools.cycle(_COLOURS), strict=False):
-        end = begin + 100 * size / total
-        slices.append(f"{colour} {begin:.2f}% {end:.2f}%")
-        words = f"{html.escape(name)} {format_bytes(size)}"
-        legend += f'<li style="color:{colour}">{words}</li>'
-        begin = end
-    fill = f"conic-gradient({', '.join(slices)})" if slices else "none"
-    pie = f'<div style="width:220px;height:220px;border-radius:50%;background:{fill}"></div>'
-    return f"<h4>{html.escape(title)}</h4>{pie}<ul>{legend}</ul>"
