@@ -221,7 +221,7 @@ def test_credentials_are_sent_and_not_kept(
     [
         (401, b"", "refuses access .status 401.. Set MLFLOW_TRACKING_USERNAME"),
         (403, b"{}", "refuses access .status 403."),
-        (404, b"<html>", "status 404. Check that this is the address of a MLflow server"),
+        (404, b"<html>", "status 404. Check that this is the address of an MLflow server"),
         (500, b'{"message": "no disk."}', "with status 500: no disk."),
         (200, b"<html>hello</html>", "something else than a JSON object"),
         (200, b"[]", "something else than a JSON object"),

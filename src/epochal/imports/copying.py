@@ -171,7 +171,9 @@ class RunCopy:
             if self._first_t is None:
                 self._first_t = float(batch.records[0]["t"])
             self._append(batch.attempt, b"".join(self._lines(batch)))
-            self._store_blobs(batch)
+            for record in batch.records:
+                for file in files_of(record) if record["log"] in ("blob", "file") else ():
+                    store_blob(self.folder, file, self._run.blob(file))
         return self.num_records > before
 
     def write_empty_part(self) -> None:
@@ -236,9 +238,3 @@ class RunCopy:
                 yield encode(record)
             except (OverflowError, RecursionError):  # numbers or nesting beyond what JSON takes
                 yield encode(json_safe(record))
-
-    def _store_blobs(self, batch: Batch) -> None:
-        for record in batch.records:
-            if record["log"] in ("blob", "file"):
-                for file in files_of(record):
-                    store_blob(self.folder, file, self._run.blob(file))

@@ -18,6 +18,7 @@ from epochal.errors import EpochalError
 from epochal.imports.values import json_value
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HELP_401 = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
 _TIMEOUT_S = 30.0
 _MAX_BYTES = 128 * 1024 * 1024
 _MAX_MESSAGE = 300
@@ -40,21 +41,13 @@ def is_address(text: str) -> bool:
 
 
 class HttpApi:
-    """The interface below one address; ``label`` is the tracker, ``help_401`` how to get in."""
+    """The interface of MLflow below one address."""
 
     def __init__(
-        self,
-        address: str,
-        *,
-        label: str,
-        headers: Mapping[str, str],
-        help_401: str,
-        context: ssl.SSLContext | None = None,
+        self, address: str, *, headers: Mapping[str, str], context: ssl.SSLContext | None = None
     ) -> None:
         self.address = address
-        self._label = label
         self._headers = {"Accept": "application/json", **headers}
-        self._help_401 = help_401
         # An answer elsewhere would get the credentials, so none is followed.
         self._opener = urllib.request.build_opener(
             _NoRedirect, urllib.request.HTTPSHandler(context=context)
@@ -97,7 +90,7 @@ class HttpApi:
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerError(
-                f"cannot read from the {self._label} server at {self.address}: {reason}."
+                f"cannot read from the MLflow server at {self.address}: {reason}."
                 " Check the address and that the server runs."
             ) from error
         if len(body) > _MAX_BYTES:
@@ -105,9 +98,9 @@ class HttpApi:
         return body
 
     def _refusal(self, path: str, error: urllib.error.HTTPError) -> ServerError:
-        server = f"the {self._label} server at {self.address}"
+        server = f"the MLflow server at {self.address}"
         if error.code in (401, 403):
-            sentence = f"{server} refuses access (status {error.code}). {self._help_401}"
+            sentence = f"{server} refuses access (status {error.code}). {_HELP_401}"
         elif 300 <= error.code < 400:
             target = error.headers.get("Location", "another address")
             sentence = f"{self.address} redirects to {target}: name that address instead."
@@ -115,7 +108,7 @@ class HttpApi:
             said = _message(error)
             sentence = f"{server} answers {path} with status {error.code}{said}."
             if error.code == 404 and not said:
-                sentence += f" Check that this is the address of a {self._label} server."
+                sentence += " Check that this is the address of an MLflow server."
         return ServerError(sentence, error.code)
 
     def _object(self, path: str, body: bytes) -> dict[str, Any]:
@@ -127,7 +120,7 @@ class HttpApi:
             return found
         raise ServerError(
             f"{self.address} answers {path} with something else than a JSON object."
-            f" Check that this is the address of a {self._label} server."
+            f" Check that this is the address of an MLflow server."
         )
 
 

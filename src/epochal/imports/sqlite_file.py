@@ -29,11 +29,6 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
 
-def is_sqlite(path: Path) -> bool:
-    """Whether a file begins as an SQLite file does."""
-    return path.is_file() and _start(path).startswith(MAGIC)
-
-
 class SqliteFile:
     """One file, and the copy of it where one is needed; the copy goes with this object."""
 
@@ -51,7 +46,7 @@ class SqliteFile:
         """A connection for reading; ``FormatError`` for a damaged file, also while it is open."""
         try:
             connection = self._connect()
-            connection.text_factory = _text
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             with contextlib.closing(connection):
                 yield connection
         # The words of an error may quote the damage itself, which then is no text.
@@ -114,7 +109,7 @@ class SqliteFiles(Files[R]):
         return list(self._files.values())
 
     def _opened(self, path: Path) -> SqliteFile | None:
-        if not is_sqlite(path):
+        if not path.is_file() or not _start(path).startswith(MAGIC):
             return None
         file = SqliteFile(path)
         there = file.tables()
@@ -125,7 +120,3 @@ class SqliteFiles(Files[R]):
 def _start(path: Path) -> bytes:
     with open(path, "rb", opener=regular_only) as file:
         return file.read(100)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")

@@ -108,8 +108,6 @@ def read_event(data: bytes, tags: Tags) -> Event:
         event.add_file(f"{name}.npz", npz(arrays), "application/x-npz")
     for graph in found.each(4):
         event.add_file("graph.pb", graph.content, _PROTOBUF)
-    for graph in found.each(9):
-        event.add_file("meta_graph.pb", graph.content, _PROTOBUF)
     for run in found.each(8):
         if 1 in run and 2 in run:
             event.add_file(f"run_metadata/{run[1].text}.pb", run[2].content, _PROTOBUF)

@@ -202,7 +202,8 @@ class Stream:
             if writer != LOOP:
                 return None
             self.status = str(record.get("status"))
-        return Entry(position, record, self._step_of(writer, record), self._node_of(writer))
+        node = writer.removeprefix(_TELEMETRY) if writer in self._remote_writers else None
+        return Entry(position, record, self._step_of(writer, record), node)
 
     def _begins(self, position: Position, record: Record) -> bool:
         """Take in the first record of a part; True for the one that begins an attempt."""
@@ -227,6 +228,3 @@ class Stream:
             return step
         reached = self._epoch if self._step is None else self._step
         return 0 if reached is None else reached
-
-    def _node_of(self, writer: str) -> str | None:
-        return writer.removeprefix(_TELEMETRY) if writer in self._remote_writers else None

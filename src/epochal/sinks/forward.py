@@ -28,7 +28,6 @@ from epochal.sinks.unsent import Reason, counted
 BATCH_RECORDS = 2000
 # How often a batch is sent of which the target accepts nothing, before its records are skipped.
 _TRIES_OF_REJECTED = 3
-_COUNT_EVERY_S = 2.0
 # What is reported if a target cannot hold it.
 _REPORTED = ("blob:", "file", "text", "histogram", "graph", "event:alert")
 
@@ -56,7 +55,6 @@ class Forwarder:
         self._sink: Sink | None = None
         self._backlog = Backlog(folder, {})
         self._stream = Stream()
-        self._counted_s = float("-inf")
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +81,8 @@ class Forwarder:
         self._stream = Stream(self.progress.stream)
         self._backlog = Backlog(self._folder, self.progress.sent, wants=is_sent)
         # A tracker's own id must not be lost before the first record is.
-        self._save(phase="sending", state=sink.flush())
+        # Counting reads the files, so it is done once.
+        self._save(phase="sending", state=sink.flush(), behind=self._backlog.count())
 
     def forward(self) -> int:
         """Send one batch; the number of records it moved on by, 0 when there is nothing new."""
@@ -111,7 +110,7 @@ class Forwarder:
             rejection=handed_over.rejection,
             state=self._sink.flush(),
             stream=self._stream.plain(),
-            behind=self._behind_after(count),
+            behind=max(int(count == self._batch_records), self.progress.behind - count),
             error=None,
             failures=0,
         )
@@ -145,15 +144,6 @@ class Forwarder:
     def count_behind(self) -> int:
         """How many records have not been sent."""
         return Backlog(self._folder, self.progress.sent, wants=is_sent).count()
-
-    def _behind_after(self, num_sent: int) -> int:
-        """How much is left, counted now and then: counting reads the files."""
-        if num_sent < self._batch_records:
-            return 0
-        if time.monotonic() - self._counted_s < _COUNT_EVERY_S:
-            return max(1, self.progress.behind - num_sent)
-        self._counted_s = time.monotonic()
-        return self._backlog.count()
 
     def _rest(self) -> None:
         """Nothing new: say so once, and again now and then as a sign of life."""

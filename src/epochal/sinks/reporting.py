@@ -100,7 +100,9 @@ def options_from(mapping: Mapping[str, Any], *, base: str | Path | None = None) 
         if name != "report_to" and name not in options:
             raise known.unknown(str(name))
     given = {
-        name: _absolute(_text(name, value), base, is_path=_is(options[name], "is_path"))
+        name: _absolute(
+            _text(name, value), base, is_path=bool(options[name].metadata.get("is_path"))
+        )
         for name, value in mapping.items()
         if name != "report_to" and value is not None
     }
@@ -108,7 +110,9 @@ def options_from(mapping: Mapping[str, Any], *, base: str | Path | None = None) 
     started = [
         sink.name
         for sink in known.sinks.values()
-        if any(one.name in given and _is(one, "starts_sink") for one in fields(sink.options))
+        if any(
+            one.name in given and one.metadata.get("starts_sink") for one in fields(sink.options)
+        )
     ]
     return Reporting(tuple(dict.fromkeys((*(s for s in started if s not in names), *names))), given)
 
@@ -170,10 +174,6 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, (str, Path)) and str(value):
         return str(value)
     raise ValueTypeError(f"{name} must be a text that is not empty, not {value!r}.")
-
-
-def _is(one: Field[Any], mark: str) -> bool:
-    return bool(one.metadata.get(mark))
 
 
 def _absolute(text: str, base: str | Path | None, *, is_path: bool) -> str:

@@ -210,6 +210,21 @@ class Sink(ABC):
         """
 
 
+class FileSink(Sink):
+    """A sink whose target is one file, which is complete after each ``flush``."""
+
+    _file: Any = None
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """Close the file."""
+        if self._file is None:
+            return {}
+        state = self.flush()
+        self._file.close()
+        self._file = None
+        return state
+
+
 @lru_cache(1024)
 def is_held(holds: tuple[str, ...], content: str) -> bool:
     """Whether a list of contents has this one."""

@@ -60,11 +60,7 @@ def text_value(tag: str, text: str) -> bytes:
     """A text, which TensorBoard shows as Markdown."""
     shape = pb.chunk(2, pb.chunk(2, pb.whole(1, 1)))
     tensor = pb.whole(1, _DT_STRING) + shape + pb.text(8, text)
-    return (
-        pb.text(1, f"{tag}/text_summary")
-        + pb.chunk(8, tensor)
-        + pb.chunk(9, _metadata("text", b""))
-    )
+    return _plugin_value(f"{tag}/text_summary", tensor, "text")
 
 
 def audio_value(tag: str, data: bytes, *, rate: int, channels: int, frames: int) -> bytes:
@@ -81,7 +77,7 @@ def tensor_value(tag: str, array: NDArray[Any], *, plugin: str, content: bytes) 
     shape = b"".join(pb.chunk(2, pb.whole(1, size)) for size in array.shape)
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     tensor = pb.whole(1, kind) + pb.chunk(2, shape) + pb.chunk(4, data)
-    return pb.text(1, tag) + pb.chunk(8, tensor) + pb.chunk(9, _metadata(plugin, content))
+    return _plugin_value(tag, tensor, plugin, content)
 
 
 def layout_value(layout: Mapping[str, Mapping[str, Any]], tags: RoleTags) -> bytes:
@@ -98,8 +94,7 @@ def layout_value(layout: Mapping[str, Mapping[str, Any]], tags: RoleTags) -> byt
             drawn += pb.chunk(2, pb.text(1, title) + content)
         categories += pb.chunk(2, pb.text(1, category) + drawn)
     tensor = pb.whole(1, _DT_STRING) + pb.chunk(2, b"") + pb.chunk(8, categories)
-    metadata = _metadata("custom_scalars", b"")
-    return pb.text(1, "custom_scalars__config__") + pb.chunk(8, tensor) + pb.chunk(9, metadata)
+    return _plugin_value("custom_scalars__config__", tensor, "custom_scalars")
 
 
 def graph_event(t: float, nodes: Iterable[Mapping[str, Any]]) -> bytes:
@@ -201,19 +196,18 @@ def _tag(tag: str) -> bytes:
 def _hparams_value(tag: str, content: bytes) -> bytes:
     # The data is all in the metadata; readers still want a tensor, so there is an empty one.
     tensor = pb.whole(1, _DT_FLOAT) + pb.chunk(2, pb.chunk(2, pb.whole(1, 0)))
-    return pb.text(1, tag) + pb.chunk(8, tensor) + pb.chunk(9, _metadata("hparams", content))
+    return _plugin_value(tag, tensor, "hparams", content)
 
 
-def _metadata(plugin: str, content: bytes) -> bytes:
+def _plugin_value(tag: str, tensor: bytes, plugin: str, content: bytes = b"") -> bytes:
     data = pb.text(1, plugin) + (pb.chunk(2, content) if content else b"")
-    return pb.chunk(1, data) + pb.whole(4, _AS_TENSOR)
+    metadata = pb.chunk(1, data) + pb.whole(4, _AS_TENSOR)
+    return pb.text(1, tag) + pb.chunk(8, tensor) + pb.chunk(9, metadata)
 
 
 def _hparam_type(value: Any) -> int:
     """The plugin's word for a kind of value: text, switch or number."""
-    if isinstance(value, bool):
-        return 2
-    return 3 if isinstance(value, (int, float)) else 1
+    return 2 if isinstance(value, bool) else 3 if isinstance(value, (int, float)) else 1
 
 
 def _hparam(value: Any) -> bytes:

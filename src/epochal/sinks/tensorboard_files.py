@@ -139,8 +139,6 @@ def _graph_event(entry: Entry, data: bytes) -> bytes:
     start = pb.double(1, entry.t) + pb.whole(2, entry.step)
     if group == "graph":
         return start + pb.chunk(4, data)
-    if group == "meta_graph":
-        return start + pb.chunk(9, data)
     if group == "run_metadata":
         return start + pb.chunk(8, pb.text(1, step) + pb.chunk(2, data))
     raise NotHeldError("the message is no graph.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,21 +31,9 @@ _OWN = "_wandb"
 _GOALS = {1: "min", 2: "max"}
 _FINISHED = {"status": "finished"}
 # What a record is, by the field that it has.
-_KINDS = {
-    2: "history",
-    3: "summary",
-    4: "output",
-    5: "config",
-    6: "files",
-    7: "stats",
-    8: "artifact",
-    10: "alert",
-    12: "metric",
-    13: "output",
-    17: "run",
-    18: "exit",
-    23: "preempting",
-}
+_KINDS = {2: "history", 3: "summary", 4: "output", 5: "config", 6: "files", 7: "stats"}
+_KINDS |= {8: "artifact", 10: "alert", 12: "metric", 13: "output", 17: "run", 18: "exit"}
+_KINDS |= {23: "preempting"}
 
 
 class WandbRun(FileRun):
@@ -103,8 +91,8 @@ class WandbRun(FileRun):
 
     def _records(self, data: bytes) -> Iterator[Record]:
         kind, part = _part(data)
-        if kind == "history":
-            yield from self._history(part)
+        if (read := getattr(self, f"_{kind}_records", None)) is not None:
+            yield from read(part)
         elif kind == "summary":
             self._summary.update(_items(part.each(1)))
         elif kind == "stats":
@@ -114,12 +102,6 @@ class WandbRun(FileRun):
             t = self._time(part)
             if numbers:
                 yield {"log": "system", "t": t, "m": numbers}
-        elif kind == "output":
-            yield from self._output(part)
-        elif kind == "files":
-            yield from self._kept_files(part)
-        elif kind == "artifact":
-            yield from self._artifact(part)
         elif kind == "config":
             own = _items(part.each(1)).get(_OWN)
             for key, value in own.items() if isinstance(own, dict) else ():
@@ -127,8 +109,6 @@ class WandbRun(FileRun):
                     self._media.about.setdefault(key, {}).update(value)
             for key, value in _config(part).items():
                 yield {"log": "option", "t": self._t, "name": key, "value": value}
-        elif kind == "metric":
-            yield from self._definition(part)
         elif kind == "alert":
             at: Record = {"log": "event", "t": self._t, "name": "alert", "step": self._step}
             yield {**at, **_texts(part, title=1, text=2, level=3)}
@@ -136,15 +116,13 @@ class WandbRun(FileRun):
             yield {"log": "event", "t": self._t, "name": "preempting"}
         elif kind == "run":
             self._t = self._t or self.identity.created or 0.0
-        elif kind == "exit":
-            yield from self._exit(part[1].signed)
 
     def _time(self, part: Field) -> float:
         t = part[2].seconds or self._t
         self._latest = max(self._latest, t)
         return t
 
-    def _history(self, part: Field) -> Iterator[Record]:
+    def _history_records(self, part: Field) -> Iterator[Record]:
         row = _items(part.each(1))
         if 2 in part:
             self._step = part[2][1].signed
@@ -157,14 +135,14 @@ class WandbRun(FileRun):
             self._logged.update(record.get("m", ()))
             yield record
 
-    def _kept_files(self, part: Field) -> Iterator[Record]:
+    def _files_records(self, part: Field) -> Iterator[Record]:
         """The files that ``wandb.save`` kept; those of media and W&B's own are left out."""
         for item in part.each(1):
             path = item[1].text
             if not item[3].number and not path.startswith("media/"):
                 yield self._media.file(path, path, {"t": self._t, "step": self._step})
 
-    def _artifact(self, part: Field) -> Iterator[Record]:
+    def _artifact_records(self, part: Field) -> Iterator[Record]:
         """The files of an artifact; those of a table come with its row of history."""
         client_id, name = part[15].text, part[5].text
         contents = {
@@ -180,7 +158,7 @@ class WandbRun(FileRun):
             find = partial(self._media.artifact_file, client_id)
             yield self._media.file(f"{name}/{path}", path, at, find)
 
-    def _output(self, part: Field) -> Iterator[Record]:
+    def _output_records(self, part: Field) -> Iterator[Record]:
         """Whole lines; what comes before a newline waits for it."""
         stream, t = "stdout" if part[1].number == 1 else "stderr", self._time(part)
         text = self._unfinished.get(stream, "") + part[3].text
@@ -188,13 +166,14 @@ class WandbRun(FileRun):
         for line in lines:
             yield {"log": "message", "t": t, "level": stream, "text": line}
 
-    def _definition(self, part: Field) -> Iterator[Record]:
+    def _metric_records(self, part: Field) -> Iterator[Record]:
         if name := part[1].text or part[2].text:
             goal = _GOALS.get(part[8].number)
             more = {**({"goal": goal} if goal else {}), **_texts(part, x=4)}
             yield {"log": "define", "t": self._t, "name": name, **more}
 
-    def _exit(self, code: int) -> Iterator[Record]:
+    def _exit_records(self, part: Field) -> Iterator[Record]:
+        code = part[1].signed
         t = max(self._t, self._latest)
         for stream, text in self._unfinished.items():
             if text:
@@ -210,6 +189,9 @@ class WandbRun(FileRun):
     def _read_identity(self, part: Field) -> Identity:
         run_id = part[1].text
         again = f"-{self.number}" if self.number > 1 else ""
+        metadata: dict[str, Any] = {}
+        with contextlib.suppress(OSError, FormatError):
+            metadata["metadata"] = read_json(self.path.parent / "files" / "wandb-metadata.json")
         return Identity(
             id=f"{run_id}{again}" if run_id else stable_id("wandb", self.path),
             name=f"{part[8].text or run_id or self.path.stem}{again}",
@@ -221,7 +203,7 @@ class WandbRun(FileRun):
             facts={
                 "source": str(self.path),
                 **_texts(part, entity=2, group=6, job_type=7, sweep=12, host=13),
-                **_metadata(self.path.parent / "files" / "wandb-metadata.json"),
+                **metadata,
             },
         )
 
@@ -305,11 +287,3 @@ def _value(item: Field) -> Any:
     if 6 in item:
         return item[6].real
     return item[7].text if 7 in item else None
-
-
-def _metadata(path: Path) -> Mapping[str, Any]:
-    """What the client noted about machine, command and code."""
-    try:
-        return {"metadata": read_json(path)}
-    except (OSError, FormatError):
-        return {}

@@ -44,7 +44,6 @@ _POINTS_PER_PAGE = 25_000
 _MAX_POINTS_HELD = 1_000_000
 _MAX_PAGES = 100_000
 _MAX_FILES = 1000
-_HELP_401 = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
 _WITHIN = re.compile(r"/experiments/(?P<experiment>[^/?]+)(?:/runs/(?P<run>[0-9a-zA-Z_-]+))?")
 _Row = Mapping[str, Any]
 
@@ -75,13 +74,8 @@ class MlflowServer:
         self._run: str | None = within["run"] if within else None
         host = parts.netloc.rpartition("@")[2]
         self.path = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        self._api = HttpApi(
-            self.path,
-            label=_LABEL,
-            headers=_credentials(parts.username, parts.password),
-            help_401=_HELP_401,
-            context=_tls_context(),
-        )
+        credentials = _credentials(parts.username, parts.password)
+        self._api = HttpApi(self.path, headers=credentials, context=_tls_context())
 
     def runs(self) -> Sequence[MlflowServerRun]:
         """Every run that is not deleted, by experiment, the oldest first."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.journal.array import ArrayFile, with_iso_time
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option
+from epochal.sinks.sink import Entry, FileSink, SinkContext, SinkOptions, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +24,13 @@ class JsonLogOptions(SinkOptions):
     )
 
 
-class JsonLogSink(Sink):
+class JsonLogSink(FileSink):
     """Appends records to one JSON array."""
 
     name = "json_log"
     summary = "A JSON array of all records, with `time` in ISO format, valid after each record."
     options = JsonLogOptions
     holds = ("*",)
-
-    def __init__(self) -> None:
-        self._file: ArrayFile | None = None
 
     def open(self, context: SinkContext) -> bool:
         """Open the array; what was written after the last ``flush`` is taken off again."""
@@ -53,20 +50,9 @@ class JsonLogSink(Sink):
 
     def write(self, entry: Entry) -> None:
         """Append the record."""
-        assert self._file is not None
         self._file.append(with_iso_time(entry.record))
 
     def flush(self) -> dict[str, Any]:
         """The file, and how much of it is ours for good."""
-        assert self._file is not None
         self._file.path.stat()  # a file that is gone is a fault
         return {"file": str(self._file.path), "bytes": self._file.place}
-
-    def close(self, status: str | None) -> dict[str, Any]:
-        """Close the file; it is already complete."""
-        if self._file is None:
-            return {}
-        state = self.flush()
-        self._file.close()
-        self._file = None
-        return state

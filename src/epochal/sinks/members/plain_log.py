@@ -13,13 +13,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from epochal.atomic_file import replaced_file
 from epochal.journal.layout import LOOP
 from epochal.records import GUESSED_ROLE, KINDS, axis_of, scalars_of
 from epochal.series.plain_kind import plain_kind
-from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option
+from epochal.sinks.sink import NUMBERS, Entry, FileSink, SinkContext, SinkOptions, option
 
 _LONGEST_LINE = 1 << 16
 
@@ -34,7 +34,7 @@ class PlainLogOptions(SinkOptions):
     plain_log_kinds: str | None = option("the kinds to write, such as `train,val`; default: all")
 
 
-class PlainLogSink(Sink):
+class PlainLogSink(FileSink):
     """Appends a line for every number."""
 
     name = "plain_log"
@@ -42,10 +42,8 @@ class PlainLogSink(Sink):
     options = PlainLogOptions
     holds = tuple(kind for kind in NUMBERS if KINDS[kind].axis == "step")
 
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._file: BinaryIO | None = None
-        self._kinds: frozenset[str] | None = None
+    _path: Path
+    _kinds: frozenset[str] | None
 
     def open(self, context: SinkContext) -> bool:
         """Open the file; what was written after the last ``flush`` is taken off again."""
@@ -65,21 +63,17 @@ class PlainLogSink(Sink):
 
     def write(self, entry: Entry) -> None:
         """Append the numbers of the record."""
-        assert self._file is not None
         if entry.kind == "resume" and entry.position.writer == LOOP:
             self._forget(entry.step)
         self._file.write("".join(_lines(entry, self._kinds)).encode())
 
     def flush(self) -> dict[str, Any]:
         """The file, and how much of it is ours for good."""
-        assert self._file is not None
         self._file.flush()
         return {"file": str(self._path), "bytes": self._file.tell()}
 
     def _forget(self, step: int) -> None:
         """Drop the lines from a step on: a later attempt makes those steps again."""
-        assert self._path is not None
-        assert self._file is not None
         self._file.close()
         with (
             replaced_file(self._path) as temporary,
@@ -88,15 +82,6 @@ class PlainLogSink(Sink):
         ):
             new.writelines(line for line in old if int(line.split(b" ", 1)[0]) < step)
         self._file = self._path.open("ab")
-
-    def close(self, status: str | None) -> dict[str, Any]:
-        """Close the file; it is already complete."""
-        if self._file is None:
-            return {}
-        state = self.flush()
-        self._file.close()
-        self._file = None
-        return state
 
 
 def _end_line(path: Path) -> None:

@@ -6,19 +6,24 @@ import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.media.files import TABLE
 from epochal.records import scalars_of
 from epochal.sinks import summaries
-from epochal.sinks.sink import NUMBERS, Entry, NotHeldError, Sink, SinkContext, SinkOptions, option
+from epochal.sinks.sink import (
+    NUMBERS,
+    Entry,
+    FileSink,
+    NotHeldError,
+    SinkContext,
+    SinkOptions,
+    option,
+)
 from epochal.sinks.tags import RoleTags, histogram_tag, text_tag
 from epochal.values import flat_items
 
-if TYPE_CHECKING:
-    from epochal.sinks.event_file import EventFile
-
-_SAMPLES = ("image/png", "image/jpeg", "image/gif", "image/bmp", "audio/wav", TABLE)
+_SAMPLES = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp", "audio/wav", TABLE)
 _FILES = (
     *("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp", "audio/wav", TABLE),
     *("application/x-npy", "application/x-npz", "application/x-protobuf"),
@@ -39,7 +44,7 @@ class TensorBoardOptions(SinkOptions):
     run_name: str | None = option("the folder in `tensorboard_dir`; default: the run's name")
 
 
-class TensorBoardSink(Sink):
+class TensorBoardSink(FileSink):
     """Writes everything that TensorBoard has a tab for, as torch's ``SummaryWriter`` does.
 
     A resumed run goes on in the same file, after a mark that makes readers forget what it takes
@@ -58,7 +63,6 @@ class TensorBoardSink(Sink):
     _context: SinkContext
 
     def __init__(self) -> None:
-        self._file: EventFile | None = None
         self._tags = RoleTags()
         self._hparams: dict[str, Any] = {}
         self._has_session = False
@@ -107,13 +111,8 @@ class TensorBoardSink(Sink):
 
     def flush(self) -> dict[str, Any]:
         """Append what was collected; the file, its length, and what the tags were settled to."""
-        assert self._file is not None
         events, self._events = self._events, []
         self._file.append(events)
-        return self._state()
-
-    def _state(self) -> dict[str, Any]:
-        assert self._file is not None
         return {
             "file": str(self._file.path),
             "bytes": self._file.num_bytes,
@@ -127,17 +126,13 @@ class TensorBoardSink(Sink):
 
     def close(self, status: str | None) -> dict[str, Any]:
         """Say how the run ended, where that is known, and close the file."""
-        if self._file is None:
-            return {}
-        if status is not None and self._hparams:
+        self._events = []  # what was not flushed is sent again
+        if self._file is not None and status is not None and self._hparams:
             start = [] if self._has_session else self._session_start(self._last_t)
             value = summaries.session_end_value(status, t=self._last_t)
             ending = summaries.summary_event(self._last_t, 0, [value])
-            self._file.append([*start, *self._experiment(), ending])
-        state = self._state()
-        self._file.close()
-        self._file = None
-        return state
+            self._events = [*start, *self._experiment(), ending]
+        return super().close(status)
 
     def _session_start(self, t: float) -> list[bytes]:
         """The hyperparameters, all that were given before the first thing to be shown."""
@@ -185,7 +180,6 @@ class TensorBoardSink(Sink):
     def _on_file(self, entry: Entry) -> list[bytes]:
         from epochal.sinks.tensorboard_files import file_events  # it needs NumPy
 
-        assert self._file is not None
         path, folder = self._context.file(entry.record), self._file.path.parent
         return file_events(entry, path, folder, self._tags)
 
