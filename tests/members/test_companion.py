@@ -105,7 +105,7 @@ def test_a_last_job_that_fails_leaves_the_others(
     clock = Time()
     companion = companion_of(folder, clock)
     jobs = companion._last_jobs("vanished")
-    assert list(jobs) == ["diagnosis", "archive", "sealing", "alerts", "sinks"]
+    assert list(jobs) == ["samples", "diagnosis", "archive", "sealing", "alerts", "sinks"]
     for broken in jobs:
         calls: list[str] = []
         doubles: dict[str, Any] = {name: _Job(name, calls) for name in jobs}

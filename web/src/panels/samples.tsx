@@ -71,7 +71,7 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
       {problem !== null && <p role="status">{problem}</p>}
       {page.source.numLeftOut(run.id) > 0 && <p role="status">{`This archive has the newest samples of each name. ${formatNumberOf(page.source.numLeftOut(run.id), "older or larger sample")} did not fit; “epochal serve” shows them.`}</p>}
       <div class={`samples${columns.length === 1 ? " is-alone" : ""}`} tabIndex={0} style={{ "--columns": String(columns.length) }}>
-        {columns.length > 1 && (
+        {columns.length > 1 && shown.some((name) => !isFree(name, columns)) && (
           <div class="samples-head">
             {columns.map((column) => <ColumnHead key={column.key} page={page} column={column} />)}
           </div>
@@ -153,20 +153,25 @@ interface RowProps {
   readonly onOpen: (index: number) => void;
 }
 
+/** Cells of wide samples, and of a part of the runs, are not below the headings of all. */
+function isFree(name: string, all: readonly Column[]): boolean {
+  const columns = columnsOf(name, all);
+  return all.length > 1 && (columns.length < all.length || isWide(name, columns));
+}
+
 function Row({ page, name, columns: all, classes, onOpen }: RowProps): JSX.Element {
   const columns = columnsOf(name, all);
-  // Those of wide samples, and of a part of the runs, are not below the headings of all.
-  const isFree = all.length > 1 && (columns.length < all.length || isWide(name, columns));
+  const hasHeads = isFree(name, all);
   return (
     <section class="card samples-row" aria-label={name} data-title={name}>
       <header class="samples-name">
         <h2 title={name}>{name}</h2>
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => onOpen(0)}>⤢</button>
       </header>
-      <div class={`samples-cells${isFree ? " is-free" : ""}${isWide(name, columns) ? " is-wide" : ""}`}>
+      <div class={`samples-cells${hasHeads ? " is-free" : ""}${isWide(name, columns) ? " is-wide" : ""}`}>
         {columns.map((column, index) => (
           <div key={column.key}>
-            {isFree && <ColumnHead page={page} column={column} />}
+            {hasHeads && <ColumnHead page={page} column={column} />}
             <SampleCell page={page} column={column} base={columns[column.step === null ? 0 : index - 1]} name={name} classes={classes} onOpen={onOpen} />
           </div>
         ))}
