@@ -189,15 +189,12 @@ def test_a_long_table_has_only_the_rows_in_view_on_the_page(
 def test_an_archive_says_what_did_not_fit(
     tmp_path: Path, start_run: StartRun, open_page: OpenPage
 ) -> None:
-    from epochal.exports.archive import write
-    from epochal.store.local.load import load_run
-
     with start_run("much") as run:
         for step in range(3):
             noise = np.random.default_rng(step).integers(0, 255, (100, 100, 3), np.uint8)
             run.log({"noise": epochal.Image(noise)}, step=step)
-    with (tmp_path / "run.html").open("w", encoding="utf-8") as out:
-        write([load_run(tmp_path / "runs" / "tests" / "much")], out, sample_bytes=50_000)
+    folder = tmp_path / "runs" / "tests" / "much"
+    write_archive(folder, tmp_path / "run.html", sample_bytes=50_000)
     page = open_page("about:blank", offline=True)
     page.goto((tmp_path / "run.html").as_uri() + "#panel=samples")
     page.get_by_text("2 older or larger samples did not fit").wait_for()

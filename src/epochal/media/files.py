@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder, is_patch
@@ -172,6 +173,14 @@ def blob_bytes(folder: RunFolder, file: str) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         return encode(read_raw(_raw_content(folder.blobs / f"{file}{RAW}")))
     return read_regular(path)  # it was encoded meanwhile
+
+
+def open_blob(folder: RunFolder, file: str) -> BinaryIO:
+    """The same as an open file, for content that may be large."""
+    try:
+        return open(folder.blobs / file, "rb", opener=regular_only)
+    except FileNotFoundError:
+        return io.BytesIO(blob_bytes(folder, file))
 
 
 def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:

@@ -287,6 +287,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     entries_endpoint(
         "blobs", _BLOBS, "pictures, tables and other samples by step; bytes at `blob/{file}`"
     ),
+    entries_endpoint("files", _FILES, "files that the run keeps; bytes at `blob/{file}`"),
+    Endpoint(
+        "samples",
+        "/api/runs/{run_id}/samples",
+        entries.SampleList,
+        entries.samples,
+        "of each name the newest texts and blobs up to a step",
+        (entries.AT,),
+    ),
     entries_endpoint("experts", _EXPERTS, "the load of each expert of each layer, by step"),
     run_endpoint(
         "data",

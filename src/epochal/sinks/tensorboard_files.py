@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -80,20 +80,23 @@ def _audio(name: str, path: Path) -> list[bytes]:
     return [summaries.audio_value(name, data, rate=rate, channels=channels, frames=frames)]
 
 
-def _table(name: str, path: Path) -> list[bytes]:
-    """A precision-recall curve; any other table is a text in Markdown, which TensorBoard shows."""
-    table = json.loads(path.read_bytes())
-    columns = table["columns"]
-    if tuple(columns) != PR_CURVE_COLUMNS:
-        rows = [columns, ["---"] * len(columns), *table["data"][:_MAX_ROWS]]
-        lines = [" | ".join(map(_cell, row)) for row in rows]
-        text = "\n".join(f"| {line} |" for line in lines)
-        left_out = len(table["data"]) - _MAX_ROWS
-        text += f"\n\n{left_out:,} more rows are in the run's folder." if left_out > 0 else ""
-        return [summaries.text_value(name, text)]
-    curve = np.array(table["data"], dtype="<f4").T[1:]
-    content = pb.whole(2, curve.shape[1])  # the number of thresholds
-    return [summaries.tensor_value(name, curve, plugin="pr_curves", content=content)]
+def _table(name: str, table: dict[str, Any], tags: RoleTags) -> bytes:
+    """A precision-recall curve or a layout of charts; any other table is a text in Markdown."""
+    columns, rows = tuple(table["columns"]), table["data"]
+    if columns == PR_CURVE_COLUMNS:
+        curve = np.array(rows, dtype="<f4").T[1:]
+        content = pb.whole(2, curve.shape[1])  # the number of thresholds
+        return summaries.tensor_value(name, curve, plugin="pr_curves", content=content)
+    if columns == LAYOUT_COLUMNS:
+        layout: dict[str, dict[str, tuple[str, list[str]]]] = {}
+        for category, chart, kind, tag in rows:
+            layout.setdefault(category, {}).setdefault(chart, (kind, []))[1].append(tag)
+        return summaries.layout_value(layout, tags)
+    lines = [" | ".join(map(_cell, row)) for row in (columns, ["---"] * len(columns), *rows)]
+    text = "\n".join(f"| {line} |" for line in lines[: _MAX_ROWS + 2])
+    left_out = len(rows) - _MAX_ROWS
+    text += f"\n\n{left_out:,} more rows are in the run's folder." if left_out > 0 else ""
+    return summaries.text_value(name, text)
 
 
 def _cell(cell: Any) -> str:
@@ -175,4 +178,7 @@ def _quoted(text: str) -> str:
 
 
 def _name(entry: Entry) -> str:
-    return sample_name(entry.record)
+    """The tag; the names of files have the suffix of their content."""
+    name = sample_name(entry.record)
+    suffix = Path(str(entry.record.get("file"))).suffix
+    return name.removesuffix(suffix) if entry.kind == "file" else name

@@ -28,7 +28,8 @@ Of a run
     samples       pictures, tables, sounds, videos, pages and texts
     files         the files that the program kept with ``run.log_file``
     machines      the newest readings of GPUs and hosts of a live run
-    open_blob     a file that a record names, to be read; blob has all of its bytes
+    blob          the content of a file that a record names; ``blob_path`` is where it lies, and
+                  ``blob_types`` has all of them
     patch         changes of the code that were not committed
     records       every record of every writer in file order, from a position on
     end           the position that ``records(since=…)`` continues from
@@ -56,12 +57,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.health.finding import Evaluated
 from epochal.journal.layout import RunFolder
-from epochal.media.files import blob_bytes
+from epochal.media.files import open_blob
 from epochal.media.stored import StoredSample
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
@@ -204,6 +206,8 @@ class RunView(Protocol):
 
     def open_blob(self, file: str) -> BinaryIO:
         """A file that a record names, which may be large; raises ``UsageError`` for any other."""
+        path = self.blob_path(file)
+        return open_blob(RunFolder(path.parent.parent), path.name)
 
     def blob(self, file: str) -> bytes:
         """All bytes of a file that a record names."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from epochal.media.types import sample_of
+from epochal.integrations.rollouts import readable_rollouts
+from epochal.media.types import Table, sample_of
 from epochal.run.run import Run
 from epochal.values import as_float, element_count, plain_json
 from epochal.wandb.data_types import Image, is_matplotlib
@@ -46,6 +47,8 @@ def _accepted(value: Any) -> Any:
         return ", ".join(map(str, value)) if any(isinstance(v, str) for v in values) else values
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, Table) or hasattr(value, "itertuples"):  # a table, or a frame of pandas
+        return readable_rollouts(value)
     return Image(value) if is_matplotlib(value) else value
 
 

@@ -47,7 +47,7 @@ class MlflowSink(Sink):
     summary = "An MLflow run: metrics, parameters, and all texts and files as artifacts."
     options = MlflowOptions
     extra = "mlflow"
-    holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*", "file")
+    holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*", "file:*")
 
     _context: SinkContext
 

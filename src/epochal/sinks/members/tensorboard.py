@@ -25,7 +25,6 @@ from epochal.values import flat_items
 
 _SAMPLES = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp", "audio/wav", TABLE)
 _FILES = (
-    *("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp", "audio/wav", TABLE),
     *("application/x-npy", "application/x-npz", "application/x-protobuf"),
     *("text/tab-separated-values", "image/png"),
 )

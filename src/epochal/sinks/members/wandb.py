@@ -73,7 +73,7 @@ class WandbSink(Sink):
     holds = (
         *(*NUMBERS, "histogram", "text", "option", "define", "summary", "graph", "event:alert"),
         *("blob:image/*", "blob:audio/*", "blob:video/mp4", "blob:video/webm"),
-        *(f"blob:{TABLE}", f"blob:{PLOTLY}", "blob:text/html", "file"),
+        *(f"blob:{TABLE}", f"blob:{PLOTLY}", "blob:text/html", "file:*"),
     )
 
     _context: SinkContext

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from epochal.errors import FormatError, UsageError
 from epochal.imports.converting import ConvertedRun
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import NewerFormatError, ShorterFileError
-from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.media.files import RAW
 from epochal.store.answers import Labels, LabelsEdit, Machine
@@ -360,10 +358,8 @@ class FolderSource:
         """How much of the journal is in memory."""
         return self._parts.held_bytes
 
-    def open_blob(self, file: str) -> BinaryIO:
-        """A file in the folder of blobs, encoded if it is still raw.
-
-        Any other raises ``UsageError``."""
+    def blob_path(self, file: str) -> Path:
+        """Where a file of the folder of blobs lies; any other raises ``UsageError``."""
         path = self.folder.blobs / file
         # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
         for either in (path, self.folder.blobs / f"{file}{RAW}"):
@@ -373,10 +369,7 @@ class FolderSource:
             raise UsageError(f"blob {file!r} is not the name of a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
-        try:
-            return open(path, "rb", opener=regular_only)
-        except FileNotFoundError:
-            return io.BytesIO(blob_bytes(self.folder, file))
+        return path
 
     def machines(self) -> Sequence[Machine]:
         """The newest readings of the companions."""

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
+from epochal.journal.layout import is_patch
+from epochal.journal.regular_file import read_regular
 from epochal.media.files import files_of
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
@@ -485,22 +487,29 @@ class LocalRun(RunView):
         return self._ask(lambda state: state.entries(*kinds, name=name, rank=rank))
 
     @locked
-    def open_blob(self, file: str) -> BinaryIO:
-        """A file that a record names: a sample, a part of one, or one that the user keeps."""
-        entries = self.entries("blob", "file", rank=None)
-        if Path(file).name != file or not any(file in files_of(one.record) for one in entries):
-            raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no blob {file!r}.")
-        return self.source.open_blob(file)
+    def blob_types(self) -> Mapping[str, str]:
+        """The media types of all files that records name."""
+        end = self.end()
+        if self._blob_types is None or self._blob_types[0] != end:
+            named: dict[str, str] = {}
+            for entry in self.entries("blob", "file", rank=None):
+                named.update(files_of(entry.record))
+            self._blob_types = end, named
+        return self._blob_types[1]
+
+    @locked
+    def blob_path(self, file: str) -> Path:
+        """Where a file lies that a record names."""
+        if file not in self.blob_types() or is_patch(file):
+            raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no file {file!r}.")
+        return self.source.blob_path(file)
 
     @locked
     def patch(self) -> bytes:
         """The changes that were not committed, from the file that run.json names."""
         file = patch_file(self.facts)
         try:
-            if file is None:
-                return b""
-            with self.source.open_blob(file) as opened:
-                return opened.read()
+            return b"" if file is None else read_regular(self.source.blob_path(file))
         except (UsageError, OSError):  # deleted since, or left out of a copy
             return b""
 

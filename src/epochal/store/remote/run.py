@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from epochal.atomic_file import between_processes
@@ -206,10 +206,13 @@ class RemoteRun(RunView):
     records = _of_copy(LocalRun.records)
     end = _of_copy(LocalRun.end)
 
-    def open_blob(self, file: str) -> BinaryIO:
-        """A file that a record names; it is fetched when it is first asked for."""
-        self._mirrors.fetch_blob(self.id, self.copy.path, file)
-        return self.copy.open_blob(file)
+    blob_types = _of_copy(LocalRun.blob_types)
+
+    def blob_path(self, file: str) -> Path:
+        """Where a file lies that a record names; it is fetched when it is first asked for."""
+        if file in self.blob_types():
+            self._mirrors.fetch_blob(self.id, self.copy.path, file)
+        return self.copy.blob_path(file)
 
 
 def version(one: ListedInfo) -> object:

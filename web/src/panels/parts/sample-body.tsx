@@ -10,6 +10,7 @@ import { MarkdownText } from "./markdown.tsx";
 import { PLOTLY_TYPE, PlotlyFrame } from "./plotly-frame.tsx";
 import { Picture, sharpen } from "./sample-picture.tsx";
 import type { PictureProps } from "./sample-picture.tsx";
+import { SampleTable, TABLE_TYPE } from "./sample-table.tsx";
 import "./sample-body.css";
 
 export const LEFT_OUT = "This sample is not in the archive, because its file did not fit.";
@@ -43,7 +44,7 @@ function Text({ text, base }: { readonly text: string; readonly base: string | n
 }
 
 function File(props: SampleBodyProps): JSX.Element {
-  const { page, run, sample: { name, file, mediaType, bytes }, onOpen } = props;
+  const { page, run, sample: { name, file, mediaType, bytes, chart }, onOpen } = props;
   const address = page.source.blobUrl(run, file);
   if (address === MISSING_BLOB) return <p class="sample-problem">{LEFT_OUT}</p>;
   const kind = mediaType.split("/")[0];
@@ -54,7 +55,7 @@ function File(props: SampleBodyProps): JSX.Element {
   if (kind === "audio") return <Audio key={file} address={address} name={name} />;
   if (kind === "video") return <video key={file} class="sample-video" controls loop muted playsInline preload="metadata" src={address} aria-label={name} onLoadedMetadata={sharpen} />;
   if (mediaType === TABLE_TYPE) return <SampleTable page={page} run={run} file={file} bytes={bytes} name={name} chart={chart} />;
-  const link = <FileLink address={address} file={file} name={file} bytes={bytes} />;
+  const link = <FileLink address={address} file={name.replaceAll("/", "-") + file.replace(/^[^.]*/, "")} name="Download" bytes={bytes} />;
   if (mediaType === PLOTLY_TYPE) return <><PlotlyFrame page={page} run={run} file={file} />{link}</>;
   return mediaType === "text/html" ? <><iframe key={file} class="sample-page" sandbox="" title={name} src={address} loading="lazy" />{link}</> : link;
 }
