@@ -161,8 +161,9 @@ class SampleStore:
 def _copy_content(source: BinaryIO, target: BinaryIO, size: int) -> None:
     """Copy as many bytes as the source had; it may grow meanwhile."""
     # The kernel copies without reading where it can: some file systems share the blocks.
-    with contextlib.suppress(OSError, AttributeError):
-        while size and (copied := os.copy_file_range(source.fileno(), target.fileno(), size)):
+    copy: Callable[[int, int, int], int] | None = getattr(os, "copy_file_range", None)
+    with contextlib.suppress(OSError):
+        while size and copy and (copied := copy(source.fileno(), target.fileno(), size)):
             size -= copied
     with open(target.fileno(), "ab", closefd=False) as rest:  # which writes whole pieces or raises
         while size and (piece := source.read(min(size, _PIECE_BYTES))):
