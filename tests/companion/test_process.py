@@ -283,14 +283,15 @@ def test_what_a_live_sink_cannot_hold_is_reported_when_the_run_finishes(tmp_path
     source = """
     run = start(console=True, report_to="tensorboard", finish_wait_s=100)
     run.log({"loss": 1.0}, step=0)
-    run.message("not a number")
+    from epochal import Html
+    run.log({"page": Html("<p>not a number</p>")}, step=0)
     run.log({"loss": 0.5}, step=1)
     run.finish()
     """
     with start_script(tmp_path, source, **ON) as process:
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert "1 message" in err
+    assert "1 HTML page" in err
     assert "not sent: tensorboard cannot hold" in err
     wait_for_the_end(run_folder(tmp_path))
 

@@ -293,6 +293,7 @@ def _occasional(
     record = blob_record("noise", data, t=at, step=step, media_type="image/png")
     store_blob(writer.folder, record["file"], data)
     yield {**record, "caption": 'made up, "noise"'}
+    yield {**record, "log": "file", "name": "noise.png"}
 
 
 def _sample(step: int) -> str:

@@ -38,6 +38,9 @@ class Frame:
         self._values = columns
         self.columns = list(columns)
 
+    def __len__(self) -> int:
+        return len(self._values["prompt"])
+
     def itertuples(self, index: bool = True) -> Iterator[tuple[Any, ...]]:
         return zip(*self._values.values(), strict=True)
 

@@ -38,7 +38,7 @@ def test_a_file_may_say_it_beside_hyperparameters_and_code_wins(
     ("wrong", "sentence"),
     [
         ({"report_to": "wandbb"}, "not known"),
-        ({"wandb_projct": "p"}, "did you mean wandb_project"),
+        ({"wandb_projct": "p"}, "did you mean 'wandb_project'"),
         ({"nonsense": 1}, "no argument 'nonsense'"),
     ],
 )
