@@ -1,6 +1,6 @@
-"""Writes the table of panels in docs/guides/serving.md from what the panels' files declare.
+"""Writes the table of sections in docs/guides/serving.md from what the panels' files declare.
 
-A panel is a file of ``web/src/panels`` that exports ``panel``. Its first comment says what it
+A section is a file of ``web/src/panels`` that exports ``section``. Its first comment says what it
 shows.
 """
 
@@ -16,10 +16,10 @@ PAGE = ROOT / "docs" / "guides" / "serving.md"
 START = "<!-- panels: printed by tools/panels_table.py (make docs) -->\n"
 END = "<!-- end of panels -->\n"
 HEADER = """\
-| panel | key | what it shows |
+| section | key | what it shows |
 |---|---|---|
 """
-_DECLARATION = re.compile(r"^export const panel: Panel = \{(.*?)\};$", re.DOTALL | re.MULTILINE)
+_DECLARATION = re.compile(r"^export const section: RunSection = \{(.*?)\};$", re.DOTALL | re.MULTILINE)
 _SUMMARY = re.compile(r"/\*\* (.*?) \*/")
 
 

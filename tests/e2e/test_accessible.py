@@ -19,33 +19,33 @@ GRAVE = ("serious", "critical")
 STEPS = 60
 # By name, what the address says after ``#``.
 STATES = {
-    "overview": "panel=overview",
-    "charts": "panel=charts",
-    "grouped charts": "panel=charts&group=lr&spread=ci",
-    "crowd": "panel=charts&all=1",
-    "findings": "panel=findings",
-    "projects": "panel=projects",
-    "system": "panel=system",
-    "config": "panel=config",
-    "data": "panel=data",
-    "log": "panel=log",
-    "table": "panel=compare",
-    "table with filters": "panel=compare&p-compare-filters=%7B%22name%22%3A%22large%22%7D",
-    "parallel": "panel=compare&p-compare=parallel",
-    "scatter": "panel=compare&p-compare=scatter",
-    "groups": "panel=compare&p-compare=groups&group=lr,model",
-    "importance": "panel=compare&p-compare=importance",
-    "why": "panel=compare&p-compare=why",
-    "config of runs": "panel=compare&p-compare=config",
-    "grouped table": "panel=compare&group=lr,model",
-    "colours and limits": "panel=charts&color-by=lr&limits=train/loss:1..3&log-x=1&pin=eval/loss",
-    "one chart": "panel=charts&full=train/loss",
-    "heat map of ranks": "project=ranks&panel=charts&p-ranks=map",
-    "samples": "project=ranks&panel=samples",
-    "one run": "project=ranks&panel=compare&p-compare=scatter",
-    "nothing fits": "panel=charts&filter=nothing-is-called-so",
-    "wrong query": "panel=charts&filter=cofnig.lr+%3C+3&filter-as=query",
-    "no such run": "panel=charts&run=gone",
+    "overview": "place=run",
+    "charts": "place=board",
+    "grouped charts": "place=board&group=lr&spread=ci",
+    "crowd": "place=board&all=1",
+    "findings": "place=run&at=findings",
+    "projects": "place=projects",
+    "system": "place=run&at=system",
+    "config": "place=run&at=config",
+    "data": "place=run&at=data",
+    "log": "place=run&at=log",
+    "table": "place=compare",
+    "table with filters": "place=compare&p-compare-filters=%7B%22name%22%3A%22large%22%7D",
+    "parallel": "place=compare&p-compare=parallel",
+    "scatter": "place=compare&p-compare=scatter",
+    "groups": "place=compare&p-compare=groups&group=lr,model",
+    "importance": "place=compare&p-compare=importance",
+    "why": "place=compare&p-compare=why",
+    "config of runs": "place=compare&p-compare=config",
+    "grouped table": "place=compare&group=lr,model",
+    "colours and limits": "place=board&color-by=lr&limits=train/loss:1..3&log-x=1&pin=eval/loss",
+    "one chart": "place=board&full=train/loss",
+    "heat map of ranks": "project=ranks&place=board&p-ranks=map",
+    "samples": "project=ranks&place=run&at=samples",
+    "one run": "project=ranks&place=compare&p-compare=scatter",
+    "nothing fits": "place=board&filter=nothing-is-called-so",
+    "wrong query": "place=board&filter=cofnig.lr+%3C+3&filter-as=query",
+    "no such run": "place=board&run=gone",
     "no such project": "project=gone",
 }
 
@@ -118,7 +118,7 @@ def test_axe_finds_nothing_serious_in_dialogs_and_menus(
     scheme: str, tmp_path: Path, axe: str, serve: Serve, open_page: OpenPage
 ) -> None:
     write_sweep(tmp_path, steps=STEPS, seeds=1)
-    page = open_page(f"{serve(tmp_path).url}#panel=compare", color_scheme=scheme, bypass_csp=True)
+    page = open_page(f"{serve(tmp_path).url}#place=compare", color_scheme=scheme, bypass_csp=True)
     has_drawn(page)
     found: list[str] = []
 
@@ -152,7 +152,7 @@ def test_axe_finds_nothing_serious_in_dialogs_and_menus(
     page.get_by_role("dialog").wait_for()
     check("colour")
     page.keyboard.press("Escape")
-    page.evaluate("() => (location.hash = 'panel=charts')")
+    page.evaluate("() => (location.hash = 'place=board')")
     has_drawn(page)
     page.get_by_role("button", name="Actions for train/loss").click()
     check("menu of a chart")

@@ -186,7 +186,7 @@ def test_no_word_of_a_user_runs_in_a_saved_page(tmp_path: Path, open_page: OpenP
     write_archive(nasty_run(tmp_path / "runs"), path)
     page = open_offline(open_page, path)
     walk(page, path.as_uri())
-    page.goto(path.as_uri() + "#panel=samples")
+    page.goto(path.as_uri() + "#place=run&at=samples")
     page.locator(".sample-text").first.get_by_text("<script>alert(1)</script>").wait_for()
 
 

@@ -39,7 +39,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_smoothed_value_is_that_of_python(
     noisy: Path, serve_all: Serve, open_page: OpenPage, kind: str, smooth: str
 ) -> None:
-    url = serve_all(noisy).url + f"#panel=charts&runs=id-run0&smooth=0.9&smooth-as={kind}"
+    url = serve_all(noisy).url + f"#place=board&runs=id-run0&smooth=0.9&smooth-as={kind}"
     page = open_page(url)
     chart = page.locator('[data-metric="loss"] .chart-plot')
     chart.locator(".chart-over").wait_for()
@@ -63,7 +63,7 @@ def test_a_smoothed_value_is_that_of_python(
 def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
     noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(noisy).url + "#panel=charts&log-y-all=1&limits=loss:0.5..6")
+    page = open_page(serve_all(noisy).url + "#place=board&log-y-all=1&limits=loss:0.5..6")
     page.locator('[data-metric="loss"] .metric-chart[aria-busy="false"]').wait_for()
     svg = download(page, "loss", "SVG")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
@@ -81,7 +81,7 @@ def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
 def test_favourites_colours_columns_and_limits_are_in_the_address(
     noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(noisy).url + "#panel=charts")
+    page = open_page(serve_all(noisy).url + "#place=board")
     page.get_by_role("button", name="Favourite: acc").first.click()
     page.get_by_role("button", name="Colour of runs").click()
     page.get_by_role("menuitemcheckbox", name="By lr").click()
@@ -99,7 +99,7 @@ def test_favourites_colours_columns_and_limits_are_in_the_address(
     for kept in ("pin=acc", "color-by=lr", "columns=1"):
         assert kept in page.url
     again = page.context.new_page()
-    again.goto(page.url.split("#")[0] + "#panel=charts")
+    again.goto(page.url.split("#")[0] + "#place=board")
     again.get_by_role("region", name="favourites").wait_for()
 
 
@@ -110,7 +110,7 @@ def test_hundreds_of_metrics_are_in_sections_that_open(
     journal = Journal(tmp_path)
     for step in range(3):
         journal.add({"log": "metrics", "step": step, "m": dict.fromkeys(names, 1.0)})
-    page = open_page(serve(tmp_path).url + "#panel=charts")
+    page = open_page(serve(tmp_path).url + "#place=board")
     section = page.get_by_role("region", name="layers/42", exact=True)
     section.wait_for()
     assert page.locator("[data-metric]").count() == 0
@@ -129,7 +129,7 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
         for step in range(3):
             journal.metrics(step, loss=float(number + step))
         journal.add({"log": "finish", "status": "finished"})
-    page = open_page(serve(tmp_path).url + "#panel=charts&run=id-run007")
+    page = open_page(serve(tmp_path).url + "#place=board&run=id-run007")
     page.locator(".runs-count", has_text="of 101 shown").wait_for()
     page.get_by_role("button", name="Which runs are listed and shown").click()
     page.get_by_role("menuitem", name="Show all that fit").click()
@@ -159,7 +159,7 @@ def test_an_archive_with_slices_smooths_within_a_hundredth_of_the_range_and_says
     journal.add({"log": "finish", "status": "finished"})
     archive = tmp_path / "long.html"
     write_archive(tmp_path / "p" / "long", archive, budget_bytes=100_000)
-    page = open_page(archive.as_uri() + f"#panel=charts&smooth=0.8&smooth-as={kind}")
+    page = open_page(archive.as_uri() + f"#place=board&smooth=0.8&smooth-as={kind}")
     note = page.locator('[data-metric="loss"] .metric-coarse')
     note.get_by_text("error below 1 %").wait_for()
     raised = re.search(r"smoothed as (\S+) (\S+),", note.inner_text())

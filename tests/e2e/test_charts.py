@@ -57,7 +57,7 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_zooming_asks_for_every_point_of_the_range(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     wait_for_lines(page, "train/loss", 3)
     plot = page.locator('[data-metric="train/loss"] .chart-over')
     with page.expect_response(lambda r: "lo=" in r.url and "name=train" in r.url) as caught:
@@ -73,7 +73,7 @@ def test_zooming_asks_for_every_point_of_the_range(
 
 
 def test_a_spike_of_one_step_is_drawn(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     lines = wait_for_lines(page, "train/loss", 3)
     svg = download(page, "train/loss", "SVG")
     coloured = " ".join(re.findall(r'<path d="([^"]+)" fill="none" stroke="#', svg))
@@ -91,7 +91,7 @@ def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
     with start_run("long") as run:
         for step, value in enumerate(values):
             run.log({"loss": value}, step=step)
-    url = serve(tmp_path / "runs").url + "#panel=charts"
+    url = serve(tmp_path / "runs").url + "#place=board"
     page = open_page(url)
     line = wait_for_lines(page, "loss", 1)[0]
 
@@ -124,7 +124,7 @@ def test_a_view_opens_again_from_its_address(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
     url = serve_all(runs).url
-    page = open_page(url + "#panel=charts&x=relative&smooth=0.6&metrics=loss")
+    page = open_page(url + "#place=board&x=relative&smooth=0.6&metrics=loss")
     page.locator('[data-metric="train/loss"]').wait_for()
     until(page, lambda: page.locator("[data-metric]").count() == 1)
     until(page, lambda: page.get_by_role("radio", name="Elapsed").is_checked())
@@ -134,7 +134,7 @@ def test_a_view_opens_again_from_its_address(
 def test_charts_are_filtered_by_words_and_by_expressions(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     page.locator('[data-metric="acc"]').wait_for()
     box = page.get_by_role("searchbox", name="Filter charts")
     box.fill("LOSS")
@@ -150,7 +150,7 @@ def test_charts_are_filtered_by_words_and_by_expressions(
 def test_runs_are_shown_hidden_and_shown_alone(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts&metrics=loss")
+    page = open_page(serve_all(runs).url + "#place=board&metrics=loss")
     wait_for_lines(page, "train/loss", 3)
     page.get_by_role("checkbox", name="Show short in the charts").click()
     wait_for_lines(page, "train/loss", 2)
@@ -164,7 +164,7 @@ def test_runs_are_shown_hidden_and_shown_alone(
 def test_a_click_in_the_legend_dims_the_others(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     wait_for_lines(page, "train/loss", 3)
     card = page.locator('[data-metric="train/loss"]')
     card.locator(".chart-legend-entry", has_text="short").click()
@@ -176,7 +176,7 @@ def test_a_click_in_the_legend_dims_the_others(
 def test_smoothing_keeps_the_raw_line_behind(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts&metrics=loss")
+    page = open_page(serve_all(runs).url + "#place=board&metrics=loss")
     page.get_by_role("checkbox", name="Show long in the charts").click()
     rough = wait_for_lines(page, "train/loss", 2)
     page.keyboard.press("]")
@@ -189,7 +189,7 @@ def test_smoothing_keeps_the_raw_line_behind(
 
 
 def test_groups_are_drawn_as_their_mean(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts&metrics=loss")
+    page = open_page(serve_all(runs).url + "#place=board&metrics=loss")
     page.get_by_role("button", name="Group runs").click()
     page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
     until(page, lambda: page.locator(".run-group").count() == 2)
@@ -223,7 +223,7 @@ def test_a_run_is_renamed(own_runs: Path, serve: Serve, open_page: OpenPage) -> 
 def test_a_csv_has_every_point_as_it_was_logged(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     text = download(page, "train/loss", "CSV")
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["run"] == "long"]
     journal = (
@@ -237,7 +237,7 @@ def test_a_csv_has_every_point_as_it_was_logged(
 
 
 def test_pictures_can_be_taken(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     wait_for_lines(page, "train/loss", 3)
     assert len(drawn_lines(page, "train/loss")) == 3
     page.locator('[data-metric="train/loss"]').get_by_role("button", name="Actions").click()
@@ -249,7 +249,7 @@ def test_pictures_can_be_taken(runs: Path, serve_all: Serve, open_page: OpenPage
 def test_a_favourite_comes_first_and_a_chart_fills_the_window(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=charts")
+    page = open_page(serve_all(runs).url + "#place=board")
     page.locator('[data-metric="acc"]').get_by_role("button", name="Favourite").click()
     page.get_by_role("region", name="favourites").wait_for()
     until(page, lambda: page.locator("[data-metric]").first.get_attribute("data-metric") == "acc")
@@ -273,7 +273,7 @@ def test_a_finding_leads_to_its_steps(
 def test_ranks_are_shown_alone_each_and_as_their_mean(
     every_kind: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(every_kind).url + "#panel=charts&metrics=train/lr")
+    page = open_page(serve_all(every_kind).url + "#place=board&metrics=train/lr")
     wait_for_lines(page, "train/lr", 1)
     page.get_by_role("radio", name="Each rank").check()
     wait_for_lines(page, "train/lr", 2)
@@ -286,7 +286,7 @@ def test_ranks_are_shown_alone_each_and_as_their_mean(
 def test_what_happened_is_marked_and_can_be_turned_off(
     every_kind: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(every_kind).url + "#panel=charts&metrics=train/loss")
+    page = open_page(serve_all(every_kind).url + "#place=board&metrics=train/loss")
     wait_for_lines(page, "train/loss", 1)
     plot = page.locator('[data-metric="train/loss"] .chart-over')
     tooltip = page.locator(".chart-tooltip")
@@ -303,7 +303,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
 
 
 def test_a_throttled_gpu_is_marked(every_kind: Path, serve_all: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve_all(every_kind).url + "#panel=system")
+    page = open_page(serve_all(every_kind).url + "#place=run&at=system")
     plot = page.locator("[data-title='GPU · Temperature, °C'] .chart-over")
     tooltip = page.locator("[data-title='GPU · Temperature, °C'] .chart-tooltip")
     words = f"GPU {scenario.HOT_GPU}: thermal cap"

@@ -42,7 +42,7 @@ def test_a_fork_shows_where_it_comes_from_and_its_parent_what_came_of_it(
 def test_a_chart_goes_along_the_metric_that_was_defined(
     folder: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(folder).url + "#panel=charts")
+    page = open_page(serve(folder).url + "#place=board")
     card = page.locator("[data-metric='val/acc']")
     card.get_by_text("along images").wait_for()
     rows = [line.split(",") for line in download(page, "val/acc", "CSV").splitlines()[1:]]
@@ -58,11 +58,11 @@ def test_alerts_and_the_summary_have_their_places(
     folder: Path, serve: Serve, open_page: OpenPage, start_run: StartRun
 ) -> None:
     url = serve(folder).url
-    page = open_page(url + "#panel=findings")
+    page = open_page(url + "#place=run&at=findings")
     page.get_by_label("Alerts").get_by_text("accuracy is low").wait_for()
-    page.goto(url + "#panel=log")
+    page.goto(url + "#place=run&at=log")
     page.locator(".log-text >> text=accuracy is low").first.wait_for()
-    page.goto(url + "#panel=config")
+    page.goto(url + "#place=run&at=config")
     page.locator(".tree-value >> text=worth it").wait_for()
     live = start_run("live", companion=False)
     live.log({"loss": 1.0})

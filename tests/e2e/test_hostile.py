@@ -39,7 +39,7 @@ def test_no_text_becomes_part_of_the_page(runs: Path, serve: Serve, open_page: O
 def test_a_hostile_metric_has_a_chart_and_downloads(
     runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(runs).url + "#panel=charts&metrics=onerror")
+    page = open_page(serve(runs).url + "#place=board&metrics=onerror")
     card = page.locator("section.chart-card")
     card.first.wait_for()
     has_drawn(page)

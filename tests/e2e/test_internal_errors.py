@@ -17,7 +17,7 @@ def test_internal_errors_stand_below_the_findings_and_come_live(
     run = start_run("sick")
     run.log({"loss": 1.0}, step=0)
     site = serve(tmp_path / "runs").url
-    page = open_page(f"{site}#panel=overview")
+    page = open_page(f"{site}#place=run")
     page.locator(".vital").first.wait_for(state="visible")
     assert page.locator(".internal-errors").count() == 0
     companion = Companion(companion_config(run.dir))
@@ -27,7 +27,7 @@ def test_internal_errors_stand_below_the_findings_and_come_live(
     until(page, lambda: "Epochal itself had an internal error" in shown.inner_text())
     until(page, lambda: "task sealing: ValueError: broken on purpose" in shown.inner_text())
     until(page, lambda: "not affected" in shown.inner_text())
-    page.goto(f"{site}#panel=findings")
+    page.goto(f"{site}#place=run&at=findings")
     page.locator(".internal-errors").wait_for(state="visible")
     companion.journal.close()
     run.finish()

@@ -102,7 +102,7 @@ def test_a_hidden_run_leaves_the_list_until_it_is_shown_again(
 def test_runs_are_grouped_by_everything_but_the_seed(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{serve(sweep).url}#panel=compare")
+    page = open_page(f"{serve(sweep).url}#place=compare")
     page.get_by_role("button", name="Group runs").click()
     page.get_by_role("menuitemcheckbox", name="Everything but seed").click()
     groups = page.locator(".run-group")
@@ -117,7 +117,7 @@ def test_runs_are_grouped_by_everything_but_the_seed(
 def test_the_table_shows_rates_whole_and_filters_by_column(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{serve(sweep).url}#panel=compare")
+    page = open_page(f"{serve(sweep).url}#place=compare")
     cell = page.locator(".compare-cell", has_text=re.compile("^3e-5$")).first
     cell.wait_for()
     until(page, lambda: cell.get_attribute("title") == "0.00003")
@@ -141,13 +141,13 @@ def test_numbers_that_a_program_set_are_columns(
     keys = ("set-0", "set-1")
     assert main(["export", "--dir", str(sweep), *keys, "--format", "html", "-o", str(path)]) == 0
     for url in (serve(sweep).url, path.as_uri()):
-        page = open_page(f"{url}#panel=compare&filter=set-")
+        page = open_page(f"{url}#place=compare&filter=set-")
         page.get_by_role("columnheader", name="best_acc last").wait_for()
         until(page, lambda page=page: page.get_by_role("cell", name="0.3333").count() == 1)  # type: ignore[misc]
 
 
 def test_the_mean_of_the_last_points(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(f"{serve(sweep).url}#panel=compare&p-compare-value=mean&filter=r00")
+    page = open_page(f"{serve(sweep).url}#place=compare&p-compare-value=mean&filter=r00")
     head = page.get_by_role("columnheader", name="loss mean")
     head.wait_for()
     until(page, lambda: page.get_by_role("cell", name="1.5000").count() == 1)
@@ -196,7 +196,7 @@ def test_charts_say_how_many_of_all_runs_they_take(
 
 
 def test_groups_of_the_table_fold(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(f"{serve(sweep).url}#panel=compare&group=lr")
+    page = open_page(f"{serve(sweep).url}#place=compare&group=lr")
     until(page, lambda: page.locator(".compare-space .compare-row").count() == 14)
     page.get_by_label("Groups only").check()
     until(page, lambda: page.locator(".compare-space .compare-row").count() == 2)

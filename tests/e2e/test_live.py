@@ -46,7 +46,7 @@ def test_a_pattern_for_runs_is_asked_of_the_server(
         with start_run(name) as run:
             run.log({"train/loss": 1.0, "eval/loss": 1.0, "norm": 1.0}, step=0)
     address = serve(tmp_path / "runs").url
-    page = open_page(address + "#panel=charts&metrics-regex=1&metrics=^(train|eval)/")
+    page = open_page(address + "#place=board&metrics-regex=1&metrics=^(train|eval)/")
     until(page, lambda: page.locator("[data-metric]").count() == 2)
     page.get_by_label("Filter charts").fill("train/(")
     page.get_by_text("missing )").wait_for()
@@ -67,7 +67,7 @@ def test_a_chart_grows_without_asking_again(
     with start_run() as run:
         for step in range(5):
             run.log({"loss": 5.0 - step}, step=step)
-        page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+        page = open_page(serve(tmp_path / "runs").url + "#place=board")
         wait_for_points(page, "loss", 5)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -96,7 +96,7 @@ def test_every_rank_grows_without_asking_again(
 
     log(0)
     log(1)
-    url = serve(tmp_path).url + "#panel=charts&p-ranks=all"
+    url = serve(tmp_path).url + "#place=board&p-ranks=all"
     page = open_page("about:blank")
     streams: list[str] = []
     page.on("request", lambda r: streams.append(r.url) if "api/events" in r.url else None)
@@ -122,7 +122,7 @@ def test_a_late_metric_gets_a_chart(
 ) -> None:
     with start_run() as run:
         run.log({"loss": 1.0}, step=0)
-        page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+        page = open_page(serve(tmp_path / "runs").url + "#place=board")
         page.locator('[data-metric="loss"]').wait_for()
         run.log({"accuracy": 0.5}, step=1)
         page.locator('[data-metric="accuracy"]').wait_for()
@@ -135,7 +135,7 @@ def test_who_joins_late_sees_it_all(
     for step in range(50):
         run.log({"loss": 1 / (step + 1)}, step=step)
     run.finish()
-    page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+    page = open_page(serve(tmp_path / "runs").url + "#place=board")
     wait_for_points(page, "loss", 50)
     until(page, lambda: "finished" in page.locator(".top").inner_text())
     until(page, lambda: "step 50 of 50" in page.locator(".progress").inner_text())
@@ -148,7 +148,7 @@ def test_a_restarted_server_leaves_no_gap_and_no_repetition(
         run.log({"loss": 1.0}, step=0)
         run.log({"loss": 1.0}, step=1)
         site = serve(tmp_path / "runs")
-        page = open_page(site.url + "#panel=charts")
+        page = open_page(site.url + "#place=board")
         wait_for_points(page, "loss", 2)
         run.log({"loss": 2.0}, step=2)
         wait_for_points(page, "loss", 3)
@@ -171,12 +171,12 @@ def test_tabs_share_one_stream(
         run.log({"loss": 1.0}, step=0)
         run.log({"loss": 1.0}, step=1)
         site = serve(tmp_path / "runs")
-        first = open_page(site.url + "#panel=charts")
+        first = open_page(site.url + "#place=board")
         wait_for_points(first, "loss", 2)
         second = first.context.new_page()
         streams: list[str] = []
         second.on("request", lambda request: streams.append(request.url))
-        second.goto(site.url + "#panel=charts")
+        second.goto(site.url + "#place=board")
         wait_for_points(second, "loss", 2)
         run.log({"loss": 2.0}, step=2)
         wait_for_points(second, "loss", 3)
@@ -193,7 +193,7 @@ def test_a_pause_holds_the_charts_still(
     with start_run() as run:
         run.log({"loss": 1.0}, step=0)
         run.log({"loss": 1.0}, step=1)
-        page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+        page = open_page(serve(tmp_path / "runs").url + "#place=board")
         wait_for_points(page, "loss", 2)
         page.keyboard.press("p")
         run.log({"loss": 2.0}, step=2)
@@ -221,7 +221,7 @@ def test_the_header_has_name_epoch_and_times(
     monitor = Monitor(10, name="by-epoch", dir=tmp_path)
     for epoch in range(2):
         monitor.log(epoch, 60.0, {"encoder.loss": 1.0, "encoder.norm": 2.0, "decoder.loss": 3.0})
-    page = open_page(serve(tmp_path).url + "#panel=charts")
+    page = open_page(serve(tmp_path).url + "#place=board")
     page.locator(".top-run", has_text="by-epoch").wait_for()
     page.locator(".progress-text", has_text="epoch 2 of 10 · 20").wait_for()
     page.locator(".progress-time", has_text="ETA").wait_for()

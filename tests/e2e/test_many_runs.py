@@ -139,7 +139,7 @@ def test_the_gravest_finding_comes_first(runs: Path, serve_all: Serve, open_page
 def test_a_comparison_shows_what_runs_ended_with_beside_their_best(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url + "#panel=compare")
+    page = open_page(serve_all(runs).url + "#place=compare")
     page.get_by_role("columnheader", name="loss last").wait_for()
     page.get_by_role("columnheader", name="loss best").wait_for()
     row = page.get_by_role("row", name="Show nan in the charts")
@@ -173,7 +173,7 @@ def test_charts_of_one_record_say_so(
     folder = next((tmp_path / "runs").rglob("journal"))
     record = {"log": "system", "t": time.time(), "cpu_pct": 12.0, "ram_used": 1e9, "ram_total": 8e9}
     (folder / "telemetry-host.0001.0000.jsonl").write_text(json.dumps(record) + "\n")
-    page = open_page(serve(tmp_path / "runs").url + "#panel=system")
+    page = open_page(serve(tmp_path / "runs").url + "#place=run&at=system")
     page.locator(".section", has_text="Memory of the machine").get_by_text(
         "only one record"
     ).wait_for()

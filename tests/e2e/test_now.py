@@ -99,7 +99,7 @@ def test_charts_stand_still_while_bars_move(
     training = Training(tmp_path)
     page = open_page("about:blank")
     page.add_init_script(COUNT_DRAWINGS)
-    page.goto(serve(tmp_path).url + "#panel=system")
+    page.goto(serve(tmp_path).url + "#place=run&at=system")
     chart = page.locator("[data-title='Resources'] canvas[data-drawings]").first
     bars = page.locator("[data-title='In use']")
     loads = itertools.cycle(range(50, 90))
@@ -135,7 +135,7 @@ def test_readings_are_asked_for_only_where_they_are_shown(
     page = open_page("about:blank")
     streams: list[str] = []
     page.on("request", lambda r: streams.append(r.url) if "api/events" in r.url else None)
-    page.goto(serve(tmp_path).url + "#panel=charts")
+    page.goto(serve(tmp_path).url + "#place=board")
     page.locator('[data-metric="loss"]').wait_for()
     until(page, lambda: len(streams) > 0)
     assert not [url for url in streams if "live=1" in url]
@@ -151,7 +151,7 @@ def test_the_first_readings_need_no_record(
 ) -> None:
     journal = Journal(tmp_path, **process_identity()).metrics(0, loss=1.0)
     live = LiveFile(journal.folder, node="here", rank=0, wall=time.time)
-    page = open_page(serve(tmp_path).url + "#panel=system")
+    page = open_page(serve(tmp_path).url + "#place=run&at=system")
     page.get_by_text("No readings of this machine").wait_for()
 
     def is_read() -> bool:

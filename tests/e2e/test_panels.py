@@ -75,7 +75,7 @@ def width_beyond(page: Page) -> int:
 
 
 def test_a_resource_alone_is_shown_in_bytes_under_its_limit(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=system")
+    page = open_page(site + "#place=run&at=system")
     section = page.locator("[data-title='Resources']")
     section.get_by_text("share of what there is").wait_for()
     section.get_by_role("button", name="RAM", exact=True).click()
@@ -85,7 +85,7 @@ def test_a_resource_alone_is_shown_in_bytes_under_its_limit(site: str, open_page
 
 
 def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=system")
+    page = open_page(site + "#place=run&at=system")
     section = page.locator("[data-title='GPU · Temperature, °C']")
     page.get_by_role("tab", name="All 2 GPUs").wait_for()
     assert page.locator(".panel").evaluate("(panel) => panel.scrollTop") == 0
@@ -97,7 +97,7 @@ def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) ->
 
 
 def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=experts")
+    page = open_page(site + "#place=run&at=experts")
     matrix = page.locator("[data-title='Layers and experts'] canvas")
     matrix.wait_for()
     summary = page.locator(".experts-summary")
@@ -115,7 +115,7 @@ def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) ->
 
 
 def test_expert_loads_are_a_table_too(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=experts")
+    page = open_page(site + "#place=run&at=experts")
     page.get_by_text("As a table").click()
     row = page.get_by_role("row", name="blocks.7.mlp")
     until(page, lambda: row.get_by_role("cell").all_inner_texts()[0] == "8")
@@ -125,7 +125,7 @@ def test_expert_loads_are_a_table_too(site: str, open_page: OpenPage) -> None:
 
 
 def test_the_time_of_a_step_is_shown_by_phase(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=performance")
+    page = open_page(site + "#place=run&at=performance")
     section = page.locator("[data-title='Where the time of a step goes']")
     section.get_by_text("steps 380–399 · 2000.0 ms a step · newest").wait_for()
     bar = section.locator(".chart-stack-track")
@@ -144,7 +144,7 @@ def test_the_time_of_a_step_is_shown_by_phase(site: str, open_page: OpenPage) ->
 def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
     site: str, open_page: OpenPage
 ) -> None:
-    page = open_page(site + "#panel=performance")
+    page = open_page(site + "#place=run&at=performance")
     section = page.locator("[data-title='Lost time by cause']")
     section.get_by_text("steps 380–399 · 2000.0 ms a step · newest").wait_for()
     bar = section.locator(".chart-stack-track")
@@ -156,7 +156,7 @@ def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
 
 
 def test_phases_are_downloaded_as_they_were_recorded(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=performance")
+    page = open_page(site + "#place=run&at=performance")
     section = page.locator("[data-title='Where the time of a step goes']")
     rows = list(csv.DictReader(io.StringIO(saved(page, section, "Downloads of phases", "CSV"))))
     assert [int(row["step"]) for row in rows] == list(range(19, 400, 20))
@@ -165,7 +165,7 @@ def test_phases_are_downloaded_as_they_were_recorded(site: str, open_page: OpenP
 
 
 def test_the_timeline_shows_a_slow_stretch_and_its_cause(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=performance")
+    page = open_page(site + "#place=run&at=performance")
     section = page.locator("[data-title='Timeline']")
     section.get_by_text("GPU 0 idle 4.6 s (data), GPU 1 idle 4.6 s (data).").wait_for()
     lanes = section.locator("canvas")
@@ -179,7 +179,7 @@ def test_the_timeline_shows_a_slow_stretch_and_its_cause(site: str, open_page: O
 
 
 def test_the_timeline_is_downloaded(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=performance")
+    page = open_page(site + "#place=run&at=performance")
     section = page.locator("[data-title='Timeline']")
     records = json.loads(saved(page, section, "Downloads of the timeline", "JSON"))
     assert [record["log"] for record in records].count("timeline") == 1
@@ -191,7 +191,7 @@ def test_the_timeline_is_downloaded(site: str, open_page: OpenPage) -> None:
 
 
 def test_the_speed_of_light_stands_beside_what_was_reached(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=performance")
+    page = open_page(site + "#place=run&at=performance")
     section = page.locator("[data-title='Speed of light']")
     section.get_by_text("of what the hardware could do").wait_for()
     section.get_by_text("of 42.0k/s").wait_for()
@@ -207,7 +207,7 @@ def saved(page: Page, section: Locator, menu: str, what: str) -> str:
 
 
 def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=histograms")
+    page = open_page(site + "#place=run&at=histograms")
     section = page.locator("[data-title='weights/blocks.0']")
     section.get_by_text("step 399 · newest").wait_for()
     section.get_by_role("button", name="Earlier step").click()
@@ -217,7 +217,7 @@ def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPag
 
 
 def test_the_log_is_newest_first_and_can_be_narrowed(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=log")
+    page = open_page(site + "#place=run&at=log")
     lines = page.locator(".log-line")
     lines.first.wait_for()
     times = [line.get_attribute("title") or "" for line in page.locator(".log-time").all()]
@@ -230,7 +230,7 @@ def test_the_log_is_newest_first_and_can_be_narrowed(site: str, open_page: OpenP
 
 
 def test_a_finding_opens_the_charts_at_its_steps(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=findings")
+    page = open_page(site + "#place=run&at=findings")
     finding = page.locator(".found").filter(has_text="jumped by 6.0 at step 310")
     finding.get_by_role("button", name="Show in charts").click()
     page.wait_for_url(re.compile("zoom=step:"))
@@ -239,7 +239,7 @@ def test_a_finding_opens_the_charts_at_its_steps(site: str, open_page: OpenPage)
 
 
 def test_a_finding_says_what_it_means_and_what_is_healthy(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=findings")
+    page = open_page(site + "#place=run&at=findings")
     finding = page.locator(".found").filter(has_text="was NaN at step 150")
     finding.get_by_text("What does this mean?").click()
     finding.get_by_text("A value overflowed or was not defined").wait_for()
@@ -258,7 +258,7 @@ def test_the_overview_says_where_the_newest_steps_time_went(site: str, open_page
 
 
 def test_the_tab_that_is_open_is_in_sight_on_a_phone(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=config", viewport=PHONE, has_touch=True, is_mobile=True)
+    page = open_page(site + "#place=run&at=config", viewport=PHONE, has_touch=True, is_mobile=True)
     tab = page.get_by_role("tab", name="Config")
 
     def is_in_sight() -> bool:
@@ -269,7 +269,7 @@ def test_the_tab_that_is_open_is_in_sight_on_a_phone(site: str, open_page: OpenP
 
 
 def test_the_picture_of_the_model_zooms_and_runs_nothing(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=graph")
+    page = open_page(site + "#place=run&at=graph")
     picture = page.locator(".picture img")
     until(page, lambda: (picture.get_attribute("src") or "").startswith("data:image/svg+xml"))
     page.get_by_label("Zoom in").click()
@@ -288,7 +288,7 @@ def sweep(start_run: StartRun, tmp_path: Path) -> Path:
 
 
 def test_runs_are_sorted_and_columns_hidden(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(sweep).url + "#panel=compare")
+    page = open_page(serve(sweep).url + "#place=compare")
     names = page.locator(".compare-run")
     page.get_by_title("Sort by loss best").click()
     page.locator(".compare-space > :first-child").get_by_text("run-2").wait_for()
@@ -301,7 +301,7 @@ def test_runs_are_sorted_and_columns_hidden(sweep: Path, serve: Serve, open_page
 
 
 def test_the_table_downloads_what_it_shows(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(sweep).url + "#panel=compare")
+    page = open_page(serve(sweep).url + "#place=compare")
     page.locator(".compare-cell", has_text="0.06").first.wait_for()
     with page.expect_download() as caught:
         page.get_by_role("button", name="CSV").click()
@@ -315,7 +315,7 @@ def test_the_table_downloads_what_it_shows(sweep: Path, serve: Serve, open_page:
 def test_brushing_an_axis_keeps_the_runs_that_pass(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(sweep).url + "#panel=compare&p-compare=parallel")
+    page = open_page(serve(sweep).url + "#place=compare&p-compare=parallel")
     chart = page.locator("[data-title='Parallel coordinates'] canvas")
     chart.wait_for()
     has_drawn(page)
@@ -332,7 +332,7 @@ def test_brushing_an_axis_keeps_the_runs_that_pass(
 
 
 def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(sweep).url + "#panel=compare&p-compare=groups&group=lr")
+    page = open_page(serve(sweep).url + "#place=compare&p-compare=groups&group=lr")
     page.get_by_role(
         "row", name=re.compile(r"^0\.01 2 best 0\.0650 ± 0\.0635 .* 0\.00707")
     ).wait_for()
@@ -342,7 +342,7 @@ def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page
 def test_configurations_side_by_side_show_what_differs(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(sweep).url + "#panel=config&p-config=diff")
+    page = open_page(serve(sweep).url + "#place=run&at=config&p-config=diff")
     page.get_by_role("rowheader", name="lr").wait_for()
     assert page.get_by_role("rowheader", name="same").count() == 0
 

@@ -137,7 +137,7 @@ def check_others(page: Page) -> None:
 
 
 def test_tables_and_charts_on_the_live_page(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(f"{serve(runs).url}#panel=samples", viewport=TALL)
+    page = open_page(f"{serve(runs).url}#place=run&at=samples", viewport=TALL)
     check_table(page)
     check_others(page)
     # The order and the filter stay at another step.
@@ -150,13 +150,13 @@ def test_tables_and_charts_on_the_live_page(runs: Path, serve: Serve, open_page:
 def test_tables_and_charts_in_an_archive(runs: Path, tmp_path: Path, open_page: OpenPage) -> None:
     write_archive(runs / "tests" / "rollouts", tmp_path / "run.html")
     page = open_page("about:blank", offline=True, viewport=TALL)
-    page.goto((tmp_path / "run.html").as_uri() + "#panel=samples")
+    page.goto((tmp_path / "run.html").as_uri() + "#place=run&at=samples")
     check_table(page)
     check_others(page)
 
 
 def test_tables_on_a_phone(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(f"{serve(runs).url}#panel=samples", viewport=PHONE)
+    page = open_page(f"{serve(runs).url}#place=run&at=samples", viewport=PHONE)
     table = named(page, "rollouts")
     table.get_by_text("Question 0 of step 2").click()
     card = page.locator("dialog[open] .row-card")
@@ -175,7 +175,7 @@ def test_a_long_table_has_only_the_rows_in_view_on_the_page(
     with start_run("long") as run:
         columns = {"n": range(NUM_ROWS), "text": [f"row {n}" for n in range(NUM_ROWS)]}
         run.log({"table": epochal.Table(columns)}, step=1)
-    page = open_page(f"{serve(tmp_path / 'runs').url}#panel=samples")
+    page = open_page(f"{serve(tmp_path / 'runs').url}#place=run&at=samples")
     table = named(page, "table")
     table.get_by_text("row 0", exact=True).wait_for()
     assert table.locator(".sheet-space .sheet-row").count() < 100
@@ -196,7 +196,7 @@ def test_an_archive_says_what_did_not_fit(
     folder = tmp_path / "runs" / "tests" / "much"
     write_archive(folder, tmp_path / "run.html", sample_bytes=50_000)
     page = open_page("about:blank", offline=True)
-    page.goto((tmp_path / "run.html").as_uri() + "#panel=samples")
+    page.goto((tmp_path / "run.html").as_uri() + "#place=run&at=samples")
     page.get_by_text("2 older or larger samples did not fit").wait_for()
 
 
@@ -214,7 +214,7 @@ def test_hostile_files_execute_and_load_nothing(
     page = open_page("about:blank")
     asked: list[str] = []
     page.on("response", lambda response: asked.append(response.url))
-    page.goto(f"{site.url}#panel=samples")
+    page.goto(f"{site.url}#place=run&at=samples")
     assert named(page, "picture").locator("svg, object, embed, iframe").count() == 0
     picture = named(page, "picture").locator("img").first
     until(page, lambda: picture.evaluate("image => image.complete && image.naturalWidth > 0"))
@@ -243,7 +243,7 @@ def test_plotly_draws_in_a_frame_without_an_origin(
     page = open_page("about:blank")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{site.url}#panel=samples")
+    page.goto(f"{site.url}#place=run&at=samples")
     frame = page.frame_locator("[data-title='figure'] iframe")
     frame.get_by_text("Step 2").wait_for()
     assert frame.locator(".scatterlayer .point, .scatterlayer .js-line").count() > 0
@@ -264,5 +264,5 @@ def test_an_archive_says_how_to_see_a_figure_of_plotly(
         run.log({"figure": Plotly(Figure())}, step=1)
     write_archive(tmp_path / "runs" / "tests" / "figures", tmp_path / "run.html")
     page = open_page("about:blank", offline=True)
-    page.goto((tmp_path / "run.html").as_uri() + "#panel=samples")
+    page.goto((tmp_path / "run.html").as_uri() + "#place=run&at=samples")
     page.get_by_text("A saved file cannot draw figures of Plotly").wait_for()

@@ -98,7 +98,7 @@ def check_every_type(page: Page) -> None:
 
 
 def test_every_type_is_shown_for_both_runs(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=samples")
+    page = open_page(site + "#place=run&at=samples")
     until(page, lambda: row(page, "picture").locator("img").count() == 2)
     sizes = (
         row(page, "picture")
@@ -115,7 +115,7 @@ def test_an_archive_shows_every_type_without_a_network(
 ) -> None:
     write_archive(runs, tmp_path / "runs.html")
     page = open_page("about:blank", offline=True)
-    page.goto((tmp_path / "runs.html").as_uri() + "#panel=samples")
+    page.goto((tmp_path / "runs.html").as_uri() + "#place=run&at=samples")
     check_every_type(page)
 
 
@@ -132,9 +132,9 @@ def test_an_archive_says_what_did_not_fit_and_a_file_is_downloaded(
     journal.add({"log": "file", "step": 1, "name": "vocabulary.json", **kept}).finish()
     path = tmp_path / "run.html"
     write_archive(journal.folder.path, path, sample_bytes=50_000)
-    page = open_page(path.as_uri() + "#panel=samples", offline=True)
+    page = open_page(path.as_uri() + "#place=run&at=samples", offline=True)
     row(page, "sound").get_by_text("This sample is not in the archive").wait_for()
-    page = open_page(serve(tmp_path / "runs").url + "#panel=samples")
+    page = open_page(serve(tmp_path / "runs").url + "#place=run&at=samples")
     with page.expect_download() as caught:
         row(page, "Files").get_by_role("link", name="vocabulary.json, 3 B").click()
     assert Path(caught.value.path()).read_text() == "[1]"
@@ -142,7 +142,7 @@ def test_an_archive_says_what_did_not_fit_and_a_file_is_downloaded(
 
 
 def test_the_slider_shows_what_was_there_at_a_step(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=samples")
+    page = open_page(site + "#place=run&at=samples")
     note = row(page, "picture").locator(".samples-note").first
     until(page, lambda: note.inner_text() == "step 20")
     page.get_by_label("Earlier step").click()
@@ -158,7 +158,7 @@ def test_the_slider_shows_what_was_there_at_a_step(site: str, open_page: OpenPag
 def test_texts_are_marked_where_they_differ_between_runs_and_steps(
     site: str, open_page: OpenPage
 ) -> None:
-    page = open_page(site + "#panel=samples&p-sample-step=20")
+    page = open_page(site + "#place=run&at=samples&p-sample-step=20")
     until(page, lambda: row(page, "words").locator("mark").all_inner_texts() == ["0"])
     page.get_by_role("radio", name="Steps").check()
     until(page, lambda: row(page, "words").locator(".sample-text").count() == 3)
@@ -167,7 +167,7 @@ def test_texts_are_marked_where_they_differ_between_runs_and_steps(
 
 
 def test_boxes_are_chosen_by_class_and_score(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=samples&p-sample-hidden=&p-sample-score=0.1")
+    page = open_page(site + "#place=run&at=samples&p-sample-hidden=&p-sample-score=0.1")
     rects = row(page, "boxes").locator("rect")
     until(page, lambda: rects.count() == 4)
     row(page, "boxes").get_by_text("cat 0.90").first.wait_for()
@@ -182,7 +182,7 @@ def test_boxes_are_chosen_by_class_and_score(site: str, open_page: OpenPage) -> 
 
 
 def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#panel=samples")
+    page = open_page(site + "#place=run&at=samples")
     row(page, "picture").get_by_role("button", name="Open picture").first.focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="picture")
@@ -207,7 +207,7 @@ def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: 
 def test_runs_scroll_sideways_on_a_phone_under_names_that_stay(
     site: str, open_page: OpenPage
 ) -> None:
-    page = open_page(site + "#panel=samples", viewport=PHONE, has_touch=True, is_mobile=True)
+    page = open_page(site + "#place=run&at=samples", viewport=PHONE, has_touch=True, is_mobile=True)
     name = row(page, "boxes").get_by_role("heading", name="boxes")
     left = name.evaluate(LEFT)
     page.locator(".samples").evaluate("(one) => one.scrollTo({ left: 1000 })")
@@ -221,7 +221,7 @@ def test_names_are_filtered_and_hundreds_of_them_are_not_all_on_the_page(
 ) -> None:
     with start_run("many", companion=False) as run:
         run.log({f"group{place % 7}/text{place}": f"words {place}" for place in range(400)}, step=1)
-    page = open_page(serve(run.dir.parent.parent).url + "#panel=samples")
+    page = open_page(serve(run.dir.parent.parent).url + "#place=run&at=samples")
     page.get_by_text("400 of 400").wait_for()
     page.locator(".sample-text").first.wait_for()
     assert page.locator(".sample-text").count() < 200
@@ -238,7 +238,7 @@ def test_a_long_list_and_runs_without_a_name_leave_room_for_the_others(
         run.log({"list": pictures, "both": "x"}, step=1)
     with start_run("two", companion=False) as run:
         run.log({"both": "y"}, step=1)
-    page = open_page(serve(run.dir.parent.parent).url + "#panel=samples")
+    page = open_page(serve(run.dir.parent.parent).url + "#place=run&at=samples")
     shown = row(page, "list").locator("img")
     until(page, lambda: shown.count() == 60)
     assert row(page, "list").locator(".samples-column").all_inner_texts() == ["one"]
@@ -253,7 +253,7 @@ def test_a_sample_that_is_logged_later_appears_by_itself(
 ) -> None:
     with start_run("live") as run:
         run.log({"loss": 1.0}, step=0)
-        page = open_page(serve(tmp_path / "runs").url + "#panel=samples")
+        page = open_page(serve(tmp_path / "runs").url + "#place=run&at=samples")
         page.get_by_text("This run has no samples").wait_for()
         run.log({"sample": "hello from step 1"}, step=1)
         page.get_by_text("hello from step 1").wait_for()

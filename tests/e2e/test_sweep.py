@@ -31,7 +31,7 @@ def test_the_table_sorted_by_a_metric_begins_with_the_best_run_of_numpy(
         ]
         lowest[one.name] = float(np.nanmin(curves(one, steps=STEPS)["eval/loss"][evaluated]))
     best = min(lowest, key=lambda name: lowest[name])
-    page = open_page(serve_all(root).url + "#panel=compare")
+    page = open_page(serve_all(root).url + "#place=compare")
     page.get_by_title("Sort by eval loss best").click()
     first = page.locator(".compare-row:not(.compare-head)").first
     until(page, lambda: first.locator(".compare-run").get_attribute("title") == best)
@@ -56,7 +56,7 @@ def test_groups_have_all_members_and_the_means_of_numpy(
 ) -> None:
     root, trials = sweep
     site = serve_all(root)
-    page = open_page(site.url + "#panel=compare&p-compare=groups&group=lr,model&spread=std")
+    page = open_page(site.url + "#place=compare&p-compare=groups&group=lr,model&spread=std")
     row = page.locator(".groups-table tr.is-best").first
     until(page, lambda: row.count() == 1)
     inside = [
@@ -77,7 +77,7 @@ def test_group_charts_say_how_many_there_are_and_who_left(
     sweep: tuple[Path, list[Trial]], serve_all: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(
-        serve_all(sweep[0]).url + "#panel=charts&group=lr&spread=ci&metrics=train%2Floss"
+        serve_all(sweep[0]).url + "#place=board&group=lr&spread=ci&metrics=train%2Floss"
     )
     card = page.locator('[data-metric="train/loss"]').first
     plot = card.locator(".chart-plot")
@@ -101,7 +101,7 @@ def test_group_charts_say_how_many_there_are_and_who_left(
 def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen(
     sweep: tuple[Path, list[Trial]], serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(sweep[0]).url + "#panel=compare&p-compare=importance")
+    page = open_page(serve_all(sweep[0]).url + "#place=compare&p-compare=importance")
     rows = page.locator(".matters-row")
     until(page, lambda: rows.count() == 4)
     until(
@@ -122,7 +122,7 @@ def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen
 def test_one_switch_includes_unfinished_runs_in_every_view(
     sweep: tuple[Path, list[Trial]], serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(sweep[0]).url + "#panel=compare&p-compare=scatter&group=lr")
+    page = open_page(serve_all(sweep[0]).url + "#place=compare&p-compare=scatter&group=lr")
     note = page.locator(".unfinished")
     until(page, lambda: "2 unfinished runs are left out: " in note.inner_text())
     assert "(crashed, 57 % of its steps)" in note.inner_text()

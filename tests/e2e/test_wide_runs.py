@@ -46,17 +46,17 @@ def test_metrics_that_are_not_listed_are_found(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:
     write(tmp_path)
-    page = open_page(f"{serve(tmp_path).url}#panel=charts")
+    page = open_page(f"{serve(tmp_path).url}#place=board")
     look_for_others(page)
 
 
 def test_a_chart_of_the_address_is_found(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
     write(tmp_path)
-    page = open_page(f"{serve(tmp_path).url}#panel=charts&full={LAST}")
+    page = open_page(f"{serve(tmp_path).url}#place=board&full={LAST}")
     page.get_by_role("dialog").get_by_text(LAST).wait_for()
 
 
 def test_a_saved_page_finds_them_too(tmp_path: Path, open_page: OpenPage) -> None:
     write_archive(write(tmp_path / "runs"), tmp_path / "saved.html")
-    page = open_page(f"{(tmp_path / 'saved.html').as_uri()}#panel=charts")
+    page = open_page(f"{(tmp_path / 'saved.html').as_uri()}#place=board")
     look_for_others(page)

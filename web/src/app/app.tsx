@@ -1,10 +1,10 @@
-/** The frame of the page: runs at the left, the run in focus at the top, panels in the middle. */
+/** The frame of the page: runs at the left, the run in focus at the top, the places in the middle. */
 
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
-import { PANELS } from "../panels/index.ts";
+import { PLACES } from "../panels/index.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { ShortcutSheet, useShortcuts } from "../ui/shortcuts.tsx";
@@ -12,12 +12,13 @@ import { Splitter } from "../ui/splitter.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import { ToastList } from "../ui/toast.tsx";
 import type { TrashedRun } from "../wire.ts";
+import { ControlBar } from "./control-bar.tsx";
 import { RunColor } from "./run-color.tsx";
 import { RunList } from "./run-list.tsx";
 import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
 import { TopBar } from "./top-bar.tsx";
-import { ViewBar } from "./view-bar.tsx";
+
 
 export interface AppProps {
   readonly page: Page;
@@ -26,6 +27,8 @@ export interface AppProps {
 
 const SIDE = { min: 190, start: 296, max: 640 };
 const PANEL_ID = "panel";
+/** The overview of projects is opened from their menu. */
+const TABS = PLACES.filter(({ id }) => id !== "projects").map(({ id, title }) => ({ id, label: title }));
 const FIRST_LINES = `import epochal
 
 with epochal.init(project="first", config={"lr": 3e-4}) as run:
@@ -43,8 +46,8 @@ export function App({ page, theme }: AppProps): JSX.Element {
   useShortcuts(shortcuts);
   useTitle(page);
   const { view } = page;
-  const panel = PANELS.find(({ id }) => id === view.panel.value) ?? PANELS[0]!;
-  const Content = panel.component;
+  const place = PLACES.find(({ id }) => id === view.place.value) ?? PLACES[0]!;
+  const Content = place.component;
   return (
     <div class={`app${isDrawerOpen ? " has-drawer" : ""}`} style={{ "--side": `${sideWidth}px` }}>
       <TopBar page={page} theme={theme} onDrawer={() => setDrawerOpen(!isDrawerOpen)} onShortcuts={() => setSheetOpen(true)} />
@@ -53,13 +56,13 @@ export function App({ page, theme }: AppProps): JSX.Element {
       {isDrawerOpen && <button type="button" class="drawer-shade" aria-label="Close the list of runs" onClick={() => setDrawerOpen(false)} />}
       <main class="main">
         <div class="main-head">
-          <Tabs label="Panels" tabs={PANELS.map(({ id, title, count }) => tab(id, title, count?.(page)))} active={panel.id} panelId={PANEL_ID} onChange={page.open} />
-          {panel.viewBar !== undefined && <ViewBar page={page} kind={panel.viewBar} />}
+          <Tabs label="Places" tabs={TABS} active={place.id} panelId={PANEL_ID} onChange={(id) => page.open(id)} />
+          <ControlBar page={page} />
         </div>
-        <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={panel.title}>
+        <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title}>
           <Problem page={page} />
           <MissingRun page={page} />
-          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : <Content key={panel.id} page={page} />}
+          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : <Content key={place.id} page={page} />}
         </section>
       </main>
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
@@ -67,10 +70,6 @@ export function App({ page, theme }: AppProps): JSX.Element {
       <ToastList toasts={page.toasts} />
     </div>
   );
-}
-
-function tab(id: string, label: string, count: number | undefined): { id: string; label: string; count?: number } {
-  return count === undefined ? { id, label } : { id, label, count };
 }
 
 function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {

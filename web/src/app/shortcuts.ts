@@ -1,14 +1,15 @@
-/** What keys do. Panels bring one key each; those of the shell are chosen not to be theirs. */
+/** What keys do. Places and sections bring one key each; those of the frame are chosen not to be theirs. */
 
 import type { Signal } from "@preact/signals";
 
-import { PANELS } from "../panels/index.ts";
+import { PLACES } from "../panels/index.ts";
+import { sectionsOfRun } from "../panels/sections.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
 import type { Shortcut } from "../ui/shortcuts.tsx";
 import { THEMES } from "./theme.ts";
 import type { Theme } from "./theme.ts";
-import { setX } from "./view-bar.tsx";
+import { setX } from "./control-bar.tsx";
 
 const SMOOTHER = 0.1;
 const SMOOTHEST = 0.99;
@@ -39,9 +40,10 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     if (runs.focus.value !== null) run(runs.focus.value.id);
   };
   return [
-    ...PANELS.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Panels", run: () => page.open(id) })),
+    ...PLACES.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Places", run: () => page.open(id) })),
+    ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => page.open("run", id) })),
     { key: "/", text: "Filter charts", group: "Find", run: () => {
-      page.open("charts");
+      page.open("board");
       focusOn("#metric-search");
     } },
     { key: "r", text: "Filter runs", group: "Find", run: () => {

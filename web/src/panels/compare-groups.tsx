@@ -40,7 +40,7 @@ export function GroupsView({ page }: { readonly page: Page }): JSX.Element {
         {choice !== null && (
           <button type="button" class="button" onClick={() => {
             if (view.spread.value === "none") view.spread.value = "std";
-            page.open("charts");
+            page.open("board");
           }}>Draw groups in charts</button>
         )}
       </div>
@@ -180,7 +180,7 @@ function keyItems({ view, runs }: Page, answer: GroupTables | null): readonly (M
 
 function showMembers({ runs, open }: Page, { members }: GroupRow): void {
   runs.showOnly(members.map(({ run }) => run));
-  open("charts");
+  open("board");
 }
 
 function countOf({ n, members }: GroupRow): string {

@@ -24,13 +24,11 @@ import { useSummaries } from "./compare-summaries.ts";
 import { CompareTable } from "./compare-table.tsx";
 import { WhyView } from "./compare-why.tsx";
 import { ConfigDiff } from "./config-diff.tsx";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps } from "./panel.ts";
 import { NoRun } from "./parts/no-run.tsx";
 import { countedRows, UnfinishedNote } from "./parts/unfinished.tsx";
 import "./parts/section.css";
 import "./compare.css";
-
-export const panel: Panel = { order: 30, id: "compare", title: "Compare", shortcut: "v", component: Compare };
 
 const MODES = [
   { value: "table", label: "Table" }, { value: "parallel", label: "Parallel" }, { value: "scatter", label: "Scatter" },
@@ -43,7 +41,7 @@ const MOST_SET_COLUMNS = 4;
 /** Whatever each run calls them. */
 const ROLES = [{ id: "metric:role:loss", title: "loss of each run" }, { id: "metric:role:eval_loss", title: "eval loss of each run" }];
 
-function Compare({ page }: PanelProps): JSX.Element {
+export function Compare({ page }: PanelProps): JSX.Element {
   const { runs, view } = page;
   const mode = view.text("compare", "table");
   const scope = view.text("compare-of", "all");

@@ -9,7 +9,7 @@ import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import { ConfigDiff } from "./config-diff.tsx";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
 import { Started } from "./parts/started.tsx";
@@ -17,7 +17,7 @@ import { Section } from "./parts/section.tsx";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export const panel: Panel = { order: 130, id: "config", title: "Config", shortcut: "n", component: Config };
+export const section: RunSection = { order: 130, id: "config", title: "Config", shortcut: "n", component: Config, hasContent: () => true };
 
 function Config({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <ConfigOf key={run.id} page={page} run={run} />}</FocusedRun>;

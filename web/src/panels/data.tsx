@@ -8,7 +8,7 @@ import { useRunResponse } from "../state/queries.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import type { DataEpoch, DataSplit, RunRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import "./data.css";
@@ -17,7 +17,7 @@ const SHOWN_EPOCHS = 12;
 const SHOWN_BARS = 12;
 const RECORD_KINDS = ["data"];
 
-export const panel: Panel = { order: 65, id: "data", title: "Data", shortcut: "u", component: Data };
+export const section: RunSection = { order: 65, id: "data", title: "Data", shortcut: "u", component: Data, hasContent: () => true };
 
 function Data({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <DataOf key={run.id} page={page} run={run} />}</FocusedRun>;

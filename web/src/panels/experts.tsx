@@ -13,7 +13,7 @@ import { Mount } from "../ui/mount.tsx";
 import type { RunRow } from "../wire.ts";
 import { expertLoadOf, layerSummaries, layerTitle, overSteps, relativeLoad } from "./experts-record.ts";
 import type { ExpertLoad, LayerSummary } from "./experts-record.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
@@ -28,7 +28,7 @@ const CHART_HEIGHT = 200;
 /** What routers are judged by, first. */
 const MEASURES = ["load_imbalance", "expert_utilization", "max_expert_fraction", "load_cv", "router_entropy", "aux_loss", "z_loss", "router_confidence"];
 
-export const panel: Panel = { order: 60, id: "experts", title: "Experts", shortcut: "y", component: Experts };
+export const section: RunSection = { order: 60, id: "experts", title: "Experts", shortcut: "y", component: Experts, hasContent: () => true };
 
 function Experts({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <ExpertsOf key={run.id} page={page} run={run} />}</FocusedRun>;

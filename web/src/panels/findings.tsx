@@ -9,7 +9,7 @@ import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { Alerts } from "./parts/alerts.tsx";
 import { showFinding } from "./parts/finding-list.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
@@ -20,7 +20,7 @@ import "./findings.css";
 
 const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", info: "i" };
 
-export const panel: Panel = { order: 110, id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen };
+export const section: RunSection = { order: 110, id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen, hasContent: () => true };
 
 function Findings({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <FindingsOf page={page} run={run} />}</FocusedRun>;

@@ -10,14 +10,14 @@ import type { Page } from "../state/page.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { EntryRow, RunRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import { picturedSize, WHOLE } from "./parts/zoom.ts";
 import type { Placement } from "./parts/zoom.ts";
 import { ZoomFrame, ZoomTools } from "./parts/zoom-frame.tsx";
 
-export const panel: Panel = { order: 100, id: "graph", title: "Graph", shortcut: "g", component: Graph };
+export const section: RunSection = { order: 100, id: "graph", title: "Graph", shortcut: "g", component: Graph, hasContent: () => true };
 
 function Graph({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <GraphOf key={run.id} page={page} run={run} />}</FocusedRun>;

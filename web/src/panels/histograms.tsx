@@ -16,7 +16,7 @@ import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import { distributionOf } from "./histogram-record.ts";
 import type { Histogram } from "./histogram-record.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { useInView } from "./parts/in-view.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
@@ -27,7 +27,7 @@ import "./histograms.css";
 const MOST_STEPS = 150;
 const HEIGHT = 220;
 
-export const panel: Panel = { order: 70, id: "histograms", title: "Histograms", shortcut: "h", component: Histograms };
+export const section: RunSection = { order: 70, id: "histograms", title: "Histograms", shortcut: "h", component: Histograms, hasContent: () => true };
 
 function Histograms({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <HistogramsOf key={run.id} page={page} run={run} />}</FocusedRun>;

@@ -1,10 +1,14 @@
-/** Every panel, in the order of its tab: each file of this folder that exports a `panel`. */
+/** The places of the page in the order of their tabs, and the sections of a run in theirs. */
 
-import type { Panel } from "./panel.ts";
+import { Board } from "./board.tsx";
+import { Compare } from "./compare.tsx";
+import type { Place } from "./panel.ts";
+import { Projects } from "./projects.tsx";
+import { Run } from "./run.tsx";
 
-const modules = import.meta.glob<{ readonly panel?: Panel }>("./*.tsx", { eager: true });
-
-export const PANELS: readonly Panel[] = Object.values(modules)
-  .map(({ panel }) => panel)
-  .filter((panel) => panel !== undefined)
-  .sort((one, other) => one.order - other.order);
+export const PLACES: readonly Place[] = [
+  { id: "run", title: "Run", shortcut: "o", component: Run },
+  { id: "board", title: "Board", shortcut: "c", component: Board },
+  { id: "compare", title: "Compare", shortcut: "v", component: Compare },
+  { id: "projects", title: "Projects", shortcut: "q", component: Projects },
+];

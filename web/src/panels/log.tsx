@@ -14,7 +14,7 @@ import { Segmented } from "../ui/segmented.tsx";
 import type { EntryRow, RunRow } from "../wire.ts";
 import { epochTable, logLine } from "./log-lines.ts";
 import type { Level, LogLine } from "./log-lines.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
 import "./log.css";
@@ -33,7 +33,7 @@ const LEAST: Readonly<Record<string, readonly Level[]>> = {
   error: ["error"],
 };
 
-export const panel: Panel = { order: 120, id: "log", title: "Log", shortcut: "l", viewBar: "times", component: Log };
+export const section: RunSection = { order: 120, id: "log", title: "Log", shortcut: "l", component: Log, hasContent: () => true };
 
 function Log({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <LogOf key={run.id} page={page} run={run} />}</FocusedRun>;

@@ -11,7 +11,7 @@ import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { RunDetail, RunRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps } from "./panel.ts";
 import { ChartMenu, OutlierMenu } from "./parts/chart-card.tsx";
 import { ControlCard } from "./parts/control.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
@@ -33,7 +33,7 @@ const MOST_FINDINGS = 5;
 const MOST_CHOICES = 24;
 const MOST_GPUS = 8;
 
-function Overview({ page }: PanelProps): JSX.Element {
+export function Overview({ page }: PanelProps): JSX.Element {
   const row = page.runs.focus.value;
   if (row === null) return <NoRun page={page} />;
   const detail = page.details.of(row.id).value;
@@ -113,7 +113,7 @@ function StepTimeCard({ page, row }: { readonly page: Page; readonly row: RunRow
       <header class="card-head">
         <h2>Time of a step</h2>
         <span class="card-space" />
-        <button type="button" class="button is-quiet" onClick={() => page.open("performance")}>all steps</button>
+        <button type="button" class="button is-quiet" onClick={() => page.open("run", "performance")}>all steps</button>
       </header>
       <div class="section-body"><PhaseBar phases={phases} names={phaseNames([phases])} /></div>
     </section>
@@ -125,7 +125,7 @@ function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
   const shown = (findings ?? []).slice(0, MOST_FINDINGS);
   const choose = (finding: (typeof shown)[number]): void => {
     if (finding.series !== null) page.view.text("headline").value = finding.series;
-    showFinding(page, finding, "overview");
+    showFinding(page, finding, "run");
   };
   return (
     <section class={`card${shown.some(({ severity, isOpen }) => isOpen && severity === "error") ? " has-errors" : ""}`} aria-label="Findings">
@@ -133,7 +133,7 @@ function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
         <h2>Findings</h2>
         <span class="card-space" />
         {findings !== null && findings.length > shown.length && (
-          <button type="button" class="button is-quiet" onClick={() => page.open("findings")}>all {findings.length}</button>
+          <button type="button" class="button is-quiet" onClick={() => page.open("run", "findings")}>all {findings.length}</button>
         )}
       </header>
       {shown.length > 0 ? <FindingList page={page} findings={shown} onChoose={choose} /> : <p class="card-empty">{findings === null ? "Applying the rules …" : "No findings."}</p>}
@@ -183,11 +183,9 @@ function SampleCard({ page, row }: { readonly page: Page; readonly row: RunRow }
         <h2>{sample.name}</h2>
         <span class="card-note">{sample.step === null ? "" : `step ${formatWhole(sample.step)}`}</span>
         <span class="card-space" />
-        <button type="button" class="button is-quiet" onClick={() => page.open("samples")}>all samples</button>
+        <button type="button" class="button is-quiet" onClick={() => page.open("run", "samples")}>all samples</button>
       </header>
       <div class="section-body"><SampleBody page={page} run={row.id} sample={sample} classes={classesOf([sample])} /></div>
     </section>
   );
 }
-
-export const panel: Panel = { order: 10, id: "overview", title: "Overview", shortcut: "o", viewBar: "charts", component: Overview };

@@ -11,7 +11,7 @@ import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import type { RunDetail, RunRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
@@ -24,7 +24,7 @@ import "./performance.css";
 const CHART_HEIGHT = 190;
 const CHARTS: readonly RegExp[] = [/(^|\/)sol$/, /(^|[/_])mfu$/, /(tokens|samples|images|steps)_per_s(ec|econd)?$/, /(^|\/)duration_ms$/, /^data\/wait_ms$/];
 
-export const panel: Panel = { order: 40, id: "performance", title: "Performance", shortcut: "w", viewBar: "times", component: Performance };
+export const section: RunSection = { order: 40, id: "performance", title: "Performance", shortcut: "w", component: Performance, hasContent: () => true };
 
 function Performance({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <PerformanceOf key={run.id} page={page} run={run} />}</FocusedRun>;

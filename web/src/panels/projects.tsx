@@ -8,18 +8,13 @@ import type { Page } from "../state/page.ts";
 import { chosenProjects } from "../state/projects.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { ProjectRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps } from "./panel.ts";
 import "./projects.css";
-
-export const panel: Panel = {
-  order: 140, id: "projects", title: "Projects", shortcut: "q", component: Projects,
-  count: (page) => (page.runs.projects.value.length > 1 ? page.runs.projects.value.length : undefined),
-};
 
 const AGAIN_MS = 10_000;
 const BAD = ["failed", "crashed"];
 
-function Projects({ page }: PanelProps): JSX.Element {
+export function Projects({ page }: PanelProps): JSX.Element {
   const { rows, problem } = useProjects(page);
   const chosen = chosenProjects(page.view.project.value, page.runs.projects.value);
   if (problem !== null) return <p class="problem" role="alert">{problem}</p>;
@@ -63,14 +58,14 @@ function Project({ page, row, isChosen, onToggle }: ProjectProps): JSX.Element {
   const openRun = (id: string): void => {
     show(page, row.name);
     page.view.focus.value = id;
-    page.open("overview");
+    page.open("run");
   };
   return (
     <tr class={isChosen ? "is-chosen" : ""}>
       <td><input type="checkbox" checked={isChosen} aria-label={`View ${row.name}`} onChange={onToggle} /></td>
       <th scope="row"><button type="button" class="link" onClick={() => {
         show(page, row.name);
-        page.open("overview");
+        page.open("run");
       }}>{row.name}</button></th>
       <td class="is-number" title={states}>{formatWhole(row.runs)}</td>
       <td class="is-number">{row.running.length === 0 ? "" : <button type="button" class="link is-live" title="Open the newest of them" onClick={() => openRun(row.running[0]!)}>{formatWhole(row.states["running"] ?? 0)}</button>}</td>

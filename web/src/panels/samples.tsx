@@ -10,7 +10,7 @@ import { Empty } from "../ui/empty.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { InView } from "./parts/in-view.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { FileLink } from "./parts/sample-body.tsx";
@@ -35,7 +35,7 @@ run.log({"rollouts": [{"prompt": p, "reward": r}]}, step)
 run.log({"voice": epochal.Audio(samples, 16_000)}, step)
 run.log_file("vocabulary.json")`;
 
-export const panel: Panel = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples };
+export const section: RunSection = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples, hasContent: () => true };
 
 function Samples({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} />}</FocusedRun>;

@@ -14,7 +14,7 @@ import type { SeriesPart } from "../source/source.ts";
 import { Mount } from "../ui/mount.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import type { RunDetail, RunRow, XKind } from "../wire.ts";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps, Section as RunSection } from "./panel.ts";
 import { markSeverity } from "./parts/metric-chart.tsx";
 import { LineSection } from "./parts/line-section.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
@@ -28,7 +28,7 @@ import "./system.css";
 
 const PIXELS = 600;
 
-export const panel: Panel = { order: 50, id: "system", title: "System", shortcut: "m", viewBar: "times", component: System };
+export const section: RunSection = { order: 50, id: "system", title: "System", shortcut: "m", component: System, hasContent: () => true };
 
 function System({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <MachineOf key={run.id} page={page} run={run} />}</FocusedRun>;

@@ -29,7 +29,7 @@ import type { Runs } from "./runs.ts";
 import { createSelection } from "./selection.ts";
 import type { Selection } from "./selection.ts";
 import { createView, isXKind } from "./view.ts";
-import type { View, Zoom } from "./view.ts";
+import type { PlaceId, View, Zoom } from "./view.ts";
 
 export interface Page {
   readonly source: Source;
@@ -66,10 +66,10 @@ export interface Page {
   readonly hovered: Signal<string | null>;
   /** Call a listener with each update; returns the function that removes it. */
   onUpdate(listener: (update: Update) => void): () => void;
-  /** Open a panel's tab. */
-  open(panel: string): void;
-  /** Zoom all charts along that axis, and open the charts. */
-  zoomTo(zoom: Zoom, panel?: string): void;
+  /** Open a place, and of a run the section that is named. */
+  open(place: PlaceId, section?: string): void;
+  /** Zoom all charts along that axis, and open a place with charts. */
+  zoomTo(zoom: Zoom, place?: PlaceId): void;
 }
 
 /** More runs than this are not followed at once; the list still tells of them. */
@@ -159,14 +159,18 @@ export function createPage(source: Source, view: View = createView()): Page {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    open(panel) {
-      view.panel.value = panel;
+    open(place, section = "") {
+      batch(() => {
+        view.place.value = place;
+        view.section.value = section;
+        view.full.value = null;
+      });
     },
-    zoomTo(zoom, panel = "charts") {
+    zoomTo(zoom, place = "board") {
       batch(() => {
         if (isXKind(zoom.x)) view.x.value = zoom.x;
         view.zoom.value = zoom;
-        view.panel.value = panel;
+        view.place.value = place;
       });
     },
   };

@@ -32,8 +32,17 @@ export type ChartSize = (typeof CHART_SIZES)[number];
 export const CHART_COLUMNS = ["auto", "1", "2", "3", "4", "6"] as const;
 export type ChartColumns = (typeof CHART_COLUMNS)[number];
 
+export const PLACE_IDS = ["run", "board", "compare", "projects"] as const;
+export type PlaceId = (typeof PLACE_IDS)[number];
+
 export interface View {
-  readonly panel: Signal<string>;
+  readonly place: Signal<PlaceId>;
+  /** The section of the run that is open and scrolled to; empty for the overview. */
+  readonly section: Signal<string>;
+  /** The name of a saved board; null for all metrics. */
+  readonly board: Signal<string | null>;
+  /** A board with changes that were not saved, as JSON; empty for none. */
+  readonly draft: Signal<string>;
   readonly project: Signal<string | null>;
   /** The run that panels of one run show; null lets the page choose. */
   readonly focus: Signal<string | null>;
@@ -100,7 +109,7 @@ interface Kept {
 }
 
 /** Changes of these are steps that the browser's back button takes back. */
-const STEPS: ReadonlySet<string> = new Set(["panel", "run", "full"]);
+const STEPS: ReadonlySet<string> = new Set(["place", "at", "run", "full", "board", "draft"]);
 
 export function createView(location: Location = window.location, history: History = window.history): View {
   const kept = new Map<string, Kept>();
@@ -116,7 +125,10 @@ export function createView(location: Location = window.location, history: Histor
     return made;
   };
   const view: View = {
-    panel: keep(textField("panel", "overview")),
+    place: keep(choiceField<PlaceId>("place", PLACE_IDS, "run")),
+    section: keep(textField("at")),
+    board: keep(optionalField("board")),
+    draft: keep(textField("draft")),
     project: keep(optionalField("project")),
     focus: keep(optionalField("run")),
     shown: keep(optionalNamesField("runs")),

@@ -3,22 +3,22 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-export interface Tab {
-  readonly id: string;
+export interface Tab<Id extends string = string> {
+  readonly id: Id;
   readonly label: string;
   readonly count?: number;
 }
 
-export interface TabsProps {
+export interface TabsProps<Id extends string> {
   readonly label: string;
-  readonly tabs: readonly Tab[];
+  readonly tabs: readonly Tab<Id>[];
   readonly active: string;
   /** Id of the element the tabs change. */
   readonly panelId: string;
-  readonly onChange: (id: string) => void;
+  readonly onChange: (id: Id) => void;
 }
 
-export function Tabs({ label, tabs, active, panelId, onChange }: TabsProps): JSX.Element {
+export function Tabs<Id extends string>({ label, tabs, active, panelId, onChange }: TabsProps<Id>): JSX.Element {
   const list = useRef<HTMLDivElement>(null);
   // On a phone there are more tabs than room: the one that is open is never out of sight. Only the line scrolls, not the page.
   // After the picture: places are known then, and the first picture does not wait for them.

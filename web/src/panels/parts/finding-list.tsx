@@ -6,6 +6,7 @@ import { formatWhole } from "../../chart/index.ts";
 import { evidenceWords } from "../../state/findings.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Page } from "../../state/page.ts";
+import type { PlaceId } from "../../state/view.ts";
 
 export interface FindingListProps {
   readonly page: Page;
@@ -47,19 +48,19 @@ function evidenceText({ steps, evidence, isOpen }: Finding): string {
   return parts.join(" · ");
 }
 
-/** Zoom to what a finding is about, in the charts or in another panel. */
-export function showFinding(page: Page, finding: Finding, panel = "charts"): void {
+/** Zoom to what a finding is about, in the charts or in another place. */
+export function showFinding(page: Page, finding: Finding, place: PlaceId = "board"): void {
   const { view } = page;
   const metric = page.metrics.value.find(({ name }) => name === finding.series);
   if (finding.run !== view.focus.value && !page.runs.shownIds.value.has(finding.run)) view.focus.value = finding.run;
-  if (panel === "charts" && metric !== undefined) view.full.value = metric.name;
+  if (place === "board" && metric !== undefined) view.full.value = metric.name;
   if (metric?.axis === "time" && finding.t !== null) {
-    page.zoomTo({ x: "wall", min: finding.t - 180, max: finding.t + 60 }, panel);
+    page.zoomTo({ x: "wall", min: finding.t - 180, max: finding.t + 60 }, place);
   } else if (finding.steps !== null) {
     const [from, to] = finding.steps;
     const margin = Math.max(20, (to - from) * 0.5);
-    page.zoomTo({ x: "step", min: Math.max(0, from - margin), max: to + margin }, panel);
+    page.zoomTo({ x: "step", min: Math.max(0, from - margin), max: to + margin }, place);
   } else {
-    page.open(panel);
+    page.open(place);
   }
 }

@@ -74,7 +74,7 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
   return (
     <button type="button" class="card vital" title={`${metric.name}: open its chart`} onClick={() => {
       page.view.full.value = metric.name;
-      page.open("charts");
+      page.open("board");
     }}>
       <span class="vital-label">{label}</span>
       <span class="vital-note">{best === null ? "" : `best ${format(best)}`}</span>

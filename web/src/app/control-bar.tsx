@@ -13,7 +13,6 @@ import { Slider } from "../ui/slider.tsx";
 import type { XKind } from "../wire.ts";
 
 const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed" };
-const TIMES = ["relative", "wall"] as const;
 const BANDS: readonly { readonly value: SpreadChoice; readonly label: string; readonly short: string }[] = [
   { value: "std", label: "± standard deviation", short: "± std" },
   { value: "stderr", label: "± standard error", short: "± SE" },
@@ -30,15 +29,8 @@ const SMOOTHINGS: readonly (readonly [SmoothingKind, string])[] = [
 ];
 const SMOOTHEST = 0.99;
 
-export function ViewBar({ page, kind }: { readonly page: Page; readonly kind: "times" | "charts" }): JSX.Element {
+export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
   const { view } = page;
-  if (kind === "times") {
-    return (
-      <div class="view-bar" role="toolbar" aria-label="View">
-        <Segmented label="Times" choices={TIMES.map((value) => ({ value, label: X_NAMES[value] }))} value={view.x.value === "wall" ? "wall" : "relative"} onChange={(value) => setX(page, value)} />
-      </div>
-    );
-  }
   return (
     <div class="view-bar" role="toolbar" aria-label="View">
       <Segmented label="X axis" choices={X_KINDS.map((value) => ({ value, label: X_NAMES[value] }))} value={view.x.value} onChange={(value) => setX(page, value)} />

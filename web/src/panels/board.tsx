@@ -15,7 +15,7 @@ import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
-import type { Panel, PanelProps } from "./panel.ts";
+import type { PanelProps } from "./panel.ts";
 import { ChartMenu, hasRankMap, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
 import type { Pictured } from "./parts/chart-card.tsx";
 import { drawsGroups } from "./parts/group-chart.tsx";
@@ -25,9 +25,9 @@ import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx"
 import type { ChartMark } from "./parts/metric-chart.tsx";
 import { NoMetrics } from "./parts/no-metrics.tsx";
 import { useMetricFilter } from "./parts/metric-filter.ts";
-import { numMetrics, useWideMetrics } from "./parts/wide-metrics.ts";
+import { useWideMetrics } from "./parts/wide-metrics.ts";
 
-function Charts({ page }: PanelProps): JSX.Element {
+export function Board({ page }: PanelProps): JSX.Element {
   const { view, metrics, runs } = page;
   const { matches, problem } = useMetricFilter(page);
   const fitting = metrics.value.filter(({ name }) => matches(name));
@@ -179,13 +179,3 @@ function FullChart({ page }: { readonly page: Page }): JSX.Element {
     </Dialog>
   );
 }
-
-export const panel: Panel = {
-  order: 20,
-  id: "charts",
-  title: "Charts",
-  shortcut: "c",
-  component: Charts,
-  viewBar: "charts",
-  count: (page) => Math.max(page.metrics.value.length, numMetrics(page)) || undefined,
-};

@@ -1,0 +1,12 @@
+/** Every section of a run: each file of this folder that exports a `section`. */
+
+import type { Section } from "./panel.ts";
+
+const modules = import.meta.glob<{ readonly section?: Section }>("./*.tsx", { eager: true });
+
+export function sectionsOfRun(): readonly Section[] {
+  return Object.values(modules)
+    .map(({ section }) => section)
+    .filter((section) => section !== undefined)
+    .sort((one, other) => one.order - other.order);
+}
