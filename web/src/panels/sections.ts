@@ -2,7 +2,7 @@
 
 import type { Section } from "./panel.ts";
 
-const modules = import.meta.glob<{ readonly section?: Section }>("./*.tsx", { eager: true });
+const modules = import.meta.glob<{ readonly section?: Section }>(["./*.tsx", "!./run.tsx"], { eager: true });
 
 export function sectionsOfRun(): readonly Section[] {
   return Object.values(modules)
