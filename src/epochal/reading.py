@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import MetricNotFoundError
 from epochal.format import format_number, format_reached, plural
 from epochal.health.rule_settings import reader_rules
 from epochal.invocation import invocation
@@ -29,6 +28,8 @@ from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
+from epochal.store.metrics import matching
+from epochal.store.points import find_metric, read_series
 from epochal.store.projects import ProjectRow
 from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
@@ -131,7 +132,7 @@ class RunData:
 
         ``last`` is what the program set with ``run.summary``, where it did.
         """
-        metric = self._metric(name, axis)
+        metric = find_metric(self._view, name, axis)
         return self._view.summary(metric.name, rank=rank, axis=metric.axis)
 
     def series(
@@ -145,25 +146,29 @@ class RunData:
         hi: float | None = None,
         pixels: int | None = None,
         smooth: str | float | None = None,
-    ) -> Series:
+    ) -> Series | Any:
         """A series: every point, or with ``pixels`` those that a chart that wide shows.
 
-        ``name`` may be a role (``eval_loss``) or the end of a name (``loss`` finds ``train/loss``).
-        ``x`` is step, epoch, tokens, wall, relative or the name of a metric; by default the axis
-        that the run defined for this one (``run.define(name, x=…)``), else its steps. The result
-        keeps its own axis where it cannot be converted. ``lo`` and ``hi`` are along ``x``. With
-        ``pixels`` each slice keeps its first, last, smallest and largest point, and what is not
-        finite.
+        ``name`` may be a role (``eval_loss``), the end of a name (``loss`` finds ``train/loss``) or
+        a formula (``train/loss - eval/loss``). For a pattern such as ``eval/*`` you get a dict with
+        the series of each name.
+
+        ``x`` is step, epoch, tokens, wall, relative, progress or the name of a metric; by default
+        the axis that the run defined for this one (``run.define(name, x=…)``), else its steps. The
+        result keeps its own axis where it cannot be converted. ``lo`` and ``hi`` are along ``x``.
+        With ``pixels`` each slice keeps its first, last, smallest and largest point, and what is
+        not finite.
 
         ``smooth`` smooths the values over every point, as the page does: ``"ema:0.9"`` or the
         weight alone, ``"time-ema:0.9"``, ``"gaussian:12"`` or ``"mean:25"``.
         Raises ``MetricNotFoundError``.
         """
-        metric = self._metric(name, axis)
-        series = self._view.series(metric.name, rank=rank, axis=metric.axis)
+        if (names := matching(name, self._view.metrics())) is not None:
+            options: Any = {"rank": rank, "axis": axis, "x": x, "lo": lo, "hi": hi}
+            return {one: self.series(one, **options, pixels=pixels, smooth=smooth) for one in names}
         if x is not None and x not in X_KINDS:
             self._view.series(x)  # says what there is instead
-        moved = series.reindex(x or metric.x or "step", self._view)
+        moved = read_series(self._view, name, rank=rank, axis=axis, x=x)
         smoothing = None if smooth is None else parse_smoothing(smooth)
         chosen = (moved if smoothing is None else moved.smoothed(smoothing)).between(lo, hi)
         if pixels is None or len(chosen) <= pixels:
@@ -191,7 +196,7 @@ class RunData:
     def frame(self, *names: str, rank: int = 0) -> Any:
         """A data frame of some step series, or of all: one row per step, one column per series."""
         view = self._view
-        wanted = [self._metric(name, "step").name for name in names]
+        wanted = [find_metric(view, name, "step").name for name in names]
         columns: Sequence[Series] = (
             [view.series(name, rank=rank, axis="step") for name in wanted]
             if wanted
@@ -203,16 +208,6 @@ class RunData:
         for series in columns:
             table[series.name] = _spread(series, steps)
         return data_frame(table)
-
-    def _metric(self, name: str, axis: Axis | None) -> Metric:
-        found = self._view.metric(name)
-        if axis is not None and (found is None or found.axis != axis):
-            on_axis = (m for m in self._view.metrics() if m.name == name and m.axis == axis)
-            found = next(on_axis, None)
-        if found is None:
-            self._view.summary(name, axis=axis)  # says what there is instead
-            raise MetricNotFoundError(f"there is no metric {name!r}.")
-        return found
 
 
 class RunList(list[RunData]):

@@ -28,7 +28,8 @@ def test_a_restart_stands_where_it_took_over(tmp_path: Path, server: Server) -> 
     journal.add({"log": "resume", "attempt": 2, "step": 4}, step(4, epoch=1.0), attempt=2)
     (mark,) = marks(server, "restart")
     assert mark["label"] == "attempt 2 resumes from step 4"
-    assert mark["at"] == {"step": 4, "epoch": 1.0, "wall": 1007.0, "relative": 7.0}
+    place = {"step": 4, "epoch": 1.0, "wall": 1007.0, "relative": 7.0, "progress": 100.0}
+    assert mark["at"] == place
 
 
 def test_an_epoch_stands_at_the_last_step_before_it(tmp_path: Path, server: Server) -> None:

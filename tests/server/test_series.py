@@ -93,7 +93,13 @@ def test_what_is_not_there_is_told_beside_what_is(tmp_path: Path, server: Server
 
 @pytest.mark.parametrize(
     ("x", "expected"),
-    [("wall", [1001, 1002]), ("relative", [1, 2]), ("epoch", [0.5, 1.0]), ("tokens", [100, 250])],
+    [
+        ("wall", [1001, 1002]),
+        ("relative", [1, 2]),
+        ("epoch", [0.5, 1.0]),
+        ("tokens", [100, 250]),
+        ("progress", [50, 100]),
+    ],
 )
 def test_steps_can_be_put_on_other_axes(
     tmp_path: Path, server: Server, x: str, expected: list[float]

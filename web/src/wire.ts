@@ -3,7 +3,7 @@
 export const WIRE_VERSION = 2;
 export const SERIES_MEDIA_TYPE = "application/vnd.epochal.series";
 
-export type XKind = "step" | "epoch" | "tokens" | "wall" | "relative";
+export type XKind = "step" | "epoch" | "tokens" | "wall" | "relative" | "progress";
 export type AxisName = "step" | "epoch" | "time";
 export type Nonfinite = "nan" | "inf" | "-inf";
 export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";

@@ -31,17 +31,26 @@ _FORMAT = "Format (default: by the suffix of FILE, else html)."
 @options.runs
 @click.option("--format", "form", type=click.Choice([*FORMATS, *BINARY, FILES]), help=_FORMAT)
 @click.option("-o", "--output", metavar="FILE", help="A file, - for stdout, or a folder for files.")
+@options.metrics
 @click.option("--rows", type=click.Choice(("epoch", "step")), help="Rows of csv and parquet.")
 @click.option("--name", metavar="PATTERN", help="Of files: those with such a name, as 'val/*'.")
 @options.hub
 def command(
-    runs: tuple[str, ...], form: str | None, output: str | None, rows: Rows | None, name: str | None
+    runs: tuple[str, ...],
+    form: str | None,
+    output: str | None,
+    metrics: tuple[str, ...],
+    rows: Rows | None,
+    name: str | None,
 ) -> int:
     """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
 
     RUN may be a project or a folder of runs. html is the page in one file, csv and parquet are
     tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
     csv and jsonl go to stdout.
+
+    With -m a table has these metrics by step, and html has these formulas as well:
+    epochal export RUN -m 'train/loss - eval/loss' -m 'eval/*' --format csv
 
     files saves the samples and files of a run in a folder, as NAME/step-000100.png. Tables become
     CSV; samples.jsonl has captions, boxes and labels.
@@ -50,6 +59,8 @@ def command(
     form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")
     with reading_store() as store:
         views = named_runs(store, runs) if runs else [chosen_run(store, None)]
+        if metrics and form in (FILES, "jsonl"):
+            raise UsageError(f"-m is for csv, parquet and html, not for {form}.")
         if form == FILES:
             return _save_files(views, output, name or "*")
         if output is None and form in ("csv", "jsonl"):
@@ -59,12 +70,12 @@ def command(
                 raise UsageError(f"{form} cannot be printed on a terminal: name a file with -o.")
             # Exact data for a pipe or a file; a terminal shows control characters escaped.
             out = VisibleStream(sys.stdout) if sys.stdout.isatty() else sys.stdout
-            _write(form, views, cast(TextIO, out), rows)
+            _write(form, views, cast(TextIO, out), rows, metrics)
             return 0
         files = _files(views, form, output)
         for file, inside in files.items():
             with new_text_file(file) as out:
-                _write(form, inside, out, rows)
+                _write(form, inside, out, rows, metrics)
         ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
         if len(files) == 1:
             answer(ids[0], f"{plural(len(views), 'run')} written to {next(iter(files))}.")
@@ -113,6 +124,9 @@ def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, 
     return files
 
 
-def _write(form: str, runs: Sequence[RunView], out: TextIO, rows: Rows | None) -> None:
+def _write(
+    form: str, runs: Sequence[RunView], out: TextIO, rows: Rows | None, names: Sequence[str]
+) -> None:
     file: Any = out.buffer if form in BINARY else out
-    Guard().explained(f"exporter {form}", partial(export_named(form).write, runs, file, rows=rows))
+    write = partial(export_named(form).write, runs, file, rows=rows, names=names)
+    Guard().explained(f"exporter {form}", write)

@@ -53,7 +53,7 @@ RUN = RunType()
 run = click.argument("run", metavar="[RUN]", required=False, type=RUN)
 runs = click.argument("runs", metavar="[RUN]...", nargs=-1, type=RUN)
 metrics = click.option(
-    "-m", "--metric", "metrics", multiple=True, help="A metric, by its name or its end."
+    "-m", "--metric", "metrics", multiple=True, help="A metric by its name or end, or a formula."
 )
 csv = click.option("--csv", help="Print CSV.", **FORM_FLAG)
 where = click.option(

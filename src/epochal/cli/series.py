@@ -15,7 +15,7 @@ from epochal.cli.table import terminal_columns
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
 from epochal.format import plural
 from epochal.series.series import Series
-from epochal.store.metrics import in_order, is_detail
+from epochal.store.metrics import in_order, is_detail, matching
 from epochal.store.points import SeriesPoints, read_series, series_points
 from epochal.store.store import Store
 from epochal.store.words import format_value
@@ -38,21 +38,24 @@ _NAMED = 5
 def command(words: tuple[str, ...], points: int) -> None:
     """Print metrics of a run: the course, and the first, last, smallest and largest value.
 
-    With one argument it is a metric of the newest run. --csv and --json print points at equal
-    distances and the exact extremes.
+    With one argument it is a metric of the newest run. A metric may be a pattern or a formula.
+    --csv and --json print points at equal distances and the exact extremes.
 
     \b
     epochal series loss
-    epochal series my-run loss val/loss --json --points 100
+    epochal series my-run loss 'eval/*' --json --points 100
+    epochal series my-run 'train/loss - eval/loss' 'ema(loss, 0.9)'
     """
-    key, metrics = (None, words) if len(words) == 1 else (words[0], words[1:])
+    key, texts = (None, words) if len(words) == 1 else (words[0], words[1:])
     with reading_store() as store:
         view = chosen_run(store, key)
         try:
-            found = [series_points(view, metric, points) for metric in metrics]
+            names = [one for text in texts for one in matching(text, view.metrics()) or (text,)]
+            series = [read_series(view, name) for name in names]
         except MetricNotFoundError:
             _check_no_run(store, words)
             raise
+        found = [series_points(view, one, points) for one in series]
         if form() == "json":
             say_json(found[0] if len(found) == 1 else found)
         elif form() == "csv":
@@ -61,8 +64,8 @@ def command(words: tuple[str, ...], points: int) -> None:
                 if one.count > len(one.steps):
                     hint(f"{len(one.steps)} of {one.count:,} points of {one.metric}: see --points.")
         else:
-            for one in found:
-                _print(one, read_series(view, one.metric), points)
+            for one, whole in zip(found, series, strict=True):
+                _print(one, whole, points)
 
 
 def _check_no_run(store: Store, words: Sequence[str]) -> None:

@@ -53,14 +53,16 @@ def write(
     out: TextIO,
     *,
     rows: Rows | None = None,
+    names: Sequence[str] = (),
     budget_bytes: int = BUDGET_BYTES,
     sample_bytes: int = SAMPLE_BYTES,
 ) -> None:
     """Write the page with these runs in it; ``rows`` does not apply and is ignored.
 
-    Series that would make it larger than ``budget_bytes`` are kept in slices. The newest samples
-    of each name are inside as far as ``sample_bytes`` suffice. Raises ``UsageError`` where the page
-    has not been built.
+    Every metric is inside; ``names`` may have formulas, whose results are then inside too. Series
+    that would make it larger than ``budget_bytes`` are kept in slices. The newest samples of each
+    name are inside as far as ``sample_bytes`` suffice. Raises ``UsageError`` where the page has not
+    been built.
     """
     page = load_page()
     if not page.is_built:
@@ -70,7 +72,7 @@ def write(
     out.write(start + _head(page, runs) + middle)
     out.write(f'<script type="application/json" id="{_ELEMENT}">')
     left = budget_bytes - len(page.html)
-    out.write(_body(runs, budget_bytes=left, sample_bytes=sample_bytes).decode())
+    out.write(_body(runs, names, budget_bytes=left, sample_bytes=sample_bytes).decode())
     out.write(f"</script>\n{end}")
 
 
@@ -109,7 +111,9 @@ def _head(page: Page, runs: Sequence[RunView]) -> str:
     )
 
 
-def _body(runs: Sequence[RunView], *, budget_bytes: int, sample_bytes: int) -> bytes:
+def _body(
+    runs: Sequence[RunView], names: Sequence[str], *, budget_bytes: int, sample_bytes: int
+) -> bytes:
     # The newest first, as the server lists them; a run that is named twice appears once.
     by_id = {run.info.id: run for run in runs}
     chosen = sorted(by_id.values(), key=lambda run: run.info.created or 0.0, reverse=True)
@@ -131,7 +135,7 @@ def _body(runs: Sequence[RunView], *, budget_bytes: int, sample_bytes: int) -> b
     for run_id, responses in body.responses.items():
         responses.update(entries.get(run_id, {}), blobs=sample_lists[run_id])
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
-    series = _series(chosen, budget_bytes=left)
+    series = _series(chosen, names, budget_bytes=left)
     return _escaped(msgspec.structs.replace(body, blobs=blobs, series=series))
 
 
@@ -183,10 +187,10 @@ def _redactor(run: RunView) -> Redactor:
     return Redactor(is_on=run.facts.get("redact") is not False)
 
 
-def _series(runs: Sequence[RunView], *, budget_bytes: int) -> list[str]:
+def _series(runs: Sequence[RunView], names: Sequence[str], *, budget_bytes: int) -> list[str]:
     num_series = sum(len(metric.ranks) for run in runs for metric in run.metrics())
     all_ranks = num_series <= MAX_SERIES
-    lines = [line for run in runs for line in lines_of(run, all_ranks=all_ranks)]
+    lines = [line for run in runs for line in lines_of(run, all_ranks=all_ranks, names=names)]
     return pack_series(lines, budget_bytes=budget_bytes)
 
 

@@ -56,13 +56,23 @@ class Line:
     steps: tuple[float, ...]
 
 
-def lines_of(run: RunView, *, all_ranks: bool) -> Iterator[Line]:
-    """Every series of a run on its own axis, or on the one that was defined for it."""
+def lines_of(run: RunView, *, all_ranks: bool, names: Sequence[str] = ()) -> Iterator[Line]:
+    """Every series of a run on its own axis, or on the one that was defined for it.
+
+    ``names`` may have formulas: their results are there as well, where the run has the metrics.
+    """
     run_id = run.info.id
     findings = _finding_steps(run)
-    for metric in run.metrics():
+    metrics = list(run.metrics())
+    known = {metric.name for metric in metrics}
+    asked = (run.metric(name) for name in dict.fromkeys(names) if name not in known)
+    formulas = [one for one in asked if one is not None and one.name in names]
+    for metric in (*metrics, *formulas):
         for rank in metric.ranks if all_ranks else metric.ranks[:1]:
-            series = run.series(metric.name, rank=rank, axis=metric.axis)
+            try:
+                series = run.series(metric.name, rank=rank, axis=metric.axis)
+            except MetricNotFoundError:  # a formula with an axis that the run did not record
+                continue
             steps = findings.get(metric.name, ()) if metric.axis == "step" else ()
             moved = series.reindex(metric.x or "step", run)
             yield Line(run_id, moved, steps if moved.x == series.x else ())

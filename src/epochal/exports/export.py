@@ -21,10 +21,18 @@ Rows = Literal["epoch", "step"]
 class Export(Protocol):
     """A module of this folder: one format."""
 
-    def write(self, runs: Sequence[RunView], out: Any, *, rows: Rows | None = None) -> None:
+    def write(
+        self,
+        runs: Sequence[RunView],
+        out: Any,
+        *,
+        rows: Rows | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
         """Write the runs to a text file, or to a binary one for a format of ``BINARY``.
 
-        ``rows`` None means epochs for a run that has any, else steps.
+        ``rows`` None means epochs for a run that has any, else steps. ``names`` are metrics,
+        patterns or formulas: the columns of a table of steps, and what an archive has in addition.
         """
 
 
@@ -46,8 +54,10 @@ def export_named(name: str) -> Export:
     return cast(Export, importlib.import_module(module))
 
 
-def rows_of(run: RunView, rows: Rows | None) -> Rows:
-    """The rows to write: the option, else epochs if the run has any."""
-    if rows is not None:
-        return rows
+def rows_of(run: RunView, rows: Rows | None, names: Sequence[str] = ()) -> Rows:
+    """The rows to write: the option, else epochs if the run has any. Chosen columns have steps."""
+    if names and rows == "epoch":
+        raise UsageError("chosen metrics are written by step: leave out --rows epoch.")
+    if rows is not None or names:
+        return rows or "step"
     return "epoch" if any(metric.axis == "epoch" for metric in run.metrics()) else "step"

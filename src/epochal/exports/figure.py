@@ -18,7 +18,7 @@ from epochal.errors import MissingPackageError, UsageError
 from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
-from epochal.store.groups import common_axis, groups_of, read_series
+from epochal.store.groups import common_axis, groups_of, series_or_none
 from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
 
@@ -153,7 +153,7 @@ def write_figure(panels: Sequence[Panel], out: BinaryIO, *, file_type: str, is_l
 def _panel_of_runs(
     runs: Sequence[RunView], metric: str, x: X, smoothing: Smoothing | None
 ) -> Panel:
-    series = [read_series(run, metric, x) for run in runs]
+    series = [series_or_none(run, metric, x) for run in runs]
     axis = common_axis(series, x)
     panel = Panel(metric, axis)
     left_out = []

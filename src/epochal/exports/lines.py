@@ -13,8 +13,10 @@ from epochal.store.store import RunView
 _AT_ONCE = 256
 
 
-def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
-    """Write every record of every run; ``rows`` does not apply and is ignored."""
+def write(
+    runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None, names: Sequence[str] = ()
+) -> None:
+    """Write every record of every run; ``rows`` and ``names`` do not apply and are ignored."""
     for run in runs:
         records = (record for _, record in run.records())
         while some := list(islice(records, _AT_ONCE)):

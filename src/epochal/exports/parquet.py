@@ -20,10 +20,12 @@ from epochal.series.series import Series
 from epochal.store.store import RunView
 
 
-def write(runs: Sequence[RunView], out: BinaryIO, *, rows: Rows | None = None) -> None:
+def write(
+    runs: Sequence[RunView], out: BinaryIO, *, rows: Rows | None = None, names: Sequence[str] = ()
+) -> None:
     """Write one table of all runs."""
-    if runs and rows_of(runs[0], rows) == "step":
-        columns, names = step_columns(runs)
+    if runs and rows_of(runs[0], rows, names) == "step":
+        columns, names = step_columns(runs, names)
         tables = [_named(run, _step_table(columns[id(run)])) for run in runs]
         order = ["run", "step", "t", *_free(names, ("run", "step", "t")).values()]
     else:

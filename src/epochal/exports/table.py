@@ -18,11 +18,13 @@ from typing import Any, TextIO
 import numpy as np
 
 from epochal.atomic_file import new_text_file
+from epochal.errors import MetricNotFoundError
 from epochal.exports.export import Rows, rows_of
 from epochal.format import format_duration, format_number
 from epochal.records import finite
 from epochal.series.series import Series
-from epochal.store.metrics import in_order
+from epochal.store.metrics import in_order, matching
+from epochal.store.points import find_metric
 from epochal.store.store import RunView
 
 # Column, and the field of an epoch's resources that fills it.
@@ -69,15 +71,17 @@ def epoch_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[EpochRow]:
         )
 
 
-def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
+def write(
+    runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None, names: Sequence[str] = ()
+) -> None:
     """Write one table; with several runs its first column names the run."""
-    kind = rows_of(runs[0], rows) if runs else "epoch"
+    kind = rows_of(runs[0], rows, names) if runs else "epoch"
     table = csv.writer(out, lineterminator="\n")
     named = len(runs) > 1
     if kind == "epoch":
         _write_epochs(table, [(run_name(run), list(epochs_of(run))) for run in runs], named=named)
     else:
-        _write_steps(table, runs, named=named)
+        _write_steps(table, runs, names, named=named)
 
 
 def write_epoch_table(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
@@ -123,8 +127,10 @@ def _write_epochs(
             )
 
 
-def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
-    columns, names = step_columns(runs)
+def _write_steps(
+    table: Any, runs: Sequence[RunView], chosen: Sequence[str], *, named: bool
+) -> None:
+    columns, names = step_columns(runs, chosen)
     table.writerow([*_first(named, "run"), "step", "t", *names])
     for run in runs:
         first = _first(named, run_name(run))
@@ -132,13 +138,41 @@ def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
         table.writerows(((*first, *row) for row in rows) if first else rows)
 
 
-def step_columns(runs: Sequence[RunView]) -> tuple[dict[int, Sequence[Series]], list[str]]:
-    """The series of each run by its ``id()``, and the names of all of them in order."""
+def step_columns(
+    runs: Sequence[RunView], chosen: Sequence[str] = ()
+) -> tuple[dict[int, Sequence[Series]], list[str]]:
+    """The series of each run by its ``id()``, and the names of all of them in order.
+
+    They are all series of steps, or those that are chosen by name, pattern or formula. Raises
+    ``MetricNotFoundError`` for a name that no run has.
+    """
+    if chosen:
+        return _chosen_columns(runs, chosen)
     columns = {id(run): run.all_series("step") for run in runs}
     metrics = in_order(metric for run in runs for metric in run.metrics())
     exported = {series.name for found in columns.values() for series in found}
     names = [name for name in dict.fromkeys(m.name for m in metrics) if name in exported]
     return columns, names
+
+
+def _chosen_columns(
+    runs: Sequence[RunView], chosen: Sequence[str]
+) -> tuple[dict[int, Sequence[Series]], list[str]]:
+    columns: dict[int, dict[str, Series]] = {id(run): {} for run in runs}
+    names: dict[str, None] = {}
+    for text in chosen:
+        mistakes = []
+        for run in runs:
+            try:
+                for name in matching(text, run.metrics()) or (text,):
+                    series = run.series(find_metric(run, name, "step").name, axis="step")
+                    columns[id(run)][series.name] = series
+                    names[series.name] = None
+            except MetricNotFoundError as error:
+                mistakes.append(error)
+        if len(mistakes) == len(runs):
+            raise mistakes[0]
+    return {run: list(found.values()) for run, found in columns.items()}, list(names)
 
 
 def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

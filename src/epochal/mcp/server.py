@@ -23,7 +23,7 @@ from epochal.journal.line import encode_json
 from epochal.store.brief import findings_of, run_brief
 from epochal.store.columns import parse_columns, run_table
 from epochal.store.comparison import compare, deltas
-from epochal.store.points import series_points
+from epochal.store.points import read_series, series_points
 from epochal.store.store import RunView, Store
 from epochal.store.wait import wait_for_run
 from epochal.store.why import why_in
@@ -123,12 +123,15 @@ class _Tools:
 
     def series(
         self,
-        metric: Annotated[str, Field(description="a name, its end, or a role such as eval_loss")],
+        metric: Annotated[
+            str, Field(description="a name, its end, a role, or a formula such as: ema(loss, 0.9)")
+        ],
         run: Run = "latest",
         points: Annotated[int, Field(ge=5, le=1000, description="the most points to return")] = 20,
     ) -> Facts:
         """Read one metric of a run: its extremes are exact, and among the points."""
-        return Facts(data=_plain(series_points(self._run(run), metric, points)))
+        view = self._run(run)
+        return Facts(data=_plain(series_points(view, read_series(view, metric), points)))
 
     def compare(
         self,

@@ -27,7 +27,7 @@ from epochal.series.trend import Goal
 
 # An axis: one of ``X_KINDS``, or the name of a metric.
 X = str
-X_KINDS = ("step", "epoch", "tokens", "wall", "relative")
+X_KINDS = ("step", "epoch", "tokens", "wall", "relative", "progress")
 Floats = NDArray[np.float64]
 
 # The series that say which epoch a step belongs to and how many tokens it has.
@@ -43,6 +43,9 @@ class SeriesRun(Protocol):
     @property
     def created(self) -> float | None:
         """When the run was created, in Unix seconds."""
+
+    def length(self, axis: Axis) -> int | None:
+        """How many steps or epochs the run has: as planned, or as recorded."""
 
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Another series of the run; raises ``MetricNotFoundError``."""
@@ -96,7 +99,7 @@ class Series:
 
     @property
     def x(self) -> X:
-        """What ``at`` counts: steps, epochs, tokens, Unix seconds or seconds since the start.
+        """What ``at`` counts, as one of ``X_KINDS``.
 
         Anything else is the name of the metric whose values it holds.
         """
@@ -163,12 +166,13 @@ class Series:
     def reindex(self, x: X, run: SeriesRun) -> Series:
         """The points along another axis, in its order; points without a position are left out.
 
-        ``x`` is one of ``X_KINDS``, or the name of a metric: a point is then where that metric was
-        last, at the point's step or before. A run that does not count epochs or tokens itself may
-        have a metric of that name. A series that cannot be converted keeps its own axis: ``x`` of
-        the result says which it is.
+        ``x`` is one of ``X_KINDS``: ``wall`` is in Unix seconds, ``relative`` in seconds since the
+        start, ``progress`` in percent of the run's steps or epochs. Or it is the name of a metric:
+        a point is then where that metric was last, at the point's step or before. A run that does
+        not count epochs or tokens itself may have a metric of that name. A series that cannot be
+        converted keeps its own axis: ``x`` of the result says which it is.
         """
-        moved = self._moved(x, run)
+        moved = self.along(x, run)
         at = moved.at
         if at.dtype.kind != "f":
             return moved
@@ -179,11 +183,17 @@ class Series:
             moved = moved.select(np.argsort(moved.at, kind="stable"))
         return moved
 
-    def _moved(self, x: X, run: SeriesRun) -> Series:
+    def along(self, x: X, run: SeriesRun) -> Series:
+        """Like ``reindex``, with every point in its own order; nan where it has no position."""
         if x == "wall":
             return replace(self, reindexed=("wall", self.times))
         if x == "relative":
             return replace(self, reindexed=("relative", self.times - self._start(run)))
+        if x == "progress" and (total := run.length(self.axis)) is not None:
+            # Steps count from 0, and epochs when they are complete.
+            done = self.steps + (self.axis == "step")
+            total = max(total, int(done.max(initial=1)))
+            return replace(self, reindexed=("progress", 100 * done / total))
         if self.axis == "step" and x in ("epoch", "tokens"):
             other = _other(run, _OF_STEP[x], self.rank, "step")
             known = np.isfinite(other.floats) if other is not None else np.zeros(0, dtype=bool)

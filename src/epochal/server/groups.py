@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError, MetricNotFoundError, RunNotFoundError, UsageError
 from epochal.series.aggregate import STATISTICS, Number
+from epochal.series.formula import parse_formula
 from epochal.series.goals import possible_range
 from epochal.series.series import Series
 from epochal.series.smooth import parse_smoothing
@@ -48,12 +49,13 @@ from epochal.store.groups import (
     group_members,
     group_tables,
     member_of,
-    read_series,
     read_value,
     run_values,
     series_of_groups,
+    series_or_none,
 )
 from epochal.store.importance import Importance, importance_of
+from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
 from epochal.store.unfinished import ALL_FINISHED, Unfinished
 from epochal.store.why import MOST_WITH_FINDINGS, Project, explain, find_others, learn
@@ -141,6 +143,8 @@ async def group_curves(request: Request) -> Response:
     def put_together(read: list[tuple[Member, Series | None]]) -> GroupCurves:
         grouping = group_members([member for member, _ in read], **keys)
         series = {member.run.id: one for member, one in read}
+        if parse_formula(metric) is not None and all(one is None for one in series.values()):
+            raise no_metric(metric, *((one.info.name, one.run.metrics()) for one, _ in read))
         x = common_axis(series.values(), asked_x)
         found = series_of_groups(
             _largest(grouping.groups),
@@ -156,7 +160,7 @@ async def group_curves(request: Request) -> Response:
         return _curves(metric, x, grouping, found, columns)
 
     async with reader.turns.turn():
-        read = await _read(request, lambda run: read_series(run, metric, asked_x, smoothing))
+        read = await _read(request, lambda run: series_or_none(run, metric, asked_x, smoothing))
         curves = await reader.call(lambda: put_together(read))
     return await json_response(request, curves)
 

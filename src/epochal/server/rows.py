@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.errors import FormatError, UsageError
+from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.records import ROLES
 from epochal.server import wire
 from epochal.server.updates import format_cursors
@@ -217,7 +217,7 @@ def _named_summary(run: RunView, name: str, *, tail: int = 0) -> MetricSummary |
 def _summary(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> MetricSummary | None:
     try:
         return summary_row(run, metric, rank=rank, tail=tail)
-    except FormatError:  # reported in the run's own row; the rest of the list is fine
+    except (FormatError, MetricNotFoundError):  # the rest of the list is fine
         return None
 
 

@@ -48,9 +48,7 @@ Floats = NDArray[np.float64]
 NAMES = required_param("name", most=64)
 RUNS = required_param("run", most=MAX_SERIES)
 RANKS = ranks_param()
-X = str_param(
-    "x", note="`step`, `epoch`, `tokens`, `wall`, `relative` or a metric; by default as defined"
-)
+X = str_param("x", note=f"`{'`, `'.join(X_KINDS)}` or a metric; by default as defined")
 AXIS = choice_param("axis", _AXES, typescript="AxisName")
 LO = float_param("lo")
 HI = float_param("hi")
@@ -174,10 +172,9 @@ def defined_x(run: RunView, name: str) -> str:
 
 def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[int]:
     """The ranks that have a series; rank 0 where none has, to be reported as missing."""
-    for metric in run.metrics():
-        if metric.name == name and axis in (None, metric.axis):
-            return metric.ranks
-    return (0,)
+    named = (one for one in run.metrics() if one.name == name and axis in (None, one.axis))
+    metric = next(named, None) or run.metric(name)
+    return (0,) if metric is None or metric.name != name else metric.ranks or (0,)
 
 
 def series_block(

@@ -19,7 +19,7 @@ from epochal.store.row import MetricSummary, RunRow
 WIRE_VERSION = 2
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
 
-XKind = Literal["step", "epoch", "tokens", "wall", "relative"]
+XKind = Literal["step", "epoch", "tokens", "wall", "relative", "progress"]
 AxisName = Literal["step", "epoch", "time"]
 Nonfinite = Literal["nan", "inf", "-inf"]
 MarkKind = Literal["restart", "epoch", "checkpoint", "phase", "throttle"]

@@ -26,7 +26,7 @@ from epochal.series.series import Series
 from epochal.store.answers import Entry, Metric
 from epochal.store.comparison import MISSING
 from epochal.store.finding_counts import latest_findings
-from epochal.store.groups import read_series, repeat_keys
+from epochal.store.groups import repeat_keys, series_or_none
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, resolve
 from epochal.store.row import RunRow
@@ -127,8 +127,8 @@ def common_metric(metrics: Sequence[Sequence[Metric]], name: str | None = None) 
 
 def read_facts(run: RunView, metric: str, *, with_findings: bool = True) -> RunFacts:
     """Read a run; ``metric`` may be a role."""
-    curve = read_series(run, metric)
-    rates = read_series(run, "lr") if run.role("lr") is not None else None
+    curve = series_or_none(run, metric)
+    rates = series_or_none(run, "lr") if run.role("lr") is not None else None
     told = run.facts
     packages = told.get("packages")
     facts: dict[Area, dict[str, Any]] = {

@@ -33,6 +33,7 @@ from epochal.store.answers import Metric, State
 from epochal.store.difference import FEWEST, Difference, Units, differences
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, level, no_metric
+from epochal.store.points import read_series
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import Unfinished, unfinished_of
@@ -253,7 +254,7 @@ class RunGroups:
         """
         smoothing = None if smooth is None else parse_smoothing(smooth)
         members = self.grouping.members
-        series = {one.info.id: read_series(one.run, metric, x, smoothing) for one in members}
+        series = {one.info.id: series_or_none(one.run, metric, x, smoothing) for one in members}
         name = next((one.name for one in series.values() if one is not None), None)
         if name is None:
             raise no_metric(metric, *((one.info.name, one.run.metrics()) for one in members))
@@ -404,7 +405,7 @@ def sort_key(value: Any) -> tuple[int, Any]:
 # -- along an axis --------------------------------------------------------------------------------
 
 
-def read_series(
+def series_or_none(
     run: RunView, name: str, x: X | None = "step", smoothing: Smoothing | None = None
 ) -> Series | None:
     """The series of a run along an axis, smoothed over its points; None without the metric.
@@ -412,15 +413,11 @@ def read_series(
     Without an axis, along the one that the run defined for the metric. A series that cannot be
     converted keeps its own axis.
     """
-    metric = run.metric(name)
-    if metric is None or not metric.ranks:
-        return None
     try:
-        own = run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+        series = read_series(run, name, x=x)
     except (MetricNotFoundError, FormatError):  # one run without it does not spoil the others
         return None
-    moved = own.reindex(x or metric.x or "step", run)
-    return moved if smoothing is None else moved.smoothed(smoothing)
+    return series if smoothing is None else series.smoothed(smoothing)
 
 
 def common_axis(series: Iterable[Series | None], x: X | None) -> X:

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from epochal.errors import MetricNotFoundError
 from epochal.records import ROLE_GUESSES, ROLES, Axis
+from epochal.series.formula import AXES, Formula, evaluate, parse_formula
 from epochal.series.goals import guess_goal
+from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
 from epochal.store.lookup import near_names
@@ -23,6 +25,9 @@ _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 _LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "activations/", "abs_max/")
 _MOST_COMPARED = 2000
 _NAMED = 8
+_MOST_CHARACTERS = 200
+_OPERATOR = re.compile(r"\*\*|[-+*/]")
+_BY_PREFERENCE: tuple[Axis, ...] = ("step", "epoch", "time")
 _SEPARATOR = re.compile(r"[/.]")
 # The section of names that have no parts.
 _PLAIN_SECTION = "metrics"
@@ -45,8 +50,20 @@ def resolve(
     """The metric of a name; else of a role; else the first whose name ends in ``/name``.
 
     Of several axes the step goes first. ``set_values`` come after series, as ``set_metrics`` has
-    them.
+    them. A text that means none of these may be a formula.
     """
+    if (found := _named(name, metrics, set_values)) is not None:
+        return found
+    try:
+        formula = parse_formula(name)
+        return None if formula is None else _formula_metric(formula, metrics)
+    except MetricNotFoundError:
+        return None
+
+
+def _named(
+    name: str, metrics: Sequence[Metric], set_values: Sequence[Metric] = ()
+) -> Metric | None:
     exact = [metric for metric in metrics if metric.name == name]
     exact.sort(key=lambda metric: metric.axis != "step")
     of_role = (metric for metric in metrics if metric.role == name and name in ROLES)
@@ -56,22 +73,128 @@ def resolve(
     return next(chain(exact, of_role, was_set, ending), None)
 
 
+# -- formulas and patterns ------------------------------------------------------------------------
+
+
+def matching(pattern: str, metrics: Sequence[Metric]) -> list[str] | None:
+    """The names that a pattern such as ``eval/*`` selects, in order; None if it is no pattern.
+
+    ``*`` is any text and ``?`` one character; a metric with exactly this name is no pattern. Raises
+    ``MetricNotFoundError`` where no name matches.
+    """
+    names = list(dict.fromkeys(metric.name for metric in metrics))
+    if not {*"*?"} & {*pattern} or pattern in names or _is_formula(pattern):
+        return None
+    matches = re.compile(fnmatch.translate(pattern.replace("[", "[[]"))).match
+    if found := [name for name in names if matches(name)]:
+        return found
+    raise MetricNotFoundError(f"no metric matches {pattern!r}.{_hint('', names)}")
+
+
+def formula_series(
+    text: str, metrics: Sequence[Metric], run: SeriesRun, *, rank: int, axis: Axis | None
+) -> Series | None:
+    """The result of a formula over the metrics of a run; None if the text is no formula.
+
+    Raises ``MetricNotFoundError`` for a mistake in it, and where an operand does not exist.
+    """
+    formula = parse_formula(text)
+    if formula is None:
+        return None
+    chosen = _operands(formula, metrics, axis)
+    series = {
+        name: run.series(metric.name, rank=rank, axis=metric.axis)
+        for name, metric in chosen.items()
+    }
+    return evaluate(formula, series, run)
+
+
+def _is_formula(text: str) -> bool:
+    try:
+        return parse_formula(text) is not None
+    except MetricNotFoundError:
+        return True
+
+
+def _operands(
+    formula: Formula, metrics: Sequence[Metric], axis: Axis | None = None
+) -> dict[str, Metric]:
+    """The metrics of a formula by the names in it, all of one axis."""
+    names = formula.metrics or _points_of_axes(formula, metrics)
+    found: dict[str, dict[Axis, Metric]] = {}
+    for name in names:
+        metric = _named(name, metrics)
+        if metric is None:
+            known = [one.name for one in metrics[:_MOST_COMPARED]]
+            reason = f"the formula needs a metric {name!r}, which was not logged."
+            raise MetricNotFoundError(reason + _hint(name, known))
+        found[name] = {one.axis: one for one in metrics if one.name == metric.name}
+    for choice in _BY_PREFERENCE if axis is None else (axis,):
+        if all(choice in axes for axes in found.values()):
+            return {name: axes[choice] for name, axes in found.items()}
+    parts = [f"{name!r} was logged by {' and '.join(axes)}" for name, axes in found.items()]
+    reason = f"no metric of the formula was logged by {axis}" if axis else ", ".join(parts)
+    raise MetricNotFoundError(f"the metrics of a formula need the same axis: {reason}.")
+
+
+def _points_of_axes(formula: Formula, metrics: Sequence[Metric]) -> list[str]:
+    """The metric at whose points a formula of axes alone is evaluated."""
+    recorded = {"tokens": TOKENS_OF_STEP, "epoch": EPOCH_OF_STEP}
+    wanted = [recorded[axis] for axis in formula.axes if axis in recorded]
+    on_steps = [metric for metric in metrics if metric.axis == "step"]
+    on_steps.sort(key=lambda one: (one.name not in wanted, one.role != "loss"))
+    if not on_steps:
+        raise MetricNotFoundError("a formula of axes alone needs a run that has logged steps.")
+    return [on_steps[0].name]
+
+
+def _formula_metric(formula: Formula, metrics: Sequence[Metric]) -> Metric:
+    operands = list(_operands(formula, metrics).values())
+    first = operands[0]
+    return Metric(
+        name=formula.text,
+        axis=first.axis,
+        ranks=tuple(sorted(set(first.ranks).intersection(*(one.ranks for one in operands)))),
+        goal=first.goal if formula.has_goal_of_metric else None,
+        x=first.x if all(one.x == first.x for one in operands) else None,
+    )
+
+
 def no_metric(
     name: str, *runs: tuple[str, Iterable[Metric]], rank: int = 0, axis: Axis | None = None
 ) -> MetricNotFoundError:
-    """The error about a name that no metric of some runs has; each has a name and its metrics."""
+    """The error about a name that no metric of some runs has; each has a name and its metrics.
+
+    About a formula it is what is wrong with the formula or with one of its metrics.
+    """
     who = f"run {runs[0][0]!r} has no" if len(runs) == 1 else f"none of the {len(runs)} runs has a"
     if axis == "none":
         reason = f"{name!r} was set with run.summary: it is one value without points."
         return MetricNotFoundError(reason)
+    every = list(chain.from_iterable(metrics for _, metrics in runs))
+    try:
+        if (formula := parse_formula(name)) is not None:
+            _operands(formula, every, axis)
+            names = ", ".join(formula.metrics)
+            return MetricNotFoundError(f"no run has all metrics of {name!r}: {names}.")
+    except MetricNotFoundError as error:
+        return error
     # Comparing with each of a hundred thousand names would take seconds.
-    every = chain.from_iterable(metrics for _, metrics in runs)
-    known = list(dict.fromkeys(metric.name for metric in islice(every, _MOST_COMPARED)))
-    known.sort(key=lambda one: one.startswith((*_LAYERS, *_MACHINE)))
+    known = list(dict.fromkeys(metric.name for metric in every[:_MOST_COMPARED]))
     where = f" on rank {rank}" * (rank != 0) + (f" on the {axis} axis" if axis else "")
-    named = f" There are {', '.join(known[:_NAMED])}." if known else ""
-    hint = near_names(name, known) or named
-    return MetricNotFoundError(f"{who} metric {name!r}{where}.{hint}")
+    return MetricNotFoundError(f"{who} metric {name!r}{where}.{_hint(name, known)}")
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """What could be written instead of a name that does not exist."""
+    ends = {*known, *AXES, *(one.rpartition("/")[2] for one in known)}
+    for found in _OPERATOR.finditer(name[:_MOST_CHARACTERS]):
+        left, right = name[: found.start()].strip(), name[found.end() :].strip()
+        if all(one in ends or one.replace(".", "").isdecimal() for one in (left, right)):
+            return f" {name!r} is read as one name: write '{left} {found[0]} {right}'."
+    ordered = sorted(known, key=lambda one: one.startswith((*_LAYERS, *_MACHINE)))
+    named = f" There are {', '.join(ordered[:_NAMED])}." if known else ""
+    return near_names(name, ordered) or named
 
 
 def dig(values: Mapping[str, Any], names: Sequence[str]) -> Any:

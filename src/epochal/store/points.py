@@ -6,9 +6,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import MetricNotFoundError, UsageError
-from epochal.series.series import Series
+from epochal.errors import UsageError
+from epochal.records import Axis
+from epochal.series.series import Series, X
 from epochal.series.trend import Goal
+from epochal.store.answers import Metric
 from epochal.store.store import RunView
 
 # The first, last, smallest and largest point, and the first one that is not finite.
@@ -42,25 +44,44 @@ class SeriesPoints(msgspec.Struct, frozen=True):
         return [{"metric": self.metric, self.x: at, "value": value} for at, value in points]
 
 
-def read_series(view: RunView, name: str) -> Series:
-    """The series that a name means, along the axis that was defined for it; see ``resolve``.
+def find_metric(view: RunView, name: str, axis: Axis | None = None) -> Metric:
+    """The metric that a name or a formula means, or the one of that axis; see ``resolve``.
 
     Raises ``MetricNotFoundError``, which suggests similar names.
     """
-    metric = view.metric(name)
-    if metric is None:
-        view.series(name)  # says what there is instead
-        raise MetricNotFoundError(f"there is no metric {name!r}.")
-    rank = metric.ranks[0] if metric.ranks else 0
-    series = view.series(metric.name, rank=rank, axis=metric.axis)
-    return series.reindex(metric.x or "step", view)
+    found = view.metric(name)
+    if found is not None and axis in (None, found.axis):
+        return found
+    for metric in view.metrics():
+        if metric.name == name and metric.axis == axis:
+            return metric
+    series = view.series(name, axis=axis)  # says what there is instead, unless it is a formula
+    assert found is not None
+    return msgspec.structs.replace(found, axis=series.axis)
 
 
-def series_points(view: RunView, name: str, points: int) -> SeriesPoints:
-    """At most so many points of a metric, evenly spread, and its extremes."""
+def read_series(
+    view: RunView,
+    name: str,
+    *,
+    rank: int | None = None,
+    axis: Axis | None = None,
+    x: X | None = None,
+) -> Series:
+    """The series of ``find_metric`` along ``x``, by default along the axis defined for it.
+
+    Without a rank it is the lowest that has the metric. Raises ``MetricNotFoundError``.
+    """
+    metric = find_metric(view, name, axis)
+    lowest = metric.ranks[0] if metric.ranks else 0
+    series = view.series(metric.name, rank=lowest if rank is None else rank, axis=metric.axis)
+    return series.reindex(x or metric.x or "step", view)
+
+
+def series_points(view: RunView, series: Series, points: int) -> SeriesPoints:
+    """At most so many points of a series, evenly spread, and its extremes."""
     if points < _FEWEST:
         raise UsageError(f"points={points} must be {_FEWEST} or more.")
-    series = read_series(view, name)
     shown = series if len(series) <= points else series.select(_spread(series.values, points))
     summary = series.summary
     row = view.outline()

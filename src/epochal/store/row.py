@@ -107,6 +107,12 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         done = self.step + 1
         return done if self.total_steps is None else min(done, self.total_steps)
 
+    def length(self, axis: Axis) -> int | None:
+        """How many steps or epochs the run has: as planned, or as recorded if those are more."""
+        step = None if self.step is None else self.step + 1
+        known = {"step": (self.total_steps, step), "epoch": (self.num_epochs, self.epoch)}
+        return max((one for one in known.get(axis, ()) if one), default=None)
+
 
 class RowBasis(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     """What status and counts of a row are derived from at each moment.

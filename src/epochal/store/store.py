@@ -124,6 +124,10 @@ class RunView(Protocol):
     def refresh(self) -> bool:
         """Read what was written since; True when there was anything."""
 
+    def length(self, axis: Axis) -> int | None:
+        """How many steps or epochs it has: as planned, or as recorded if those are more."""
+        return self.info.length(axis)
+
     def metrics(self) -> Sequence[Metric]:
         """Every series there is, in order of first appearance."""
 
@@ -136,7 +140,8 @@ class RunView(Protocol):
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; the step axis goes first where a name is on several.
 
-        Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
+        The name may be a formula (``series/formula.py``) where no metric is named like that. Raises
+        ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
         """
 
     def all_series(self, axis: Axis, *, rank: int = 0) -> Sequence[Series]:
@@ -160,7 +165,7 @@ class RunView(Protocol):
     def metric(self, name: str) -> Metric | None:
         """The metric of a name; else of a role; else one whose name ends in ``/name``.
 
-        It may be one of ``set_metrics``.
+        It may be one of ``set_metrics``, or the result of a formula.
         """
 
     def role(self, role: str) -> Metric | None:

@@ -186,7 +186,9 @@ function firstAxis(parts: readonly SeriesPart[], { run, name, rank }: SeriesHead
 function reindexed(part: SeriesPart, x: string | null, body: ArchiveBody): SeriesPart {
   const { head, data, times } = part;
   if (x === null || x === head.x) return part;
-  const created = responsesOf(body, head.run).run?.row.created ?? null;
+  const row = responsesOf(body, head.run).run?.row;
+  if (x === "progress") return withProgress(part, row);
+  const created = row?.created ?? null;
   const isTimed = x === "wall" || x === "relative";
   const start = x === "relative" ? created : 0;
   if (isTimed && start !== null) {
@@ -199,6 +201,16 @@ function reindexed(part: SeriesPart, x: string | null, body: ArchiveBody): Serie
   const knots = head.x === "step" ? body.axes[head.run]?.[isTimed ? "wall" : (x as XKind)] : undefined;
   if (knots === undefined || knots.step.length === 0 || (isTimed && start === null)) return part;
   return withMovedX(part, x, (at) => interpolated(knots, at) - (isTimed ? start! : 0));
+}
+
+/** In percent of the steps or epochs that were planned, or were recorded if those are more. Steps count from 0, epochs when they are complete. */
+function withProgress(part: SeriesPart, row: RunRow | undefined): SeriesPart {
+  const { axis, x, hi } = part.head;
+  if (row === undefined || axis === "time" || x !== axis) return part;
+  const before = axis === "step" ? 1 : 0;
+  const [planned, recorded] = axis === "step" ? [row.total_steps, row.step] : [row.num_epochs, row.epoch];
+  const total = Math.max(planned ?? 1, (recorded ?? 0) + before, (hi ?? 0) + before);
+  return withMovedX(part, "progress", (at) => (100 * (at + before)) / total);
 }
 
 /** Smoothed over every point where they are in the file, else from slices; a weak smoothing that slices cannot tell is raised. */

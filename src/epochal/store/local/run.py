@@ -44,7 +44,7 @@ from epochal.store.local.row import (
 )
 from epochal.store.local.run_files import patch_file
 from epochal.store.local.state import RunState
-from epochal.store.metrics import no_metric, resolve, set_role
+from epochal.store.metrics import formula_series, no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.status import GONE
 from epochal.store.store import RunView
@@ -420,7 +420,10 @@ class LocalRun(RunView):
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
-            raise self._no_metric(name, rank, axis)
+            found = formula_series(name, self.details.metrics, self, rank=rank, axis=axis)
+            if found is None:
+                raise self._no_metric(name, rank, axis)
+            return found
         self._held.loaded.used(self)
         series = self._held.series.get(self._key, key, rank)
         if series is None:
@@ -456,7 +459,10 @@ class LocalRun(RunView):
                 self._keep(stored)
         found = found or known_summary(stored, details, name, rank, axis)
         if found is None:
-            raise self._no_metric(name, rank, axis)
+            series = formula_series(name, details.metrics, self, rank=rank, axis=axis)
+            if series is None:
+                raise self._no_metric(name, rank, axis)
+            return series.summary
         return found
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
