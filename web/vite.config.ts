@@ -11,19 +11,5 @@ export default defineConfig({
     assetsInlineLimit: Number.MAX_SAFE_INTEGER,
     reportCompressedSize: false,
   },
-  test: {
-    projects: [
-      { test: { name: "unit", environment: "node", include: ["tests/{chart,ui,source,state,panels}/**/*.test.ts"] } },
-      {
-        test: {
-          name: "browser",
-          environment: "node",
-          include: ["tests/browser/**/*.test.ts"],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
-          fileParallelism: false,
-        },
-      },
-    ],
-  },
+  test: { environment: "node", include: ["tests/**/*.test.ts"] },
 });

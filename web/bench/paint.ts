@@ -4,7 +4,7 @@ import "../src/theme.css";
 import "../src/chart/chart.css";
 import { aggregate, createLazyQueue, createLineChart, createParallel, createSyncBus } from "../src/chart/index.ts";
 import type { LineChart, ParallelOptions, Series } from "../src/chart/index.ts";
-import { bucketed, lossCurve } from "../gallery/data.ts";
+import { bucketed, lossCurve } from "./data.ts";
 
 export interface Bench {
   /** Make the data; not part of any measurement. */

@@ -39,11 +39,15 @@ export interface Spread {
 export interface Series {
   readonly id: string;
   readonly label: string;
+  /** What several lines belong to, such as a run; without it the line stands for itself. */
+  readonly owner?: string;
   /** Palette slot; see palette.ts. */
   readonly slot: number;
+  /** Without it the dash of the slot. */
+  readonly dash?: readonly number[] | undefined;
   readonly data: SeriesData;
   readonly spread?: Spread;
-  /** Smoothed values, one per sample, where they are known better than from the data; those of the newest samples may follow later. */
+  /** Smoothed values, one per sample; those of the newest samples may follow later. */
   readonly smoothed?: Float64Array | undefined;
   /** What is said beside the value of a sample. */
   readonly noteOf?: ((index: number) => string) | undefined;
@@ -66,6 +70,7 @@ export interface Samples {
 /** A series ready to be drawn. */
 export interface Trace extends Samples {
   readonly id: string;
+  readonly owner: string;
   readonly label: string;
   readonly slot: number;
   readonly dash: readonly number[];
@@ -81,7 +86,7 @@ export interface Trace extends Samples {
 export function prepare(series: Series): Trace {
   const { id, label, slot, data } = series;
   return {
-    id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null,
+    id, owner: series.owner ?? id, label, slot, dash: series.dash ?? slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null,
     ...(data.kind === "raw" ? nonfinitePoints(data) : { nonfiniteX: data.nonfiniteX, nonfinite: data.nonfinite }),
     ...samplesOf(data),
   };

@@ -18,7 +18,7 @@ import { Segmented } from "../ui/segmented.tsx";
 import type { PanelProps } from "./panel.ts";
 import { ChartMenu, hasRankMap, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
 import type { Pictured } from "./parts/chart-card.tsx";
-import { drawsGroups } from "./parts/group-chart.tsx";
+import { drawsGroups } from "./parts/curves.ts";
 import { RankMap } from "./parts/rank-map.tsx";
 import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
@@ -172,7 +172,7 @@ function FullChart({ page }: { readonly page: Page }): JSX.Element {
     <Dialog title={metric?.name ?? ""} isOpen={metric !== undefined} isFull onClose={() => (view.full.value = null)}>
       {metric !== undefined && (
         <div class="full-chart">
-          {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, window.innerHeight - 140)} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}
+          {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, window.innerHeight - 140)} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} spec={{ series: [metric.name] }} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}
           <div class="full-tools"><ChartMenu page={page} metric={metric} chart={() => chart.current} /></div>
         </div>
       )}

@@ -65,12 +65,11 @@ function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.
   if (problem !== null) return <p class="metric-problem" role="status">{problem}</p>;
   if (answer === null) return <p class="groups-waiting" role="status">{readingText(page)}</p>;
   if (table === undefined) return <Empty title="No values">{isWaiting ? "Reading …" : `None of these ${formatWhole(answer.runs)} runs has ${metric}.`}</Empty>;
-  const known = page.metrics.value.find(({ name }) => name === table.metric) ?? { name: table.metric, axis: "step" as const, unit: null };
   const isDrawn = page.view.spread.value !== "none" && !page.setNames.value.includes(table.metric);
   return (
     <div class="groups-view" aria-busy={isWaiting}>
       <p class="groups-verdict" role="status">{table.verdict}</p>
-      {isDrawn && <Section title={table.metric} note={noteOf(page)}><MetricChart page={page} metric={known} height={CHART_HEIGHT} mostInLegend={12} /></Section>}
+      {isDrawn && <Section title={table.metric} note={noteOf(page)}><MetricChart page={page} spec={{ series: [table.metric] }} height={CHART_HEIGHT} mostInLegend={12} /></Section>}
       <Section title={`Groups by ${answer.keys.join(", ") || "nothing"}`} note={formatNumberOf(answer.runs, "run")}
         tools={<button type="button" class="button is-quiet" onClick={() => saveCsv(answer, table)}>CSV</button>}>
         <RowTable page={page} answer={answer} table={table} />

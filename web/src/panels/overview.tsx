@@ -88,7 +88,7 @@ function Headline({ page }: { readonly page: Page }): JSX.Element {
         {metric !== undefined && <ChartMenu page={page} metric={metric} chart={() => chart.current} />}
       </header>
       <div style={{ height: `${CHART_HEIGHT}px` }}>
-        {metric !== undefined && <MetricChart key={metric.name} page={page} metric={metric} height={CHART_HEIGHT} onChart={(made) => (chart.current = made)} />}
+        {metric !== undefined && <MetricChart key={metric.name} page={page} spec={{ series: [metric.name] }} height={CHART_HEIGHT} onChart={(made) => (chart.current = made)} />}
         {metric === undefined && page.runs.drawn.value.length > 0 && <NoMetrics page={page} />}
       </div>
       {metric?.role === "loss" && <PhaseKey page={page} />}

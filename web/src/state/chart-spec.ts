@@ -9,3 +9,25 @@ export interface ChartSpec {
   readonly log_y?: boolean;
   readonly limits?: readonly [number | null, number | null] | null;
 }
+
+const OPERATOR = /\s(?:\+|-|\*\*?|\/)\s|^[-("`]/;
+const CALL = /(?:^|[\s(-])(?:ema|mean|abs|log|log10|exp|sqrt|min|max|diff|cumsum)\(/;
+
+/** Whether the server has to compute a name; a metric of exactly that name wins over the formula. */
+export function isFormula(name: string): boolean {
+  return OPERATOR.test(name) || CALL.test(name);
+}
+
+/** The names and formulas of a chart, each once, with patterns replaced by the metrics that they match. */
+export function expandPatterns(series: readonly string[], metrics: readonly string[]): readonly string[] {
+  const expanded = series.flatMap((text) => {
+    if (!/[*?]/.test(text) || isFormula(text) || metrics.includes(text)) return [text];
+    const pattern = new RegExp(`^${text.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`);
+    return metrics.filter((name) => pattern.test(name));
+  });
+  return [...new Set(expanded)];
+}
+
+export function titleOf({ title, series }: ChartSpec): string {
+  return title ?? series.join(", ");
+}

@@ -1,11 +1,14 @@
 /** The colours of runs: chosen by hand, or by a value of the config. */
 
-import { ownSlot, rangeSlot } from "../chart/index.ts";
+import { assignSlots, ownSlot, rangeSlot } from "../chart/index.ts";
 import type { RunRow } from "../wire.ts";
 import { configText } from "./config.ts";
+import { groupBy } from "./group-by.ts";
 
-/** Up to so many values have colours of the palette; more numbers have shades of a range. */
-const MOST_NAMED = 12;
+/** From so many values on, numbers have the shades of a range; names have the colours of the palette. */
+const FEWEST_ORDERED = 3;
+/** A key of colours names no more values of a range. */
+const MOST_NAMED = 9;
 
 /** One value and its colour, for the key of the colours. */
 export interface ColorKey {
@@ -37,19 +40,20 @@ export function withColor(colors: readonly string[], id: string, color: string |
 
 /** The same colour for runs with the same value of a key of the config. */
 export function coloringBy(rows: readonly RunRow[], key: string): Coloring {
-  const texts = new Map(rows.map((row) => [row.id, configText(row.config, key)]));
-  const counts = new Map<string, number>();
-  for (const text of texts.values()) counts.set(text, (counts.get(text) ?? 0) + 1);
-  const values = [...counts.keys()].sort(byValue);
-  const numbers = values.map(Number);
-  const isRange = values.length > MOST_NAMED && numbers.filter(Number.isFinite).length >= values.length - 1;
-  const slotOf = (index: number): number => (isRange ? rangeSlot(index / Math.max(1, values.length - 1)) : index);
-  const slots = new Map(values.map((text, index) => [text, slotOf(index)]));
-  const shown = isRange ? [0, 0.25, 0.5, 0.75, 1].map((share) => values[Math.round(share * (values.length - 1))]!) : values;
+  return coloringOf(groupBy(rows.map((row) => [row.id, configText(row.config, key)] as const), ([, text]) => text), ([id]) => id);
+}
+
+/** The same colour for the members of each set, by the text that names it: numbers in order have ordered colours. */
+export function coloringOf<Member>(sets: ReadonlyMap<string, readonly Member[]>, idOf: (member: Member) => string): Coloring {
+  const values = [...sets.keys()].sort(byValue);
+  const isRange = values.length >= FEWEST_ORDERED && values.filter((text) => text !== "" && Number.isFinite(Number(text))).length >= values.length - 1;
+  const names = assignSlots(values);
+  const slots = new Map(values.map((text, index) => [text, isRange ? rangeSlot(index / (values.length - 1)) : names.get(text)!]));
+  const shown = isRange && values.length > MOST_NAMED ? [0, 0.25, 0.5, 0.75, 1].map((share) => values[Math.round(share * (values.length - 1))]!) : values;
   return {
     isRange,
-    slots: new Map([...texts].map(([id, text]) => [id, slots.get(text)!])),
-    keys: shown.map((text) => ({ text, slot: slots.get(text)!, count: counts.get(text)! })),
+    slots: new Map([...sets].flatMap(([text, members]) => members.map((member) => [idOf(member), slots.get(text)!] as const))),
+    keys: shown.map((text) => ({ text, slot: slots.get(text)!, count: sets.get(text)!.length })),
   };
 }
 

@@ -8,7 +8,7 @@ import type { Update, Source } from "../source/source.ts";
 import { patternQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
 import type { RunList, RunRow } from "../wire.ts";
-import { chosenSlots, coloringBy } from "./colors.ts";
+import { chosenSlots, coloringBy, coloringOf } from "./colors.ts";
 import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
@@ -290,14 +290,15 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const slots = signal<ReadonlyMap<string, number>>(new Map());
   effect(() => {
     const focused = focus.value;
-    const ids = shown.value.map(({ id }) => id);
+    // Oldest first: a reload gives the same colours, and a new run takes one that is left.
+    const ids = shown.value.toSorted((one, other) => (one.created ?? 0) - (other.created ?? 0)).map(({ id }) => id);
     const wanted = focused === null || ids.includes(focused.id) ? ids : [...ids, focused.id];
     slots.value = assignSlots(wanted, slots.peek());
   });
   // Where a group is drawn as one line, its members have the line's colour.
   const groupSlots = computed(() => {
-    const drawn = view.groupBy.value !== null && view.spread.value !== "none" ? groups.value : [];
-    return new Map(drawn.flatMap(({ rows: members }, index) => members.map(({ id }) => [id, index] as const)));
+    const isDrawn = view.groupBy.value !== null && view.spread.value !== "none";
+    return coloringOf(new Map(isDrawn ? groups.value.map(({ title, rows: members }) => [title ?? "", members] as const) : []), ({ id }) => id).slots;
   });
   const chosen = computed(() => chosenSlots(view.colors.value));
   const coloring = computed(() => (view.colorBy.value === null ? null : coloringBy(drawn.value, view.colorBy.value)));

@@ -68,16 +68,12 @@ export interface View {
   readonly metricsAreRegex: Signal<boolean>;
   readonly zoom: Signal<Zoom | null>;
   readonly isLogX: Signal<boolean>;
-  /** Metrics that are drawn along their steps although a run defined another axis. */
-  readonly onStep: Signal<readonly string[]>;
   /** Metrics whose y axis is logarithmic. */
   readonly logY: Signal<readonly string[]>;
   /** What charts of several runs do with values far from all others. */
   readonly outliers: Signal<OutlierChoice>;
   /** Whether the y axes of all charts are logarithmic; `logY` then names those that are not. */
   readonly isLogY: Signal<boolean>;
-  /** Ends of y axes that were set by hand, such as `loss:0..4`. */
-  readonly yLimits: Signal<readonly string[]>;
   readonly chartSize: Signal<ChartSize>;
   readonly chartColumns: Signal<ChartColumns>;
   /** The order of sections of charts, as far as somebody changed it. */
@@ -146,11 +142,9 @@ export function createView(location: Location = window.location, history: Histor
     metricsAreRegex: keep(flagField("metrics-regex")),
     zoom: keep(zoomField("zoom")),
     isLogX: keep(flagField("log-x")),
-    onStep: keep(namesField("on-step")),
     logY: keep(namesField("log-y")),
     outliers: keep(choiceField<OutlierChoice>("clip", ["auto", "1", "0"], "auto")),
     isLogY: keep(flagField("log-y-all")),
-    yLimits: keep(namesField("limits")),
     chartSize: keep(choiceField<ChartSize>("chart-size", CHART_SIZES, "m")),
     chartColumns: keep(choiceField<ChartColumns>("columns", CHART_COLUMNS, "auto")),
     sections: keep(namesField("sections")),

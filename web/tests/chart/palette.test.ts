@@ -76,18 +76,17 @@ test("a sample of a dashed line has gaps, so that colours that come again can be
   expect(samples[12]).toContain("transparent");
 });
 
-test("an id alone always has the same slot, and keeps what it had", () => {
-  expect(assignSlots(["b"])).toEqual(assignSlots(["b"]));
+test("each id has the colour farthest from those in use, and keeps what it had", () => {
+  expect([...assignSlots(["a", "b"]).values()]).toEqual([0, 1]);
   const before = assignSlots(["a", "b", "c"]);
   const after = assignSlots(["z", "c", "y", "a"], before);
   expect([after.get("a"), after.get("c")]).toEqual([before.get("a"), before.get("c")]);
+  expect(new Set(after.values()).size).toBe(4);
 });
 
-test("a run alone is never brown, grey or nearly black", () => {
-  const slots = new Set(Array.from({ length: 200 }, (_, index) => assignSlots([`run-${index}`]).get(`run-${index}`)!));
-  expect(slots.size).toBe(9);
-  for (const slot of slots) {
-    const [, a, b] = oklab(linear(PALETTE[slot]!.light));
-    expect(Math.hypot(a, b)).toBeGreaterThan(0.09);
-  }
+test.each(["light", "dark"] as const)("few %s colours are far from each other in normal sight", (theme) => {
+  const labs = [...assignSlots(["a", "b", "c", "d"]).values()].map((slot) => oklab(linear(PALETTE[slot]![theme])));
+  labs.forEach((one, index) => {
+    for (const other of labs.slice(index + 1)) expect(Math.hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2])).toBeGreaterThan(0.18);
+  });
 });

@@ -2,31 +2,48 @@ import { expect, test } from "vitest";
 
 import { seriesTable } from "../../src/panels/parts/exact-csv.ts";
 import { formatOf, linesOf } from "../../src/panels/parts/lines.ts";
+import type { Cell } from "../../src/panels/parts/lines.ts";
 import type { SeriesPart } from "../../src/source/source.ts";
 import type { SeriesHead } from "../../src/wire.ts";
 
-function part(run: string, y: number[], rank = 0): SeriesPart {
+function part(run: string, y: number[], rank = 0, name = "loss"): SeriesPart {
   const x = Float64Array.from(y, (_, index) => index);
-  const head = { run, rank, name: "loss", x: "step" } as SeriesHead;
+  const head = { run, rank, name, x: "step" } as SeriesHead;
   return { head, data: { kind: "raw", x, y: Float64Array.from(y) }, times: x.map((at) => 100 + at) };
 }
 
-const NAMES = { label: (run: string) => run.toUpperCase(), slot: (run: string) => run.charCodeAt(0) - 97, spread: "minmax" as const };
+const NAMES = { label: (run: string) => run.toUpperCase(), slot: (run: string) => run.charCodeAt(0) - 97, spread: "minmax" as const, names: ["loss"], isOneRun: false };
+
+function cell(run: string, ...parts: SeriesPart[]): Cell {
+  return { run, name: parts[0]!.head.name, parts };
+}
 
 test("each run is a line in its own colour", () => {
-  const parts = new Map([["a", [part("a", [1])]], ["c", [part("c", [2])]]]);
-  expect(linesOf({ ...NAMES, parts, groups: null }).map(({ id, label, slot }) => [id, label, slot])).toEqual([["a", "A", 0], ["c", "C", 2]]);
+  const cells = [cell("a", part("a", [1])), cell("c", part("c", [2]))];
+  expect(linesOf({ ...NAMES, cells, groups: null }).map(({ id, label, slot }) => [id, label, slot])).toEqual([["a", "A", 0], ["c", "C", 2]]);
+});
+
+test("several series of one run have a colour each; of several runs a dash each", () => {
+  const names = ["train", "eval"];
+  const cells = ["a", "c"].flatMap((run) => names.map((name) => cell(run, part(run, [1], 0, name))));
+  const alone = linesOf({ ...NAMES, names, isOneRun: true, cells: cells.slice(0, 2), groups: null });
+  expect(alone.map(({ label, slot, dash }) => [label, slot, dash])).toEqual([["train", 0, undefined], ["eval", 1, undefined]]);
+  const both = linesOf({ ...NAMES, names, cells, groups: null });
+  expect(both.map(({ label, slot, owner }) => [label, slot, owner])).toEqual([["A · train", 0, "a"], ["A · eval", 0, "a"], ["C · train", 2, "c"], ["C · eval", 2, "c"]]);
+  expect(both.map(({ dash }) => dash!.length > 0)).toEqual([false, true, false, true]);
+  const grouped = linesOf({ ...NAMES, names, cells, groups: [{ title: "lr = 1", runs: ["a"] }, { title: "lr = 2", runs: ["c"] }] });
+  expect(grouped.map(({ label }) => label)).toEqual(["lr = 1 · train · mean, 1 run", "lr = 1 · eval · mean, 1 run", "lr = 2 · train · mean, 1 run", "lr = 2 · eval · mean, 1 run"]);
 });
 
 test("ranks are told apart", () => {
-  const parts = new Map([["a", [part("a", [1]), part("a", [2], 1)]]]);
-  expect(linesOf({ ...NAMES, parts, groups: null }).map(({ id, label }) => [id, label])).toEqual([["a", "A rank 0"], ["a#1", "A rank 1"]]);
+  const cells = [cell("a", part("a", [1]), part("a", [2], 1))];
+  expect(linesOf({ ...NAMES, cells, groups: null }).map(({ id, label }) => [id, label])).toEqual([["a", "A rank 0"], ["a#1", "A rank 1"]]);
 });
 
 test("the mean of ranks lies in the range that all of them cover, slices included", () => {
   const slices = { kind: "buckets", firstX: Float64Array.of(0, 1), lastX: Float64Array.of(0, 1), last: Float64Array.of(2, 6), mean: Float64Array.of(3, 5), min: Float64Array.of(0, 5), max: Float64Array.of(3, 9), count: Float64Array.of(2, 2), nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) } as const;
-  const parts = new Map([["a", [part("a", [1, 1]), { ...part("a", [], 1), data: slices }]]]);
-  const [line, ...others] = linesOf({ ...NAMES, parts, groups: null, ranks: "mean" });
+  const cells = [cell("a", part("a", [1, 1]), { ...part("a", [], 1), data: slices })];
+  const [line, ...others] = linesOf({ ...NAMES, cells, groups: null, ranks: "mean" });
   expect(others).toEqual([]);
   expect(line).toMatchObject({ id: "a", label: "A · mean of 2 ranks", slot: 0, data: { y: Float64Array.of(2, 3) }, spread: { low: Float64Array.of(0, 1), high: Float64Array.of(3, 9) } });
 });
@@ -40,14 +57,14 @@ test("a table of slices names what each column is", () => {
 });
 
 test("a group is one line with its spread", () => {
-  const parts = new Map([["a", [part("a", [1, 2])]], ["b", [part("b", [3, 6])]]]);
-  const [line] = linesOf({ ...NAMES, parts, groups: [{ title: "lr = 1", runs: ["a", "b"] }] });
+  const cells = [cell("a", part("a", [1, 2])), cell("b", part("b", [3, 6]))];
+  const [line] = linesOf({ ...NAMES, cells, groups: [{ title: "lr = 1", runs: ["a", "b"] }] });
   expect(line).toMatchObject({ label: "lr = 1 · mean, 2 runs", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
 });
 
 test("the line of a group ends where fewer than half of its members remain", () => {
-  const parts = new Map(["a", "b", "c", "d"].map((run, index) => [run, [part(run, Array.from({ length: 2 + 2 * index }, () => index))]]));
-  const [line] = linesOf({ ...NAMES, parts, groups: [{ title: "lr = 1", runs: ["a", "b", "c", "d"] }] });
+  const cells = ["a", "b", "c", "d"].map((run, index) => cell(run, part(run, Array.from({ length: 2 + 2 * index }, () => index))));
+  const [line] = linesOf({ ...NAMES, cells, groups: [{ title: "lr = 1", runs: ["a", "b", "c", "d"] }] });
   expect(line).toMatchObject({ data: { x: Float64Array.of(0, 1, 2, 3, 4, 5), y: Float64Array.of(1.5, 1.5, 2, 2, 2.5, 2.5) } });
   expect(line!.spread!.low.length).toBe(6);
 });

@@ -17,7 +17,15 @@ test("runs with the same value have the same colour, in the order of the values"
   expect(keys.map(({ count }) => count)).toEqual([1, 2]);
 });
 
-test("many numbers are shades of a range", () => {
+test("three numbers have ordered colours, three names have not", () => {
+  const { slots, keys, isRange } = coloringBy(rows(0.1, 0.001, 0.01), "lr");
+  expect(isRange).toBe(true);
+  expect(keys.map(({ text }) => text)).toEqual(["0.001", "0.01", "0.1"]);
+  expect(slots.get("r1")!).toBeLessThan(slots.get("r2")!);
+  expect(coloringBy(rows("adam", "sgd", "lion"), "lr").isRange).toBe(false);
+});
+
+test("of many numbers the key names some", () => {
   const { slots, keys, isRange } = coloringBy(rows(...Array.from({ length: 30 }, (_, index) => index / 10)), "lr");
   expect(isRange).toBe(true);
   expect(new Set(slots.values()).size).toBe(30);

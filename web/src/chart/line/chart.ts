@@ -9,13 +9,9 @@ import { createScale } from "../scale.ts";
 import type { Range } from "../scale.ts";
 import { prepare } from "../series.ts";
 import type { Series, Trace } from "../series.ts";
-import { isSmoothing, smooth } from "../smooth.ts";
-import type { Smoothing } from "../smooth.ts";
-import { smoothSlices } from "../smooth-slices.ts";
 import { onThemeChange, readTheme } from "../theme.ts";
 import { createTooltip, element } from "../tooltip.ts";
 import { createCrosshair } from "./crosshair.ts";
-import { createFastRaster } from "./fast-raster.ts";
 import { linePng, lineSvg, seriesCsv } from "./exports.ts";
 import { followInput } from "./input.ts";
 import { createLegend } from "./legend.ts";
@@ -30,10 +26,6 @@ import { readAt, readoutContent } from "./readout.ts";
 import { drawLineChart } from "./drawing.ts";
 import type { LineDrawing } from "./drawing.ts";
 import { createShowAll } from "./show-all.ts";
-
-/** A gesture's moves come this close to each other even where a frame takes long; and it has ended when none came for a while. */
-const GESTURE_MS = 350;
-const REST_MS = 150;
 
 export interface LineChart {
   /** Replace the data; a zoom stays where it is, otherwise the axes follow the data. */
@@ -50,11 +42,6 @@ export interface LineChart {
   destroy(): void;
 }
 
-/** Smoothed values from what the chart has: exact where it has every point. */
-function estimated({ data, x, y }: Trace, smoothing: Smoothing): Float64Array {
-  return data.kind === "raw" ? smooth(y, x, smoothing) : smoothSlices(data, {}, smoothing);
-}
-
 export function createLineChart(root: HTMLElement, given: Partial<LineOptions> = {}): LineChart {
   const frame = element("div", "chart-line");
   const host = element("div", "chart-plot");
@@ -63,7 +50,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let options: LineOptions = { ...LINE_DEFAULTS, ...given };
   let theme = readTheme(root);
   let traces: readonly Trace[] = [];
-  let smoothed: ReadonlyMap<string, Float64Array> = new Map();
   let emphasis: Emphasis = NO_EMPHASIS;
   let zoom: Range | null = null;
   let size: Size = { width: 0, height: 0 };
@@ -72,11 +58,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let ranges: { x: Range; y: ExtentY } = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0, beyond: [] } };
   let isInView = true;
   let isStale = false;
-  let movedAt = -Infinity;
-  let resting: ReturnType<typeof setTimeout> | undefined;
-  let exactFrame = 0;
-  let isMoving = false;
-  const fastRaster = createFastRaster();
   const tooltip = createTooltip(host);
   const crosshair = createCrosshair(host);
   const showAll = createShowAll(host, () => options.onShowAll?.());
@@ -88,7 +69,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       x: createScale(options.xKind, ranges.x, box.left, box.left + box.width),
       y: createScale(options.yKind, ranges.y.range, box.top + box.height, box.top),
       traces,
-      smoothed,
       emphasis,
       options,
       numHidden: ranges.y.numHidden,
@@ -105,7 +85,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       draw: (context) => {
         const current = drawing();
         showAll.place(current, options.onShowAll !== undefined);
-        drawLineChart(canvasRenderer(context), current, theme, () => isMoving && fastRaster.draw(context, current, theme));
+        drawLineChart(canvasRenderer(context), current, theme);
       },
       select: (range) => {
         zoom = range;
@@ -127,30 +107,9 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     legend?.update(traces, emphasis, options.baseline);
   };
 
-  const endRest = (): void => {
-    clearTimeout(resting);
-    cancelAnimationFrame(exactFrame);
-  };
-  const paintExactly = (): void => {
-    isMoving = false;
-    if (isInView) plot?.repaint();
-  };
-  /** A range that follows soon on another is part of a gesture: drawn quickly, and exactly when it rests. */
   const moveTo = (range: Range | null): void => {
-    const now = performance.now();
-    isMoving = now - movedAt < GESTURE_MS;
-    movedAt = now;
     zoom = range;
     refresh();
-    endRest();
-    // A timer that fires late, after a slow frame, must not win over the move that waits for the next one.
-    if (isMoving) resting = setTimeout(() => (exactFrame = requestAnimationFrame(paintExactly)), REST_MS);
-  };
-
-  const resmooth = (): void => {
-    smoothed = isSmoothing(options.smoothing)
-      ? new Map(traces.map((trace) => [trace.id, trace.smoothed ?? estimated(trace, options.smoothing)]))
-      : new Map();
   };
 
   const emphasise = (change: Partial<Emphasis>): void => {
@@ -227,7 +186,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   return {
     setSeries(series) {
       traces = series.map(prepare);
-      resmooth();
       refresh();
     },
     setOptions(change) {
@@ -237,7 +195,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
         stopSync();
         stopSync = crosshair.join(options.sync);
       }
-      resmooth();
       withLegend();
       const needsPlot = (["xKind", "yKind", "xFormat", "yFormat", "xName", "title"] as const).some((name) => before[name] !== options[name]);
       if (before.xFormat !== options.xFormat || before.xKind !== options.xKind) zoom = null;
@@ -251,7 +208,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     svg: () => lineSvg(drawing(), size, theme),
     png: () => linePng(drawing(), size, theme),
     destroy() {
-      endRest();
       resized.disconnect();
       sighted.disconnect();
       stopTheme();

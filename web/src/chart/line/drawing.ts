@@ -6,7 +6,6 @@ import { slotColor } from "../palette.ts";
 import { textWidth } from "../renderer.ts";
 import type { Box, Renderer } from "../renderer.ts";
 import type { Scale } from "../scale.ts";
-import { isSmoothing } from "../smooth.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
 import { drawCross, drawCrosses, drawMarks, drawStretches } from "./marks.ts";
@@ -18,8 +17,6 @@ export interface LineDrawing {
   readonly x: Scale;
   readonly y: Scale;
   readonly traces: readonly Trace[];
-  /** Smoothed samples by series id; empty without smoothing. */
-  readonly smoothed: ReadonlyMap<string, Float64Array>;
   readonly emphasis: Emphasis;
   readonly options: LineOptions;
   readonly numHidden: number;
@@ -29,31 +26,28 @@ export interface LineDrawing {
 
 const DIMMED = 0.13;
 /** How strong raw lines are behind smoothed ones; of many lines less, or their haze covers everything. */
-export function faintness(numTraces: number): number {
+function faintness(numTraces: number): number {
   return 0.28 * Math.min(1, 10 / Math.max(1, numTraces));
 }
 const OUTER_BAND = 0.12;
 const BAND = 0.2;
 const MOST_FULL_BANDS = 8;
-export const RANGE_BAND = 0.42;
+const RANGE_BAND = 0.42;
 const MARK_SIZE = 3.5;
 const FINE_POINTS_PER_COLUMN = 0.4;
 
-/** `drawLines` may draw the lines in another way; where it gives false, they are drawn as ever. */
-export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme, drawLines: () => boolean = () => false): void {
+export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme): void {
   const { box, emphasis, options } = drawing;
   renderer.clip({ left: box.left - 1, top: box.top - 1, width: box.width + 2, height: box.height + 2 }, () => {
     drawHighlight(renderer, drawing, theme);
     drawMarks(renderer, drawing, theme);
     drawStretches(renderer, drawing, theme);
-    if (!drawLines()) {
-      const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
-      // Under all lines: a band that is wide hides none.
-      for (const trace of order) drawBand(renderer, drawing, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
-      for (const trace of order) drawTrace(renderer, drawing, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
-    }
+    const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
+    // Under all lines: a band that is wide hides none.
+    for (const trace of order) drawBand(renderer, drawing, trace, theme, isDimmed(trace, emphasis) ? DIMMED : 1);
+    for (const trace of order) drawTrace(renderer, drawing, trace, theme, isDimmed(trace, emphasis) ? DIMMED : 1);
     for (const trace of drawing.traces) {
-      if (!isDimmed(trace.id, emphasis)) drawNonfinite(renderer, drawing, trace, theme);
+      if (!isDimmed(trace, emphasis)) drawNonfinite(renderer, drawing, trace, theme);
     }
     drawCrosses(renderer, drawing, theme);
     for (const limit of options.limits) drawLimit(renderer, drawing, limit.y, limit.label, theme);
@@ -64,10 +58,10 @@ export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: C
   });
 }
 
-export function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
-  if (trace.id === emphasis.hovered) return 4;
-  if (isDimmed(trace.id, emphasis)) return 0;
-  return trace.id === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
+function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
+  if ([trace.id, trace.owner].includes(emphasis.hovered ?? "")) return 4;
+  if (isDimmed(trace, emphasis)) return 0;
+  return trace.owner === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
 }
 
 function drawBand(renderer: Renderer, { x, y, traces }: LineDrawing, { spread, slot, x: at }: Trace, theme: ChartTheme, alpha: number): void {
@@ -81,26 +75,26 @@ function drawBand(renderer: Renderer, { x, y, traces }: LineDrawing, { spread, s
 }
 
 function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme: ChartTheme, alpha: number): void {
-  const { x, y, box, emphasis, options } = drawing;
+  const { x, y, box } = drawing;
   const color = slotColor(trace.slot, theme.isDark);
-  const isProminent = [emphasis.hovered, options.baseline, options.chosen].includes(trace.id);
+  const isProminent = rank(trace, drawing) > 1;
   const ink = { stroke: color, width: isProminent ? 2.25 : 1.5, alpha, dash: trace.dash };
-  const smoothed = isSmoothing(options.smoothing) ? drawing.smoothed.get(trace.id) : undefined;
+  const { smoothed } = trace;
   const isColumns = isDense(trace.x, x, box.width);
   if (isColumns || trace.data.kind === "buckets") {
-    const bandAlpha = alpha * (smoothed === undefined ? RANGE_BAND : faintness(drawing.traces.length));
+    const bandAlpha = alpha * (smoothed === null ? RANGE_BAND : faintness(drawing.traces.length));
     renderer.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, trace, x, y));
   }
   if (isColumns) {
     // A line of one pixel is many times cheaper to paint without a GPU, and reads better where there is much noise.
-    if (smoothed === undefined) renderer.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, trace, x, y));
+    if (smoothed === null) renderer.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, trace, x, y));
   } else {
-    const isFine = smoothed !== undefined || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
-    const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * faintness(drawing.traces.length) };
+    const isFine = smoothed !== null || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
+    const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === null ? alpha : alpha * faintness(drawing.traces.length) };
     renderer.path(raw, (sink) => traceLine(sink, trace.x, trace.y, x, y));
     drawFewPoints(renderer, trace, drawing, color, raw.alpha);
   }
-  if (smoothed !== undefined) renderer.path(ink, (sink) => thinLine(sink, trace.lastX, smoothed, x, y, box.width));
+  if (smoothed !== null) renderer.path(ink, (sink) => thinLine(sink, trace.lastX, smoothed, x, y, box.width));
 }
 
 function drawFewPoints(renderer: Renderer, trace: Trace, { x, y, box }: LineDrawing, fill: string, alpha: number): void {

@@ -1,6 +1,6 @@
 /** The names under a line chart: a click shows one series alone, with shift or ctrl it adds one or takes one away. */
 
-import { slotCss } from "../palette.ts";
+import { slotSample } from "../palette.ts";
 import type { Trace } from "../series.ts";
 import { element } from "../tooltip.ts";
 import { isDimmed } from "./options.ts";
@@ -28,6 +28,7 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   const list = element("div", "chart-legend");
   root.append(list);
   let current: Emphasis = { solo: new Set(), hovered: null };
+  let entries: readonly (readonly [button: HTMLElement, trace: Trace])[] = [];
   let shown = "";
   let last: { readonly traces: readonly Trace[]; readonly emphasis: Emphasis; readonly baseline: string | null } | null = null;
   const idOf = (event: Event): string | null => {
@@ -49,16 +50,16 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
       if (last !== null && last.traces === traces && last.emphasis === emphasis && last.baseline === baseline) return;
       last = { traces, emphasis, baseline };
       current = emphasis;
-      const names = JSON.stringify(traces.map(({ id, label, slot }) => [id, label, slot, id === baseline]));
+      const names = JSON.stringify(traces.map(({ id, label, slot, dash }) => [id, label, slot, dash, id === baseline]));
       if (names !== shown) {
         // Replacing the buttons would take the focus away, so only a change of names does.
-        list.replaceChildren(...traces.map((trace) => entry(trace, trace.id === baseline)));
+        entries = traces.map((trace) => [entry(trace, trace.id === baseline), trace] as const);
+        list.replaceChildren(...entries.map(([button]) => button));
         shown = names;
       }
-      for (const button of list.children) {
-        const id = (button as HTMLElement).dataset["id"] ?? "";
-        button.setAttribute("aria-pressed", String(emphasis.solo.has(id)));
-        button.classList.toggle("is-dimmed", isDimmed(id, { solo: emphasis.solo, hovered: null }));
+      for (const [button, trace] of entries) {
+        button.setAttribute("aria-pressed", String(emphasis.solo.has(trace.id)));
+        button.classList.toggle("is-dimmed", isDimmed(trace, { solo: emphasis.solo, hovered: null }));
       }
     },
     destroy() {
@@ -72,8 +73,8 @@ function entry(trace: Trace, isBaseline: boolean): HTMLElement {
   button.setAttribute("type", "button");
   button.dataset["id"] = trace.id;
   button.title = trace.label;
-  const swatch = element("i", `chart-swatch${trace.dash.length > 0 ? " is-dashed" : ""}`);
-  swatch.style.setProperty("--swatch", slotCss(trace.slot));
+  const swatch = element("i", "chart-swatch");
+  swatch.style.background = slotSample(trace.slot, trace.dash);
   button.append(swatch, element("span", "chart-legend-label", trace.label));
   if (isBaseline) button.append(element("span", "chart-legend-note", "baseline"));
   return button;

@@ -1,8 +1,7 @@
 /** What a line chart can be told. */
 
 import type { Range, ScaleKind } from "../scale.ts";
-import { NO_SMOOTHING } from "../smooth.ts";
-import type { Smoothing } from "../smooth.ts";
+import type { Trace } from "../series.ts";
 import type { SyncBus } from "../sync.ts";
 import type { AxisFormat } from "../ticks.ts";
 
@@ -50,7 +49,6 @@ export interface LineOptions {
   readonly yName: string;
   readonly xKind: ScaleKind;
   readonly yKind: ScaleKind;
-  readonly smoothing: Smoothing;
   readonly outliers: Outliers;
   /** Ends of the y axis that were set by hand; null for one that follows the data. */
   readonly yLimits: YLimits;
@@ -61,9 +59,11 @@ export interface LineOptions {
   readonly marks: readonly Mark[];
   readonly stretches: readonly Stretch[];
   readonly highlight: Range | null;
+  /** Which values are best: the tooltip begins with them. */
+  readonly goal: "min" | "max" | null;
   /** Id of the series the tooltip compares the others with. */
   readonly baseline: string | null;
-  /** Id of the series that is drawn in front of the others, and stronger. */
+  /** Owner of the series that are drawn in front of the others, and stronger. */
   readonly chosen: string | null;
   readonly hasLegend: boolean;
   /** What stands in a chart without a point. */
@@ -88,7 +88,6 @@ export const LINE_DEFAULTS: LineOptions = {
   yName: "",
   xKind: "linear",
   yKind: "linear",
-  smoothing: NO_SMOOTHING,
   outliers: "show",
   yLimits: NO_LIMITS,
   yAlways: [],
@@ -96,6 +95,7 @@ export const LINE_DEFAULTS: LineOptions = {
   marks: [],
   stretches: [],
   highlight: null,
+  goal: null,
   baseline: null,
   chosen: null,
   hasLegend: true,
@@ -103,7 +103,7 @@ export const LINE_DEFAULTS: LineOptions = {
   sync: null,
 };
 
-/** Which series stand out; all others are dimmed. */
+/** Ids or owners of the series that stand out; all others are dimmed. */
 export interface Emphasis {
   readonly solo: ReadonlySet<string>;
   readonly hovered: string | null;
@@ -111,7 +111,8 @@ export interface Emphasis {
 
 export const NO_EMPHASIS: Emphasis = { solo: new Set(), hovered: null };
 
-export function isDimmed(id: string, { solo, hovered }: Emphasis): boolean {
-  if (hovered !== null) return hovered !== id && !solo.has(id);
-  return solo.size > 0 && !solo.has(id);
+export function isDimmed({ id, owner }: Pick<Trace, "id" | "owner">, { solo, hovered }: Emphasis): boolean {
+  const isSolo = solo.has(id) || solo.has(owner);
+  if (hovered !== null) return hovered !== id && hovered !== owner && !isSolo;
+  return solo.size > 0 && !isSolo;
 }

@@ -1,7 +1,7 @@
-/** What a line chart says about one x value: every series' value there, sorted, with the nearest to the pointer marked. */
+/** What a line chart says about one x value: every series' value there, the best first, with the nearest to the pointer marked. */
 
 import { formatBytes, formatDelta, formatDuration, formatNumber, formatPercent, formatWhole } from "../format.ts";
-import { slotCss } from "../palette.ts";
+import { slotSample } from "../palette.ts";
 import { columnAround } from "../paths.ts";
 import { interpolate, lowerBound, merged, nearestIndex } from "../series.ts";
 import type { Merged, Trace } from "../series.ts";
@@ -14,6 +14,8 @@ import { stretchAt } from "./marks.ts";
 import type { LineDrawing } from "./drawing.ts";
 
 const MAX_ROWS = 14;
+/** With more lines than rows, so many of the best are shown in any case; the other rows are nearest to the pointer. */
+const MAX_BEST = 4;
 const REACH_PX = 12;
 const MARK_REACH_PX = 5;
 const MAX_MARKS = 6;
@@ -40,9 +42,10 @@ export interface Column extends Merged {
 export interface Readout {
   /** The logged x nearest to the pointer. */
   readonly x: number;
-  /** From largest to smallest; those that are not finite last. */
+  /** From best to worst, without a goal from largest to smallest; those that are not finite last. */
   readonly readings: readonly Reading[];
   readonly nearest: Reading | null;
+  readonly pointerY: number | null;
   readonly marks: readonly Mark[];
   readonly stretch: Stretch | undefined;
 }
@@ -52,7 +55,7 @@ export interface Readout {
  * reach each of them. Null means no pointer: then every point or slice is read by itself.
  */
 export function readAt(drawing: LineDrawing, at: number, pointerY: number | null): Readout | null {
-  const traces = drawing.traces.filter((trace) => !isDimmed(trace.id, drawing.emphasis));
+  const traces = drawing.traces.filter((trace) => !isDimmed(trace, drawing.emphasis));
   const snapped = snap(traces, at);
   if (snapped === null) return null;
   const pixel = drawing.x.toPixel(snapped);
@@ -61,24 +64,25 @@ export function readAt(drawing: LineDrawing, at: number, pointerY: number | null
     const reading = readTrace(drawing, trace, snapped, pixel, pointerY !== null);
     if (reading !== null) readings.push(reading);
   }
-  readings.sort((one, other) => descending(one.value, other.value));
+  const sign = drawing.options.goal === "min" ? 1 : -1;
+  readings.sort((one, other) => byValue(sign * one.value, sign * other.value));
   const marks = drawing.options.marks.filter((mark) => Math.abs(drawing.x.toPixel(mark.x) - drawing.x.toPixel(at)) <= MARK_REACH_PX);
-  return { x: snapped, readings, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks, stretch: stretchAt(drawing.options.stretches, snapped) };
+  return { x: snapped, readings, pointerY, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks, stretch: stretchAt(drawing.options.stretches, snapped) };
 }
 
 export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipContent {
   const { options } = drawing;
   const baseline = readout.readings.find((reading) => reading.trace.id === options.baseline);
-  const shown = windowAround(readout.readings, readout.nearest);
+  const shown = shownReadings(readout);
   const rows: TooltipRow[] = shown.map((reading) => ({
     label: reading.trace.label,
     value: formatValue(reading.value, options.yFormat),
-    color: slotCss(reading.trace.slot),
+    color: slotSample(reading.trace.slot, reading.trace.dash),
     isNearest: reading === readout.nearest,
     note: note(reading, readout, baseline, drawing),
   }));
   for (const label of spans(readout)) rows.push({ label, value: "" });
-  const foot = footnote(readout, shown.length, drawing);
+  const foot = footnote(readout, shown.length);
   const title = readoutTitle(readout, drawing);
   return foot === "" ? { title, rows } : { title, rows, foot };
 }
@@ -92,11 +96,11 @@ export function readoutTitle({ x, readings }: Readout, { options }: LineDrawing)
 }
 
 /** A reading for a screen reader. */
-export function readingText({ trace, value, column }: Reading, { options, smoothed }: LineDrawing): string {
+export function readingText({ trace, value, column }: Reading, { options }: LineDrawing): string {
   const text = `${trace.label} ${formatValue(value, options.yFormat)}`;
-  if (column === null) return smoothed.has(trace.id) ? `${text} smoothed` : text;
+  if (column === null) return trace.smoothed === null ? text : `${text} smoothed`;
   const range = `from ${formatValue(column.min, options.yFormat)} to ${formatValue(column.max, options.yFormat)}`;
-  return `${text}, ${smoothed.has(trace.id) ? "smoothed" : "the mean"} of ${formatWhole(column.points)} points ${range}`;
+  return `${text}, ${trace.smoothed === null ? "the mean" : "smoothed"} of ${formatWhole(column.points)} points ${range}`;
 }
 
 /** What happened where a readout was taken, in words. */
@@ -135,7 +139,7 @@ function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number
   const [start, stop] = isColumn ? columnAround(trace.x, index, drawing.x) : [index, index + 1];
   const all = merged(trace, start, stop);
   const [from, to] = [trace.firstX[start]!, trace.lastX[stop - 1]!];
-  const smoothed = drawing.smoothed.get(trace.id)?.[stop - 1];
+  const smoothed = trace.smoothed?.[stop - 1];
   const x = smoothed === undefined ? (from + to) / 2 : to;
   const value = smoothed ?? all.mean;
   return { trace, x, value, px: drawing.x.toPixel(x), py: drawing.y.toPixel(value), column: all.points > 1 ? { ...all, from, to, strange: strangeWithin(trace, from, to) } : null };
@@ -175,7 +179,7 @@ function placeNote(reading: Reading, readout: Readout, baseline: Reading | undef
   if (baseline === undefined) return "";
   if (reading === baseline) return "baseline";
   const { trace } = baseline;
-  const reference = reading.column === null ? interpolate(trace.lastX, drawing.smoothed.get(trace.id) ?? trace.y, reading.x) : NaN;
+  const reference = reading.column === null ? interpolate(trace.lastX, trace.smoothed ?? trace.y, reading.x) : NaN;
   return formatDelta(reading.value, Number.isNaN(reference) ? baseline.value : reference);
 }
 
@@ -184,28 +188,28 @@ function withoutUnit(label: string): string {
 }
 
 /** What the values are where they are not what was logged at that x. */
-function footnote(readout: Readout, numShown: number, { smoothed }: LineDrawing): string {
+function footnote(readout: Readout, numShown: number): string {
   const hidden = readout.readings.length - numShown;
   const sizes = readout.readings.flatMap(({ column }) => (column === null ? [] : [column.points]));
   const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
   const points = `${least < most ? "up to " : ""}${formatWhole(most)} points`;
-  const isSmoothed = readout.readings.some(({ trace }) => smoothed.has(trace.id));
+  const isSmoothed = readout.readings.some(({ trace }) => trace.smoothed !== null);
   return [
-    ...(hidden > 0 ? [`${hidden} more`] : []),
+    ...(hidden > 0 ? [`… ${formatWhole(hidden)} more`] : []),
     ...(isSmoothed ? ["smoothed"] : []),
     ...(sizes.length === 0 ? [] : [isSmoothed ? `range of ${points}` : `mean and range of ${points}`]),
   ].join(" · ");
 }
 
-function windowAround(readings: readonly Reading[], nearest: Reading | null): readonly Reading[] {
+/** All readings where they fit; else the best and those nearest to the pointer, in their order. */
+function shownReadings({ readings, pointerY }: Readout): readonly Reading[] {
   if (readings.length <= MAX_ROWS) return readings;
-  const centre = nearest === null ? 0 : readings.indexOf(nearest);
-  const start = Math.max(0, Math.min(readings.length - MAX_ROWS, centre - MAX_ROWS / 2));
-  return readings.slice(start, start + MAX_ROWS);
+  if (pointerY === null) return readings.slice(0, MAX_ROWS);
+  const distance = ({ py }: Reading): number => (Number.isFinite(py) ? Math.abs(py - pointerY) : Infinity);
+  const near = readings.slice(MAX_BEST).sort((one, other) => distance(one) - distance(other)).slice(0, MAX_ROWS - MAX_BEST);
+  return readings.filter((reading, index) => index < MAX_BEST || near.includes(reading));
 }
 
-function descending(one: number, other: number): number {
-  if (Number.isNaN(one)) return Number.isNaN(other) ? 0 : 1;
-  if (Number.isNaN(other)) return -1;
-  return other - one;
+function byValue(one: number, other: number): number {
+  return Number(Number.isNaN(one)) - Number(Number.isNaN(other)) || one - other;
 }

@@ -1,7 +1,7 @@
 /** A metric's chart with its heading and what can be done with it. */
 
 import type { JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 
 import type { Chart } from "../../chart/index.ts";
 import type { Metric } from "../../state/metrics.ts";
@@ -9,10 +9,8 @@ import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
 import type { MenuItem } from "../../ui/menu.tsx";
-import { limitsOf } from "../../state/y-limits.ts";
-import { LimitsDialog } from "./chart-limits.tsx";
-import { exactCsv } from "./exact-csv.ts";
-import { drawsGroups, groupCsv } from "./group-chart.tsx";
+import { drawsGroups } from "./curves.ts";
+import { chartCsv } from "./exact-csv.ts";
 import { isLogY, MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
 import { RankMap } from "./rank-map.tsx";
@@ -43,13 +41,13 @@ export function ChartCard({ page, metric, height }: ChartCardProps): JSX.Element
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
       </header>
-      <InView height={height}>{() => hasRankMap(page, metric) ? <RankMap page={page} run={page.runs.focus.value!.id} metric={metric} height={height} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
+      <InView height={height}>{() => hasRankMap(page, metric) ? <RankMap page={page} run={page.runs.focus.value!.id} metric={metric} height={height} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} spec={{ series: [metric.name] }} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
 }
 
-function isAlongMetric({ view }: Page, { name, x }: Metric): boolean {
-  return x !== null && view.x.value === "step" && !view.onStep.value.includes(name);
+function isAlongMetric({ view }: Page, { x }: Metric): boolean {
+  return x !== null && view.x.value === "step";
 }
 
 /** Whether a chart shows the ranks of the run in focus as a heat map. */
@@ -81,25 +79,18 @@ export interface ChartMenuProps {
 export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element {
   const { view } = page;
   const { name } = metric;
-  const [isSetting, setSetting] = useState(false);
   const isFavourite = view.pinned.value.includes(name);
-  const isLog = isLogY(view, name);
-  const { min, max } = limitsOf(view.yLimits.value, name);
+  const isLog = isLogY(view, { series: [name] });
   const items: (MenuItem | "divider")[] = [
     { label: "Favourite, shown at the top", isOn: isFavourite, run: () => toggleFavourite(page, name) },
     { label: "Logarithmic values", isOn: isLog, run: () => (view.logY.value = toggled(view.logY.value, name)) },
-    { label: "Limits of the axes…", ...(min === null && max === null ? {} : { isOn: true }), run: () => setSetting(true) },
-    ...(metric.x === null ? [] : [{ label: `Along ${metric.x}`, isOn: !view.onStep.value.includes(name), run: () => (view.onStep.value = toggled(view.onStep.value, name)) }]),
     "divider",
     { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void saveCsv(page, metric) },
     { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
     { label: "Download SVG", run: () => download(`${name}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
   ];
   return (
-    <>
-      <Menu label={`Actions for ${name}`} items={items}>⋯</Menu>
-      {isSetting && <LimitsDialog page={page} metric={metric} onClose={() => setSetting(false)} />}
-    </>
+    <Menu label={`Actions for ${name}`} items={items}>⋯</Menu>
   );
 }
 
@@ -110,7 +101,7 @@ function toggleFavourite({ view }: Page, name: string): void {
 
 async function saveCsv(page: Page, metric: Metric): Promise<void> {
   try {
-    const text = drawsGroups(page) ? await groupCsv(page, metric.name) : await exactCsv(page, metric);
+    const text = await chartCsv(page, { series: [metric.name] });
     download(`${metric.name}.csv`, text, "text/csv;charset=utf-8");
   } catch (error) {
     page.toasts.show(error instanceof Error ? error.message : String(error), "critical");

@@ -1,22 +1,20 @@
-/** A metric of the runs in the charts as CSV: every point as it was logged; of a saved page what it holds, slices told apart. */
+/** A chart as CSV: every point as it was logged, or every step of each group; a saved page has slices, marked as such. */
 
 import { formatNumber } from "../../chart/index.ts";
 import { csvField } from "../../chart/line/exports.ts";
 import type { SeriesPart } from "../../source/source.ts";
-import type { Metric } from "../../state/metrics.ts";
+import type { ChartSpec } from "../../state/chart-spec.ts";
 import type { Page } from "../../state/page.ts";
 import { bucketNote } from "./bucket-note.ts";
-import { requestedX } from "./metric-chart.tsx";
+import { curvesTable, drawsGroups } from "./curves.ts";
+import { curvesRequest, subjectOf } from "./metric-chart.tsx";
 
-export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric, "name" | "axis">): Promise<string> {
-  const { parts } = await source.series({
-    runs: runs.drawn.value.map(({ id }) => id),
-    names: [metric.name],
-    x: requestedX(view, metric.name),
-    axis: metric.axis,
-    ranks: "all",
-    pixels: 0,
-  });
+export async function chartCsv(page: Page, spec: ChartSpec): Promise<string> {
+  const { source, runs } = page;
+  const subject = subjectOf(page, spec);
+  const { names, x } = subject;
+  if (drawsGroups(page)) return curvesTable(await Promise.all(names.map((metric) => source.sweep.curves!({ ...curvesRequest(page, subject), metric, points: 0 }))));
+  const { parts } = await source.series({ runs: runs.drawn.value.map(({ id }) => id), names, x, ranks: "all", pixels: 0 });
   return seriesTable(parts, (run) => runs.row(run)?.name ?? run);
 }
 

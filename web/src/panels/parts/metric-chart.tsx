@@ -1,35 +1,37 @@
-/** The chart of one metric over the runs in the charts: asks for what its size and zoom need, and grows with the runs. */
+/** A chart of metrics, patterns and formulas over runs, groups of runs or all runs: asks for what its size and zoom need, and grows with the runs. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { axisName, createLineChart, smoothingText } from "../../chart/index.ts";
-import type { LineChart, LineOptions, Mark, Range, Smoothing, Stretch } from "../../chart/index.ts";
-import { useSeriesQueries } from "../../state/queries.ts";
-import type { SeriesQueryResult } from "../../state/queries.ts";
-import type { SeriesQueryOptions } from "../../state/series-cache.ts";
+import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../chart/index.ts";
+import type { LineChart, LineOptions, Mark, Range, Series, Smoothing, Stretch } from "../../chart/index.ts";
+import type { SeriesPart } from "../../source/source.ts";
+import { endOf } from "../../state/append-points.ts";
+import { expandPatterns, titleOf } from "../../state/chart-spec.ts";
+import type { ChartSpec } from "../../state/chart-spec.ts";
+import { isCrowd } from "../../state/crowd.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
-import { isCrowd } from "../../state/crowd.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import type { SeriesQueryResult } from "../../state/queries.ts";
 import { isEnded } from "../../state/run-rows.ts";
+import type { SeriesQueryOptions } from "../../state/series-cache.ts";
+import { groupKeys, readingText, sweepRuns, useSweep } from "../../state/sweep.ts";
 import { isXKind } from "../../state/view.ts";
-import type { View, Zoom } from "../../state/view.ts";
-import { limitsOf } from "../../state/y-limits.ts";
+import type { View } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
-import type { SeriesPart } from "../../source/source.ts";
-import type { AxisName, RunRow, XKind } from "../../wire.ts";
+import type { AxisName, GroupCurves, RunRow, XKind } from "../../wire.ts";
 import { archiveNote } from "./bucket-note.ts";
-import { drawsGroups, GroupChart } from "./group-chart.tsx";
-import { CrowdChart } from "./crowd-chart.tsx";
-import { formatOf, groupId, linesOf } from "./lines.ts";
-import type { LineGroup, RankView } from "./lines.ts";
+import { columnsOf, CROWD_COLUMNS, crowdLines, dropoutMarks, drawsGroups, groupLines, leftOutText } from "./curves.ts";
+import { formatOf, groupId, linesOf, seriesLooks } from "./lines.ts";
+import type { Cell, LineGroup, RankView } from "./lines.ts";
 import { phaseStretches } from "./phases.ts";
 import { countedRows } from "./unfinished.tsx";
 
 export interface MetricChartProps {
   readonly page: Page;
-  readonly metric: Pick<Metric, "name" | "axis" | "unit"> & Partial<Metric>;
+  readonly spec: ChartSpec;
   readonly height: number | string;
   /** Without it the runs in the charts. */
   readonly runs?: readonly string[];
@@ -37,116 +39,260 @@ export interface MetricChartProps {
   readonly ranks?: RankView;
   /** With more lines than this, the list of runs is the legend. */
   readonly mostInLegend?: number;
-  readonly options?: Partial<LineOptions>;
-  /** Told the chart once it is there, for downloads. */
+  /** Called with the chart once it is there, for downloads. */
   readonly onChart?: (chart: LineChart) => void;
 }
 
-export const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
+const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
 const MOST_LINES = 100;
+/** A pattern such as `*` may match thousands of metrics. */
+const MOST_SERIES = 32;
 const NARROW_PIXELS = 600;
 const WIDE_PIXELS = 1400;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
 const MARGIN = 0.02;
 const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
+const PLURALS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", progress: "progress" };
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
-  const isOfGroups = props.runs === undefined && props.ranks === undefined && drawsGroups(props.page);
-  if (props.runs === undefined && props.ranks === undefined && isCrowd(props.page)) return <CrowdChart {...props} />;
-  return isOfGroups ? <GroupChart {...props} /> : <RunChart {...props} />;
+  const { page, runs, ranks } = props;
+  const isSummary = ranks === undefined && (drawsGroups(page) || (runs === undefined && isCrowd(page)));
+  return isSummary ? <SummaryChart {...props} /> : <RunChart {...props} />;
+}
+
+/** What a specification means for the runs on the page. */
+export interface ChartSubject {
+  /** Metrics and formulas. */
+  readonly names: readonly string[];
+  /** The same with those that are too many to draw. */
+  readonly numMatches: number;
+  /** Those that a run logged. */
+  readonly metrics: readonly Metric[];
+  /** The x of requests; null for the axis that a run defined for the metric, else steps. */
+  readonly x: string | null;
+  readonly title: string;
+}
+
+export function subjectOf({ view, metrics }: Page, spec: ChartSpec): ChartSubject {
+  const matches = expandPatterns(spec.series, metrics.value.map(({ name }) => name));
+  const names = matches.slice(0, MOST_SERIES);
+  const found = metrics.value.filter(({ name }) => names.includes(name));
+  // Metrics that a run defined along different axes have steps in common.
+  const chosen = view.x.value === "step" && new Set(found.map(({ x }) => x)).size < 2 ? null : view.x.value;
+  const x = spec.x === "time" ? "wall" : (spec.x ?? chosen);
+  return { names, numMatches: matches.length, metrics: found, x, title: titleOf(spec) };
 }
 
 function RunChart(props: MetricChartProps): JSX.Element {
-  const { page, metric, height, mostInLegend = 24 } = props;
+  const { page, spec, height } = props;
   const { view, runs } = page;
+  const subject = subjectOf(page, spec);
+  const { names } = subject;
   const grouped = groupedRuns(page);
   const ids = props.runs ?? (grouped.length > 0 ? grouped : runs.drawn.value).map(({ id }) => id);
-  const chosen = view.focus.value;
-  const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
-  const smoothing = smoothingOf(view);
-  const smooth = smoothingText(smoothing);
-  const askedSmooth = useSettled(smooth);
-  const isLog = view.isLogX.value;
-  const plain = { name: metric.name, x: requestedX(view, metric.name), pixels, ...(isLog ? { isLog } : {}), ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
-  const base = { ...plain, ...(askedSmooth === "" ? {} : { smooth: askedSmooth }) };
-  const whole = useLastParts(JSON.stringify(plain), useSeriesQueries(page, ids.map((run): SeriesQueryOptions => ({ ...base, run, range: null }))));
-  const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
-  const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
-  const close = useSeriesQueries(page, zoom === null ? [] : ids.map((run): SeriesQueryOptions => ({ ...base, run, range: widened(zoom) })));
-  const parts = new Map<string, readonly SeriesPart[]>();
-  for (const [index, { request, parts: ofRun }] of whole.entries()) {
-    // One chart has one axis: a run that cannot be put there is left out.
-    const found = (close[index]?.parts ?? ofRun ?? []).filter(({ head }) => head.x === x);
-    if (found.length > 0) parts.set(request.run, found);
-  }
+  const smooth = useSettled(smoothingText(smoothingOf(view)));
+  const plain = { x: subject.x, pixels: isTall(height) ? WIDE_PIXELS : NARROW_PIXELS, ...(view.isLogX.value ? { isLog: true } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
+  const base = { ...plain, ...(smooth === "" ? {} : { smooth }) };
+  const asked = (range: Range | null): SeriesQueryOptions[] => ids.flatMap((run) => names.map((name) => ({ ...base, run, name, range })));
+  const whole = useLastParts(JSON.stringify(plain), useSeriesQueries(page, asked(null)));
+  const x = commonX(whole, subject.x) ?? expectedX(subject.x ?? view.x.value, subject.metrics[0]?.axis ?? "step");
+  const zoom = zoomOn(view, x);
+  const close = useSeriesQueries(page, zoom === null ? [] : asked(widened(zoom)));
+  // One chart has one axis: a run that cannot be put there is left out.
+  const cells = whole.flatMap(({ request, parts }, index): Cell[] => {
+    const found = (close[index]?.parts ?? parts ?? []).filter(({ head }) => head.x === x);
+    return found.length === 0 ? [] : [{ run: request.run, name: request.name, parts: found }];
+  });
+  const parts = cells.flatMap((cell) => cell.parts);
   // More lines than can be told apart are drawn as their mean between the smallest and the largest.
-  const isCrowded = props.ranks === "each" && [...parts.values()].reduce((sum, { length }) => sum + length, 0) > MOST_LINES;
+  const isCrowded = props.ranks === "each" && parts.length > MOST_LINES;
   const ranks = isCrowded ? "mean" : props.ranks;
   const groups = groupsFor(page, ids);
-  const alone = groups !== null && chosen !== null && !runs.shownIds.value.has(chosen) ? chosen : null;
+  const focus = view.focus.value;
+  const alone = groups !== null && focus !== null && !runs.shownIds.value.has(focus) ? focus : null;
   const spread = view.spread.value;
-  const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame([...parts.values()].flat(), `${spread} ${view.centre.value} ${ranks} ${alone} ${smooth}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
-    parts, groups, alone, smooth, spread: spread === "none" || spread === "line" ? "std" : spread, isMedian: view.centre.value === "median", label: runs.label, slot: runs.slot, ...(ranks ? { ranks } : {}),
+  const labels = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
+  const lines = useSame(parts, `${spread} ${view.centre.value} ${ranks} ${alone}\n${JSON.stringify([groups, names])}\n${labels}`, () => linesOf({
+    cells, names, isOneRun: ids.length === 1, groups, alone, spread: spread === "none" || spread === "line" ? "std" : spread, isMedian: view.centre.value === "median", label: runs.label, slot: runs.slot, ...(ranks ? { ranks } : {}),
   }));
-  const marks = useMarks(page, metric.name, x);
-  const stretches = usePhases(page, metric.name, x);
-  const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
+  const ends = cells.filter(({ run }) => run === runs.focus.value?.id).map((cell) => endOf(cell.parts[0]!.data));
+  const stretches = usePhases(page, names, x, Math.max(...ends));
+  const marks = useMarks(page, names, x);
+  const isWaiting = lines.length === 0 && whole.some((result) => result.parts === null && result.problem === null);
   const isOver = ids.every((id) => {
     const row = runs.row(id);
     return row === undefined || isEnded(row);
   });
-  const options: Partial<LineOptions> = {
-    ...axisOptions(page, metric, x),
-    emptyText: isWaiting ? "loading…" : zoom !== null ? "no values in this range" : isOver ? "no values" : "no values yet",
-    smoothing,
-    outliers: parts.size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
-    baseline: groups === null ? view.baseline.value : null,
-    chosen: lines.length > 1 ? chosen : null,
-    hasLegend: lines.length > 1 && lines.length <= mostInLegend,
-    marks,
-    stretches,
-    ...props.options,
-  };
-  const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups, alone) };
   // A server brings finer points when asked; a file has what it has.
-  const coarseness = page.source.connection.value === "archive" ? archiveNote([...parts.values()].flat(), x) : null;
-  const problem = lines.length === 0 ? whole.find((cell) => cell.problem !== null)?.problem : undefined;
+  const coarseness = page.source.connection.value === "archive" ? archiveNote(parts, x) : null;
+  return (
+    <Figure {...props} subject={subject} x={x} zoom={zoom} lines={lines} isWaiting={isWaiting} problem={problemOf(whole, names)}
+      options={{
+        emptyText: isWaiting ? "loading…" : zoom !== null ? "no values in this range" : isOver ? "no values" : "no values yet",
+        outliers: new Set(cells.map(({ run }) => run)).size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
+        baseline: groups === null && names.length === 1 ? view.baseline.value : null,
+        chosen: ids.length > 1 ? focus : null,
+        marks,
+        stretches,
+      }}
+      hovered={hoveredLine(page.hovered.value, cells, groups, alone)}
+      notes={[...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []), ...(coarseness === null ? [] : [coarseness])]}
+      hint={<AxisHint page={page} spec={spec} whole={whole} x={x} />} />
+  );
+}
+
+const NARROW_POINTS = 300;
+const WIDE_POINTS = 700;
+
+/** Groups of runs as their means, or all runs as quantiles, with the chosen run in front. */
+function SummaryChart(props: MetricChartProps): JSX.Element {
+  const { page, spec, height } = props;
+  const { view, runs } = page;
+  const subject = subjectOf(page, spec);
+  const { names } = subject;
+  const isOfGroups = drawsGroups(page);
+  const [centre, spread, focus] = [view.centre.value, view.spread.value, view.focus.value];
+  const smooth = useSettled(smoothingText(smoothingOf(view)));
+  const request = {
+    ...curvesRequest(page, subject, props.runs), column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS, points: isTall(height) ? WIDE_POINTS : NARROW_POINTS,
+    ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
+  };
+  const key = JSON.stringify([request, names]);
+  const whole = useSweep(page, key, (source) => allCurves(names, (metric) => source.curves!({ ...request, metric })));
+  const x = whole.answer?.flatMap(({ curves }) => curves ?? [])[0]?.x ?? view.x.value;
+  const zoom = zoomOn(view, x);
+  const range = zoom === null ? null : { lo: widened(zoom).min, hi: widened(zoom).max };
+  const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) => allCurves(names, (metric) => source.curves!({ ...request, ...range, metric })));
+  const answer = range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole.answer;
+  const found = useMemo(() => (answer ?? []).flatMap(({ name, curves }) => (curves === null || curves.x !== x ? [] : [{ name, curves }])), [answer, x]);
+  const own = useSeriesQueries(page, focus === null ? [] : names.map((name) => ({ run: focus, name, x: subject.x, range: null, pixels: 2 * NARROW_POINTS, ...(smooth === "" ? {} : { smooth }) })));
+  const slots = found.flatMap(({ curves }) => curves.curves).map((curve) => runs.slot(curve.runs[0] ?? "")).join(" ");
+  const lines = useSame([found, ...own.map(({ parts }) => parts)], `${centre} ${spread} ${slots} ${focus}`, () => {
+    const looks = seriesLooks(names, !isOfGroups || Math.max(...found.map(({ curves }) => curves.curves.length)) === 1);
+    const cells = own.map(({ request: { run, name }, parts }): Cell => ({ run, name, parts: (parts ?? []).filter(({ head }) => head.x === x) }));
+    return [
+      ...found.flatMap(({ name, curves }) => (isOfGroups ? groupLines(curves, centre, spread, runs.slot, looks.get(name)!) : crowdLines(curves, looks.get(name)!))),
+      ...linesOf({ cells, names, isOneRun: false, groups: null, spread: "std", label: runs.label, slot: runs.slot }),
+    ];
+  });
+  const marks = useMemo(() => (isOfGroups ? found.flatMap(({ curves }) => dropoutMarks(curves, centre, runs.slot)) : []), [found, centre, slots, isOfGroups]);
+  const first = found[0]?.curves;
+  const hovered = first?.curves.find((curve) => page.hovered.value !== null && curve.runs.includes(page.hovered.value));
+  const outliers = view.outliers.value;
+  return (
+    <Figure {...props} subject={subject} x={x} zoom={zoom} lines={lines} isWaiting={whole.isWaiting && whole.answer === null}
+      waiting={whole.answer === null && whole.isWaiting ? readingText(page) : null}
+      problem={whole.problem ?? whole.answer?.find(({ problem }) => problem !== null)?.problem ?? null}
+      options={{
+        emptyText: zoom !== null ? "no values in this range" : "no values",
+        outliers: outliers !== "auto" ? OUTLIERS[outliers] : !isOfGroups ? "clip" : lines.length < 2 ? "show" : "auto",
+        chosen: focus,
+        marks,
+        ...(isOfGroups ? {} : { hasLegend: names.length > 1 }),
+      }}
+      hovered={hovered === undefined || !isOfGroups ? null : groupId(hovered.label)}
+      notes={first === undefined ? [] : isOfGroups ? leftOutText(first) : [`${formatNumberOf(first.curves[0]?.members ?? 0, "run")}: median, quartiles, range`]} />
+  );
+}
+
+/** Curves of one series, or why there are none. */
+interface NamedCurves {
+  readonly name: string;
+  readonly curves: GroupCurves | null;
+  readonly problem: string | null;
+}
+
+/** One series that cannot be computed leaves the others as they are. */
+function allCurves(names: readonly string[], ask: (name: string) => Promise<GroupCurves>): Promise<readonly NamedCurves[]> {
+  return Promise.all(names.map((name) => ask(name).then(
+    (curves): NamedCurves => ({ name, curves, problem: null }),
+    (error: unknown): NamedCurves => ({ name, curves: null, problem: error instanceof Error ? error.message : String(error) }),
+  )));
+}
+
+/** Which curves the runs of a chart have, apart from the metric. */
+export function curvesRequest(page: Page, { x }: ChartSubject, runs?: readonly string[]): Omit<Parameters<NonNullable<Page["source"]["sweep"]["curves"]>>[0], "metric"> {
+  return { ...sweepRuns(page), ...(runs === undefined ? {} : { run: runs }), ...groupKeys(page.view.groupBy.value), ...(x === null ? {} : { x }) };
+}
+
+interface FigureProps extends MetricChartProps {
+  readonly subject: ChartSubject;
+  readonly x: string;
+  readonly zoom: Range | null;
+  readonly lines: readonly Series[];
+  readonly options: Partial<LineOptions>;
+  readonly hovered: string | null;
+  readonly isWaiting: boolean;
+  /** What stands there until the first answer, instead of a chart. */
+  readonly waiting?: string | null;
+  readonly problem: string | null;
+  readonly notes: readonly string[];
+  readonly hint?: ComponentChildren;
+}
+
+function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zoom, lines, options, hovered, isWaiting, waiting = null, problem, notes, hint }: FigureProps): JSX.Element {
+  const all = { ...axisOptions(page, spec, subject, x), hasLegend: lines.length > 1 && lines.length <= mostInLegend, ...options };
+  const picked = page.picked.value;
+  // Lines that were picked in another chart need not exist here.
+  const solo = lines.some(({ id, owner }) => picked.has(id) || picked.has(owner ?? id)) ? picked : NONE_PICKED;
+  const { names, numMatches } = subject;
+  const allNotes = [...(names.length < numMatches ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`] : []), ...notes];
   return (
     <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
-      <Mount height="100%" create={(root) => {
-        const chart = createLineChart(root, options);
-        props.onChart?.(chart);
-        return chart;
-      }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
-      {problem !== undefined && <p class="metric-problem" role="status">{problem}</p>}
-      {isCrowded && <p class="metric-coarse">more than {MOST_LINES} ranks: mean and range</p>}
-      {coarseness !== null && <p class="metric-coarse" title="This file has only the mean, the smallest, the largest and the last value of each bucket.">{coarseness}</p>}
+      {waiting !== null ? <p class="metric-waiting" role="status">{waiting}</p> : (
+        <Mount height="100%" create={(root) => {
+          const chart = createLineChart(root, all);
+          onChart?.(chart);
+          return chart;
+        }} update={(chart) => show(chart, { lines, options: all, emphasis: { solo, hovered }, zoom })} />
+      )}
+      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
+      <p class="metric-coarse">{allNotes.join(" · ")} {hint}</p>
     </div>
   );
 }
 
-/** What charts of runs and of groups have in common: axes as they were chosen, and what a gesture on them changes. */
-export function axisOptions(page: Page, metric: MetricChartProps["metric"], x: string): Partial<LineOptions> {
+const NONE_PICKED: ReadonlySet<string> = new Set();
+
+/** Axes as they were chosen, and what a gesture on them changes. */
+function axisOptions(page: Page, spec: ChartSpec, { names, metrics, title }: ChartSubject, x: string): Partial<LineOptions> {
   const { view } = page;
   const kind = isXKind(x) ? x : null;
+  const unitOf = (name: string): string | null => metrics.find((metric) => metric.name === name)?.unit ?? null;
+  const units = [...new Set(names.map(unitOf).filter((unit) => unit !== null))];
+  const formats = new Set(names.map((name) => formatOf(name, unitOf(name))));
+  const goals = new Set(names.map((name) => metrics.find((metric) => metric.name === name)?.goal ?? null));
   return {
-    title: metric.name,
+    title,
     xFormat: kind ?? "number",
-    yFormat: formatOf(metric.name, metric.unit),
+    yFormat: formats.size === 1 ? [...formats][0]! : "number",
     xKind: view.isLogX.value ? "log" : "linear",
-    yKind: isLogY(view, metric.name) ? "log" : "linear",
+    yKind: isLogY(view, spec) ? "log" : "linear",
     xName: kind === null ? x : axisName(kind),
-    yName: metric.unit === null ? metric.name : `${metric.name} (${metric.unit})`,
-    yLimits: limitsOf(view.yLimits.value, metric.name),
+    yName: units.length === 0 ? title : `${title} (${units.join(", ")})`,
+    yLimits: { min: spec.limits?.[0] ?? null, max: spec.limits?.[1] ?? null },
+    goal: goals.size === 1 ? [...goals][0]! : null,
     onShowAll: () => (view.outliers.value = "0"),
     sync: kind === null ? null : page.sync,
-    onZoom: (range) => setZoom(view, { x, ...range }),
-    onReset: () => setZoom(view, null),
-    onSolo: (chosen) => {
-      page.picked.value = chosen;
-    },
+    onZoom: (range) => (view.zoom.value = { x, ...range }),
+    onReset: () => (view.zoom.value = null),
+    onSolo: (chosen) => (page.picked.value = chosen),
   };
+}
+
+/** Why runs are not in the chart, and how to see them. */
+function AxisHint({ page: { view }, spec, whole, x }: { readonly page: Page; readonly spec: ChartSpec; readonly whole: readonly SeriesQueryResult[]; readonly x: string }): JSX.Element | null {
+  const drawn = new Set(whole.filter(({ parts }) => parts?.some(({ head }) => head.x === x)).map(({ request }) => request.run));
+  const left = new Map(whole.flatMap(({ request: { run }, parts }) => (drawn.has(run) || !parts?.[0] ? [] : [[run, OWN[parts[0].head.axis]] as const])));
+  const [axis] = left.values();
+  if (axis === undefined || drawn.size === 0) return null;
+  const are = left.size === 1 ? "1 run has" : `${left.size} runs have`;
+  return (
+    <span>
+      {are} no {PLURALS[x] ?? x}: {left.size === 1 ? "it was" : "they were"} logged by {axis === "wall" ? "time" : axis}.
+      {spec.x == null && <button type="button" onClick={() => (view.x.value = axis)}>Show {PLURALS[axis] ?? "time"}</button>}
+    </span>
+  );
 }
 
 /** The same result while the same things go in, compared one by one. */
@@ -162,7 +308,7 @@ function useSame<Thing, Result>(things: readonly Thing[], text: string, make: ()
 }
 
 interface Shown {
-  readonly lines: ReturnType<typeof linesOf>;
+  readonly lines: readonly Series[];
   readonly options: Partial<LineOptions>;
   readonly emphasis: Parameters<LineChart["setEmphasis"]>[0];
   readonly zoom: Range | null;
@@ -171,7 +317,7 @@ interface Shown {
 const shownIn = new WeakMap<LineChart, Shown & { readonly text: string }>();
 
 /** Hand over only what has changed: each change draws. */
-export function show(chart: LineChart, next: Shown): void {
+function show(chart: LineChart, next: Shown): void {
   const before = shownIn.get(chart);
   const { marks, stretches, ...others } = next.options;
   const text = JSON.stringify(others);
@@ -183,16 +329,12 @@ export function show(chart: LineChart, next: Shown): void {
   if (before?.emphasis.solo !== next.emphasis.solo || before?.emphasis.hovered !== next.emphasis.hovered) chart.setEmphasis(next.emphasis);
 }
 
-/** Whether a chart has a logarithmic y axis: as all have, unless this one was turned around. */
-export function isLogY(view: View, name: string): boolean {
-  return view.isLogY.value !== view.logY.value.includes(name);
+/** Whether a chart has a logarithmic y axis: its own choice, else as all have, unless this metric was turned around. */
+export function isLogY(view: View, spec: ChartSpec): boolean {
+  return spec.log_y ?? (view.isLogY.value !== view.logY.value.includes(titleOf(spec)));
 }
 
-export function setZoom(view: View, zoom: Zoom | null): void {
-  view.zoom.value = zoom;
-}
-
-export function smoothingOf(view: View): Smoothing {
+function smoothingOf(view: View): Smoothing {
   const amount = view.smoothness.value;
   const kind = view.smoothing.value;
   if (amount === 0) return { kind: "none" };
@@ -204,7 +346,7 @@ export function smoothingOf(view: View): Smoothing {
 const SETTLE_MS = 150;
 
 /** A text once it has not changed for a moment: a slider that is dragged need not ask at every place. */
-export function useSettled(text: string): string {
+function useSettled(text: string): string {
   const [settled, settle] = useState(text);
   useEffect(() => {
     const timer = setTimeout(() => settle(text), SETTLE_MS);
@@ -217,26 +359,46 @@ export function useSettled(text: string): string {
 function useLastParts(key: string, results: readonly SeriesQueryResult[]): readonly SeriesQueryResult[] {
   const last = useRef({ key, parts: new Map<string, readonly SeriesPart[]>() });
   if (last.current.key !== key) last.current = { key, parts: new Map() };
-  const known = last.current.parts;
+  const before = last.current.parts;
   return results.map((result) => {
-    if (result.parts !== null) known.set(result.request.run, result.parts);
-    return result.parts === null ? { ...result, parts: known.get(result.request.run) ?? null } : result;
+    const id = `${result.request.run}\n${result.request.name}`;
+    if (result.parts !== null) before.set(id, result.parts);
+    return result.parts === null ? { ...result, parts: before.get(id) ?? null } : result;
   });
 }
 
-/** Steps mean the axis that a run defined for the metric, unless somebody turned that off. */
-export function requestedX(view: View, name: string): string | null {
-  return view.x.value === "step" && !view.onStep.value.includes(name) ? null : view.x.value;
+/** The axis that was asked for where any run has it, else the one that most runs have; null until the first answer. */
+function commonX(results: readonly SeriesQueryResult[], asked: string | null): string | null {
+  const counts = new Map<string, number>();
+  for (const { parts } of results) if (parts?.[0] !== undefined) counts.set(parts[0].head.x, (counts.get(parts[0].head.x) ?? 0) + 1);
+  if (asked !== null && counts.has(asked)) return asked;
+  return [...counts].reduce<[string, number] | null>((best, one) => (best === null || one[1] > best[1] ? one : best), null)?.[0] ?? null;
 }
 
-function expectedX(x: XKind, axis: AxisName): XKind {
-  if (x === "wall" || x === "relative") return x;
-  return axis === "step" ? x : OWN[axis];
+function expectedX(x: string, axis: AxisName): string {
+  return axis === "step" || x === "wall" || x === "relative" ? x : OWN[axis];
 }
 
-export function widened({ min, max }: Range): Range {
+/** Why a series is in none of the runs, in one sentence; a run that merely lacks it is not worth a word. */
+function problemOf(results: readonly SeriesQueryResult[], names: readonly string[]): string | null {
+  const missing = names.find((name) => {
+    const ofName = results.filter(({ request }) => request.name === name);
+    return ofName.some(({ problem }) => problem !== null) && ofName.every(({ parts }) => parts === null || parts.length === 0);
+  });
+  return missing === undefined ? null : (results.find(({ request, problem }) => request.name === missing && problem !== null)?.problem ?? null);
+}
+
+function zoomOn({ zoom: { value } }: View, x: string): Range | null {
+  return value?.x === x ? value : null;
+}
+
+function widened({ min, max }: Range): Range {
   const margin = (max - min) * MARGIN;
   return { min: min - margin, max: max + margin };
+}
+
+function isTall(height: number | string): boolean {
+  return height === "100%" || Number(height) > 260;
 }
 
 /** The members of groups that are drawn from series, because there is no server to average them. */
@@ -252,8 +414,8 @@ function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineG
 }
 
 /** The line of the run under the pointer; null when it is not in this chart, so that nothing is dimmed. */
-function hoveredLine(run: string | null, parts: ReadonlyMap<string, unknown>, groups: readonly LineGroup[] | null, alone: string | null): string | null {
-  if (run === null || !parts.has(run)) return null;
+function hoveredLine(run: string | null, cells: readonly Cell[], groups: readonly LineGroup[] | null, alone: string | null): string | null {
+  if (run === null || !cells.some((cell) => cell.run === run)) return null;
   if (groups === null || run === alone) return run;
   const group = groups.find(({ runs }) => runs.includes(run));
   return group === undefined ? null : groupId(group.title);
@@ -267,8 +429,8 @@ export function hiddenMarks({ view }: Page): readonly string[] {
   return view.text("no-marks").value.split(" ").filter((word) => word !== "");
 }
 
-/** Findings about a metric, and what happened in the run in focus; the same list until one of them changes. */
-function useMarks(page: Page, name: string, x: string): readonly Mark[] {
+/** Findings about the metrics, and what happened in the run in focus; the same list until one of them changes. */
+function useMarks(page: Page, names: readonly string[], x: string): readonly Mark[] {
   const findings = page.findings.all.value;
   const placed = page.marks.onAxis(x);
   const hidden = hiddenMarks(page).join(" ");
@@ -278,25 +440,23 @@ function useMarks(page: Page, name: string, x: string): readonly Mark[] {
     // Along epochs every place of the axis is one.
     const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind) && !(kind === "epoch" && x === "epoch");
     const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label: whose + label }] : []));
-    return [...happened, ...(isShown("finding") ? findingMarks(findings ?? [], name, x) : [])];
-  }, [findings, placed, hidden, name, x, whose]);
+    return [...happened, ...(isShown("finding") && x === "step" ? findingMarks(findings ?? [], names) : [])];
+  }, [findings, placed, hidden, names.join("\n"), x, whose]);
 }
 
-function findingMarks(findings: readonly Finding[], name: string, x: string): readonly Mark[] {
-  if (x !== "step") return [];
-  return findings
-    .filter(({ series, steps }) => series === name && steps !== null)
-    .map(({ steps, sentence, severity }): Mark => ({ x: steps![0], kind: "finding", label: sentence, severity: markSeverity(severity) }));
+function findingMarks(findings: readonly Finding[], names: readonly string[]): readonly Mark[] {
+  return findings.flatMap(({ series, steps, sentence, severity }): Mark[] => (series === null || !names.includes(series) || steps === null ? [] : [{ x: steps[0], kind: "finding", label: sentence, severity: markSeverity(severity) }]));
 }
 
 const NO_STRETCHES: readonly Stretch[] = [];
 
-/** The phases of the run in focus, under its loss. */
-function usePhases(page: Page, name: string, x: string): readonly Stretch[] {
+/** The phases of the run in focus, under its loss, until the run's last point. */
+function usePhases(page: Page, names: readonly string[], x: string, end: number): readonly Stretch[] {
   const focus = page.runs.focus.value;
   const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles["loss"];
   const placed = page.marks.onAxis(x);
-  return useMemo(() => (name === loss ? phaseStretches(placed) : NO_STRETCHES), [name, loss, placed]);
+  const isLoss = loss !== undefined && names.includes(loss);
+  return useMemo(() => (isLoss ? phaseStretches(placed, end) : NO_STRETCHES), [isLoss, placed, end]);
 }
 
 export function markSeverity(severity: Finding["severity"]): "info" | "warning" | "critical" {

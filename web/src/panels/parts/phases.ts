@@ -30,8 +30,8 @@ export function phasesIn(marks: readonly PlacedMark[]): readonly string[] {
   return [...new Set(marks.filter(({ kind }) => kind === "phase").map(({ label }) => label))];
 }
 
-/** Phases from their beginnings; the last has no end yet. */
-export function phaseStretches(marks: readonly PlacedMark[]): readonly Stretch[] {
+/** Phases from their beginnings; the last ends where the run does. */
+export function phaseStretches(marks: readonly PlacedMark[], end: number): readonly Stretch[] {
   const begun = marks.filter(({ kind }) => kind === "phase");
-  return begun.map(({ x, label }, index): Stretch => ({ min: x, max: begun[index + 1]?.x ?? Infinity, label: `phase: ${label}`, tone: phaseTone(label) }));
+  return begun.map(({ x, label }, index): Stretch => ({ min: x, max: begun[index + 1]?.x ?? end, label: `phase: ${label}`, tone: phaseTone(label) }));
 }

@@ -28,7 +28,7 @@ function raw(id: string, x: Float64Array, y: Float64Array): Trace {
 function sceneOf(traces: readonly Trace[], options: Partial<LineOptions> = {}): LineDrawing {
   const box = { left: 0, top: 0, width: 100, height: 100 };
   return {
-    box, traces, smoothed: new Map(), emphasis: NO_EMPHASIS, numHidden: 0, beyond: [], options: { ...LINE_DEFAULTS, ...options },
+    box, traces, emphasis: NO_EMPHASIS, numHidden: 0, beyond: [], options: { ...LINE_DEFAULTS, ...options },
     x: createScale("linear", { min: 0, max: 10 }, 0, 100), y: createScale("linear", { min: 0, max: 10 }, 100, 0),
   };
 }
@@ -120,7 +120,7 @@ test("points that share a pixel column with the pointer are read together, by th
 });
 
 test("a smoothed value is called so, beside the range of its column", () => {
-  const drawing = { ...sceneOf([prepare({ id: "a", label: "a", slot: 0, data: SLICES }), A]), smoothed: new Map([["a", of(2.5, 2.9)]]) };
+  const drawing = sceneOf([prepare({ id: "a", label: "a", slot: 0, data: SLICES, smoothed: of(2.5, 2.9) }), A]);
   expect(readoutContent(readAt(drawing, 7, 50)!, drawing)).toMatchObject({ title: "step 5 – 9", rows: [{ value: "2.9000", note: "3.0000 – 4.0000" }, {}], foot: "smoothed · range of 300 points" });
 });
 
@@ -138,20 +138,24 @@ test("the y axis holds the range of every slice, and the x axis its ends", () =>
   expect(extentY([sliced], { min: 0, max: 9 }, { ...ALL, limits: { min: 2, max: 3.5 } }).numHidden).toBe(2);
 });
 
-test("long lists are cut around the nearest and say how many are left", () => {
+test("long lists have the best lines and those nearest to the pointer, and say how many are left", () => {
   const many = Array.from({ length: 40 }, (_, index) => raw(`r${index}`, of(0, 10), of(index / 4, index / 4)));
-  const content = readoutContent(readAt(sceneOf(many), 10, 50)!, sceneOf(many));
-  expect(content.rows).toHaveLength(14);
-  expect(content.foot).toBe("26 more");
-  expect(content.rows.some(({ isNearest }) => isNearest)).toBe(true);
+  const drawing = sceneOf(many, { goal: "min" });
+  const { rows, foot } = readoutContent(readAt(drawing, 10, 50)!, drawing);
+  expect(rows.map(({ label }) => label)).toEqual(["r0", "r1", "r2", "r3", ...Array.from({ length: 10 }, (_, index) => `r${15 + index}`)]);
+  expect(rows.find(({ isNearest }) => isNearest)!.label).toBe("r20");
+  expect(foot).toBe("… 26 more");
+  const largest = sceneOf(many, { goal: "max" });
+  expect(readoutContent(readAt(largest, 10, null)!, largest).rows[0]!.label).toBe("r39");
 });
 
 test("a click in the legend shows one alone, a second click all; with shift it adds", () => {
   expect([...nextSolo(new Set(), "a", false)]).toEqual(["a"]);
   expect([...nextSolo(new Set(["a"]), "a", false)]).toEqual([]);
   expect([...nextSolo(new Set(["a"]), "b", true)]).toEqual(["a", "b"]);
-  expect(isDimmed("b", { solo: new Set(["a"]), hovered: null })).toBe(true);
-  expect(isDimmed("b", { solo: new Set(["a"]), hovered: "b" })).toBe(false);
+  const line = { id: "b\nloss", owner: "b" };
+  expect(isDimmed(line, { solo: new Set(["a"]), hovered: null })).toBe(true);
+  expect(isDimmed(line, { solo: new Set(["a"]), hovered: "b" })).toBe(false);
 });
 
 test("arrow keys go to the next logged x of any series", () => {

@@ -1,11 +1,11 @@
 /** Made-up trainings, the same at every load. */
 
-import type { BucketData, StepDistribution, Lane, RawData, Span } from "../src/chart/index.ts";
+import type { BucketData, RawData } from "../src/chart/index.ts";
 
-export type Random = () => number;
+type Random = () => number;
 
 /** Small seeded generator (mulberry32), so that pictures can be compared. */
-export function seeded(seed: number): Random {
+function seeded(seed: number): Random {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -15,11 +15,11 @@ export function seeded(seed: number): Random {
   };
 }
 
-export function normal(random: Random): number {
+function normal(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-export interface CurveShape {
+interface CurveShape {
   readonly seed: number;
   readonly num: number;
   readonly stride?: number;
@@ -64,47 +64,4 @@ export function bucketed({ x, y }: RawData, num: number): BucketData {
     data.count[slice] = to - from;
   }
   return { kind: "buckets", ...data, nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) };
-}
-
-export function withValues(data: RawData, changes: Readonly<Record<number, number>>): RawData {
-  const y = data.y.slice();
-  for (const [index, value] of Object.entries(changes)) y[Number(index)] = value;
-  return { ...data, y };
-}
-
-export function distributions(num: number, seed = 5): StepDistribution[] {
-  const random = seeded(seed);
-  return Array.from({ length: num }, (_, index) => {
-    const age = index / Math.max(1, num - 1);
-    const width = 0.9 - 0.55 * age;
-    const edges = Float64Array.from({ length: 49 }, (_, edge) => -2.4 + (4.8 * edge) / 48);
-    const counts = new Float64Array(48);
-    for (let bin = 0; bin < 48; bin++) {
-      const at = (edges[bin]! + edges[bin + 1]!) / 2;
-      const main = Math.exp(-0.5 * ((at - 0.2 * age) / width) ** 2) / width;
-      const second = age * 0.5 * Math.exp(-0.5 * ((at - 1.1) / 0.18) ** 2);
-      counts[bin] = Math.round(4000 * (main + second) * (0.94 + 0.12 * random()));
-    }
-    return { step: index * 250, edges, counts };
-  });
-}
-
-export function workerLanes(num: number): Lane[] {
-  const names = ["load", "forward", "backward", "all-reduce", "optimizer"];
-  const length = [0.02, 0.11, 0.21, 0.05, 0.04];
-  return Array.from({ length: num }, (_, worker) => {
-    const random = seeded(worker + 40);
-    const spans: Span[] = [];
-    let at = random() * 0.02;
-    while (at < 12) {
-      for (const [kind, label] of names.entries()) {
-        const slow = kind === 0 && random() < 0.08 ? 12 : 1;
-        const to = at + length[kind]! * (0.85 + random() * 0.3) * slow;
-        spans.push({ from: at, to, label, slot: [3, 0, 4, 1, 2][kind]! });
-        at = to + 0.004;
-      }
-      if (random() < 0.02) at += 0.7;
-    }
-    return { name: `rank ${worker}`, spans };
-  });
 }

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 
 import { countTitle, valueText } from "../../src/panels/compare-groups.tsx";
 import { levelScale, pairOptions } from "../../src/panels/compare-importance.tsx";
-import { columnsOf, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
+import { columnsOf, crowdLines, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/curves.ts";
+import { ONE_SERIES } from "../../src/panels/parts/lines.ts";
 import { groupKeys } from "../../src/state/sweep.ts";
 import type { GroupCurve, GroupCurves, Level } from "../../src/wire.ts";
 
@@ -14,21 +15,21 @@ const CURVE: GroupCurve = {
 const CURVES: GroupCurves = { metric: "acc", x: "step", keys: ["lr"], groups: 1, lowest: 0, highest: 1, curves: [CURVE], unfinished: { runs: [], are_included: true, sentence: "" } };
 
 test("a group is a line with a band that stays within possible values", () => {
-  const [line] = groupLines(CURVES, "mean", "std", () => 4);
+  const [line] = groupLines(CURVES, "mean", "std", () => 4, ONE_SERIES);
   expect([...line!.spread!.high]).toEqual([0.6, 1, NaN]);
   expect(line!.spread!.low[1]).toBeCloseTo(0.6);
   expect([line!.slot, line!.label]).toEqual([4, "lr=0.001 · mean, 3 runs"]);
 });
 
 test("a line says how many members it is of at a step", () => {
-  const [line] = groupLines(CURVES, "mean", "line", () => 0);
+  const [line] = groupLines(CURVES, "mean", "line", () => 0, ONE_SERIES);
   expect([line!.noteOf!(0), line!.noteOf!(2)]).toEqual(["3 runs", "1 of 3"]);
   expect(line!.spread).toBeUndefined();
 });
 
 test("a median has quartiles as they are", () => {
   expect(columnsOf("median", "iqr")).toEqual(["median", "q25", "q75"]);
-  const [line] = groupLines(CURVES, "median", "iqr", () => 0);
+  const [line] = groupLines(CURVES, "median", "iqr", () => 0, ONE_SERIES);
   expect([...line!.spread!.low]).toEqual([0.3, 0.8, 0.8]);
 });
 
@@ -38,7 +39,6 @@ test("members that leave are crosses on the line of their group", () => {
     [1, "one ends here (crashed): 2 of 3 remain"], [2, "two is nan from here on: 1 of 3 remain"],
   ]);
   expect(marks[0]!.on).toEqual({ y: 0.9, slot: 2 });
-  expect(dropoutMarks(null, "mean", () => 2)).toEqual([]);
 });
 
 test("keys of groups are read from the address", () => {
@@ -81,8 +81,19 @@ test("cells without runs are empty, and cells of the same mean tell their own nu
 });
 
 test("a chart of groups downloads the numbers of every step", () => {
-  const [head, first, , last] = curvesTable(CURVES).split("\r\n");
+  const [head, first, , last] = curvesTable([CURVES]).split("\r\n");
   expect(head).toBe("metric,lr,step,members,missing,n,nonfinite,ended,mean,std,median,q25,q75");
   expect(first).toBe("acc,0.001,0,3,0,3,0,0,0.5,0.1,0.4,0.3,0.6");
   expect(last).toBe("acc,0.001,2,3,0,1,1,1,0.8,,0.8,0.8,0.8");
+});
+
+test("hundreds of runs are one line with two bands, and each place says how many runs it is of", () => {
+  const columns = { median: [2, 3], q25: [1, 2], q75: [3, 4], min: [0, null], max: [9, 10] };
+  const found = { x: "step", curves: [{ label: "", members: 1200, at: [0, 10], n: [1200, 900], columns }] } as unknown as GroupCurves;
+  const [line] = crowdLines(found, ONE_SERIES);
+  expect(line!.label).toBe("median of 1,200 runs");
+  expect([...line!.spread!.low]).toEqual([1, 2]);
+  expect([...line!.spread!.outer!.high]).toEqual([9, 10]);
+  expect(line!.spread!.outer!.low[1]).toBeNaN();
+  expect(line!.noteOf!(1)).toBe("900 of 1,200");
 });

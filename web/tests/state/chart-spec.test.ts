@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+
+import { expandPatterns, isFormula, titleOf } from "../../src/state/chart-spec.ts";
+
+test.each([
+  ["train/loss - eval/loss", true], ["tokens / time", true], ["ema(loss, 0.9)", true], ["-loss", true], ["train/loss", false], ["val-loss", false], ["eval/*", false], ["loss(x)", false],
+])("%s is a formula: %s", (name, expected) => {
+  expect(isFormula(name)).toBe(expected);
+});
+
+test("patterns are replaced by what they match, each metric once; formulas stay", () => {
+  const metrics = ["train/loss", "eval/loss", "eval/acc", "a.b"];
+  expect(expandPatterns(["eval/loss", "eval/*", "train/loss * 2", "a?b", "nowhere/*"], metrics)).toEqual(["eval/loss", "eval/acc", "train/loss * 2", "a.b"]);
+});
+
+test("a chart without a title has the names of its series", () => {
+  expect(titleOf({ series: ["train/loss", "eval/*"] })).toBe("train/loss, eval/*");
+  expect(titleOf({ series: ["loss"], title: "Loss" })).toBe("Loss");
+});
