@@ -1,7 +1,8 @@
-/** Combines queries that are due at the same time into few requests: many names of the same runs in one. */
+/** Combines queries that are due at the same time into few requests: many names of the same runs in one, but each formula by itself, because one may fail. */
 
 import type { SeriesRequest } from "../source/source.ts";
 import type { SeriesQueryOptions } from "./series-cache.ts";
+import { isFormula } from "./chart-spec.ts";
 import { groupBy } from "./group-by.ts";
 
 /** Small enough that the first charts need not wait for the last. */
@@ -14,7 +15,7 @@ export interface BatchedRequest<Member> {
 }
 
 export function batchRequests<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): readonly BatchedRequest<Member>[] {
-  const alike = groupBy(members, ({ request: { x, axis, ranks, range, pixels, isLog, smooth } }) => JSON.stringify([x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]));
+  const alike = groupBy(members, ({ request: { name, x, axis, ranks, range, pixels, isLog, smooth } }) => JSON.stringify([isFormula(name) ? name : null, x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]));
   return [...alike.values()].flatMap((group) => {
     const byName = groupBy(group, ({ request }) => request.name);
     const sameRuns = groupBy([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));

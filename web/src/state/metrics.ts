@@ -13,31 +13,27 @@ export interface Metric {
   /** The metric that it is drawn along, as a run defined it; null for its own axis. */
   readonly x: string | null;
   readonly ranks: readonly number[];
-  /** Whether a run has the same name along another axis: then the axis has to be told. */
-  readonly isAmbiguous: boolean;
 }
 
 /** Groups of machines and internals come after what people log; they are closed at first. */
 const LAST_GROUPS: readonly string[] = ["resources", "memory", "abs_max", "system", "gpu"];
 const FIRST_GROUPS: readonly string[] = ["train", "eval", "val", "test"];
+/** Where runs logged a metric along several axes, the first of these is its own. */
+const AXES: readonly AxisName[] = ["step", "epoch", "time"];
 export const PLAIN_GROUP = "metrics";
 
 export function metricsOf(details: readonly (RunDetail | null)[]): readonly Metric[] {
   const rows = details.flatMap((detail) => detail?.metrics ?? []);
   const byName = groupBy(rows, ({ name }) => name);
-  return [...byName].flatMap(([name, ofName]) => {
-    const byAxis = groupBy(ofName, ({ axis }) => axis);
-    return [...byAxis.values()].map((same): Metric => ({
-      name,
-      axis: same[0]!.axis,
-      unit: same.find(({ unit }) => unit !== null)?.unit ?? null,
-      goal: same.find(({ goal }) => goal !== null)?.goal ?? null,
-      role: same.find(({ role }) => role !== null)?.role ?? null,
-      x: same.find(({ x }) => x !== null)?.x ?? null,
-      ranks: [...new Set(same.flatMap(({ ranks }) => ranks))].sort((one, other) => one - other),
-      isAmbiguous: byAxis.size > 1,
-    }));
-  });
+  return [...byName].map(([name, same]): Metric => ({
+    name,
+    axis: AXES.find((wanted) => same.some(({ axis }) => axis === wanted))!,
+    unit: same.find(({ unit }) => unit !== null)?.unit ?? null,
+    goal: same.find(({ goal }) => goal !== null)?.goal ?? null,
+    role: same.find(({ role }) => role !== null)?.role ?? null,
+    x: same.find(({ x }) => x !== null)?.x ?? null,
+    ranks: [...new Set(same.flatMap(({ ranks }) => ranks))].sort((one, other) => one - other),
+  }));
 }
 
 /** The names under which programs set numbers with `run.summary` that no run logged. */

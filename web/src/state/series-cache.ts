@@ -1,6 +1,7 @@
 /**
  * The series on screen. A query is one metric of one run on one axis. It is fetched once, in one request with others that are opened at the same
- * time, and then updates append to it. It is fetched again only when an update does not fit without a gap or a repetition.
+ * time, and then updates append to it. It is fetched again only when an update does not fit without a gap or a repetition, and for a formula whenever
+ * its run recorded points.
  */
 
 import { batch, signal } from "@preact/signals";
@@ -13,6 +14,7 @@ import type { RecordsUpdate, SeriesPart, Source } from "../source/source.ts";
 import type { AxisName, Nonfinite, Points } from "../wire.ts";
 import { endOf, appendPoints, extended, lengthOf } from "./append-points.ts";
 import type { NewPoints } from "./append-points.ts";
+import { isFormula } from "./chart-spec.ts";
 import { groupBy } from "./group-by.ts";
 import { batchRequests } from "./batch-requests.ts";
 
@@ -119,7 +121,8 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
           const found = groupBy(answer.parts, ({ head }) => `${head.run}\n${head.name}`);
           for (const entry of members) {
             const { run, name } = entry.request;
-            settle(entry, found.get(`${run}\n${name}`) ?? [], answer.positions[run] ?? entry.position);
+            const problem = isFormula(name) ? answer.missing.find((absent) => absent.run === run && absent.name === name)?.reason : undefined;
+            settle(entry, found.get(`${run}\n${name}`) ?? [], answer.positions[run] ?? entry.position, problem);
           }
           if (members.some(({ request: { ranks } }) => ranks === "all")) countRanks();
         }),
@@ -130,11 +133,11 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     }
   };
 
-  const settle = (entry: CacheEntry, parts: readonly SeriesPart[], position: string): void => {
+  const settle = (entry: CacheEntry, parts: readonly SeriesPart[], position: string, problem: string | null = null): void => {
     const { waiting } = entry;
     Object.assign(entry, { state: "idle", position, waiting: [] });
     entry.parts.value = parts;
-    entry.problem.value = null;
+    entry.problem.value = problem;
     for (const update of waiting) applyTo(entry, update);
     if (entry.isOutdated) fetchSoon(entry);
   };
@@ -154,8 +157,9 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     let parts = entry.parts.value ?? [];
     // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
     if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0)) return fetchSoon(entry);
-    // Of a wide run the stream leaves out most series: what is on screen is asked for.
-    if (update.partial && !update.points.some((points) => points.name === name)) return fetchSoon(entry);
+    // Of a wide run the stream leaves out most series, and formulas are computed from others: what is on screen is asked for.
+    const isIncluded = update.points.some((points) => points.name === name);
+    if (!isIncluded && (update.partial || (isFormula(name) && update.points.length > 0))) return fetchSoon(entry);
     for (const points of update.points) {
       if (points.name !== name || (ranks !== "all" && points.rank !== 0) || (axis !== undefined && points.axis !== axis)) continue;
       const at = parts.findIndex(({ head }) => head.axis === points.axis && head.rank === points.rank);

@@ -244,3 +244,18 @@ test("a series that a partial update has grows without a request", async () => {
   expect(asked).toHaveLength(1);
   expect(steps(query)).toHaveLength(22);
 });
+
+test("a formula is asked for again when its run recorded points, at most every two seconds", async () => {
+  const { asked, seriesCache, records } = opened(3);
+  seriesCache.open({ ...LOSS, name: "loss * 2" });
+  await settle();
+  expect(asked.map(({ names }) => names)).toEqual([["loss"], ["loss * 2"]]);
+  for (let step = 3; step < 6; step++) {
+    records.count = step + 1;
+    seriesCache.apply(update(step, step + 1));
+    await settle();
+  }
+  expect(asked).toHaveLength(2);
+  await late();
+  expect(asked.slice(2).map(({ names }) => names)).toEqual([["loss * 2"]]);
+});
