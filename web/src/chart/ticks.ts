@@ -4,7 +4,7 @@ import { fixed, formatBytes, formatDuration, formatWallClock, formatWhole, twoDi
 import type { Range, ScaleKind } from "./scale.ts";
 
 /** What a value on an axis means; decides the round numbers and the text. */
-export type AxisFormat = "number" | "step" | "epoch" | "tokens" | "bytes" | "percent" | "wall" | "relative" | "duration";
+export type AxisFormat = "number" | "step" | "epoch" | "tokens" | "bytes" | "percent" | "wall" | "relative" | "duration" | "progress";
 
 export interface Ticks {
   readonly at: readonly number[];
@@ -13,7 +13,7 @@ export interface Ticks {
 
 /** What stands at the end of an axis of that format; empty where the format does not tell. */
 export function axisName(format: AxisFormat): string {
-  return ({ step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed" } as Readonly<Record<string, string>>)[format] ?? "";
+  return ({ step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed", progress: "Progress" } as Readonly<Record<string, string>>)[format] ?? "";
 }
 
 const DECIMAL_STEPS = [1, 2, 5, 10];
@@ -80,6 +80,8 @@ export function tickLabel(value: number, step: number, format: AxisFormat): stri
       return formatBytes(value).replace(".0 ", " ");
     case "percent":
       return `${plain(value * 100, step * 100)}\u00a0%`;
+    case "progress":
+      return `${plain(value, step)}\u00a0%`;
     case "duration":
     case "relative":
       return relativeLabel(value, step);
@@ -103,6 +105,8 @@ export function positionLabel(value: number, format: AxisFormat): string {
       return `${format} ${formatWhole(value)}`;
     case "epoch":
       return `epoch ${formatWhole(value)}`;
+    case "progress":
+      return `${formatWhole(Math.round(value * 100) / 100)}\u00a0%`;
     default:
       return formatWhole(value);
   }

@@ -290,7 +290,7 @@ function AxisHint({ page: { view }, spec, whole, x }: { readonly page: Page; rea
   return (
     <span>
       {are} no {PLURALS[x] ?? x}: {left.size === 1 ? "it was" : "they were"} logged by {axis === "wall" ? "time" : axis}.
-      {spec.x == null && {" "}<button type="button" class="link" onClick={() => (view.x.value = axis)}>Show {PLURALS[axis] ?? "time"}</button>}
+      {spec.x == null && <button type="button" class="link" onClick={() => (view.x.value = axis)}>Show {PLURALS[axis] ?? "time"}</button>}
     </span>
   );
 }
