@@ -23,7 +23,7 @@ test("a group is a line with a band that stays within possible values", () => {
 
 test("a line says how many members it is of at a step", () => {
   const [line] = groupLines(CURVES, "mean", "line", () => 0, ONE_SERIES);
-  expect([line!.noteOf!(0), line!.noteOf!(2)]).toEqual(["3 runs", "1 of 3"]);
+  expect([line!.noteOf!(0), line!.noteOf!(2)]).toEqual(["", "1 of 3"]);
   expect(line!.spread).toBeUndefined();
 });
 

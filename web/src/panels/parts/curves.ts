@@ -1,6 +1,6 @@
 /** Groups of runs, and hundreds of runs at once, as the server summarizes them: their lines, marks and tables. */
 
-import { formatNumberOf, formatWhole, nearestIndex } from "../../chart/index.ts";
+import { formatNumberOf, nearestIndex } from "../../chart/index.ts";
 import type { Mark, Series } from "../../chart/index.ts";
 import { csvField } from "../../chart/line/exports.ts";
 import type { Page } from "../../state/page.ts";
@@ -53,7 +53,7 @@ export function crowdLines(found: GroupCurves, look: SeriesLook): Series[] {
     slot: look.slot ?? CROWD_SLOT,
     data: { kind: "raw", x: Float64Array.from(curve.at), y: column(curve, "median") },
     spread: { low: column(curve, "q25"), high: column(curve, "q75"), outer: { low: column(curve, "min"), high: column(curve, "max") } },
-    noteOf: (index) => `${formatWhole(curve.n[index] ?? 0)} of ${formatWhole(curve.members)}`,
+    noteOf: (index) => countText(curve.n[index] ?? 0, curve.members),
   }));
 }
 

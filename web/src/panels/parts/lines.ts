@@ -1,6 +1,6 @@
 /** From series of runs to the lines of a chart: labels, colours, ranks, and groups drawn as their mean. */
 
-import { aggregate, assignSlots, besideSlot, formatNumberOf, overlaid, SERIES_DASHES } from "../../chart/index.ts";
+import { aggregate, assignSlots, besideSlot, formatNumberOf, formatWhole, overlaid, SERIES_DASHES } from "../../chart/index.ts";
 import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
 import { samplesOf } from "../../chart/series.ts";
 import type { SeriesPart } from "../../source/source.ts";
@@ -128,9 +128,9 @@ function meanLine(group: LineGroup, parts: readonly SeriesPart[], { slot, spread
   }];
 }
 
-/** How many members of a group a value is of. */
+/** How many members of a group a value is of, where it is not all of them. */
 export function countText(n: number, members: number): string {
-  return n === members ? formatNumberOf(n, "run") : `${n} of ${members}`;
+  return n === members ? "" : `${formatWhole(n)} of ${formatWhole(members)}`;
 }
 
 /** How the values of a metric are written, by its unit and, where it has none, by its name. */
