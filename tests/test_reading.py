@@ -115,6 +115,21 @@ def test_an_unknown_name_is_named(journal: Journal) -> None:
         reading.load(journal.folder.path).series("train/los")
 
 
+def test_a_pattern_gives_the_series_of_each_name(journal: Journal) -> None:
+    run = reading.load(journal.folder.path)
+    found = run.series("*/loss", x="progress")
+    assert {name: one.at[-1] for name, one in found.items()} == {
+        "train/loss": 100.0,
+        "eval/loss": 100.0,
+    }
+    assert run.series("train/los?")["train/loss"].values.tolist()[:2] == [100.0, 99.0]
+    assert run.series("ema(loss, 0.9)", x="epoch", hi=0.1).at.tolist() == [0.0, 0.1]
+    with pytest.raises(MetricNotFoundError, match="There are train/loss, train/epoch, acc"):
+        run.series("val/*")
+    with pytest.raises(MetricNotFoundError, match="write 'train/loss - eval/loss'"):
+        run.series("train/loss-eval/loss")
+
+
 def test_frames_are_made_by_what_is_installed(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

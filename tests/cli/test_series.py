@@ -47,6 +47,14 @@ def test_few_points_keep_the_exact_extremes(root: Path, capsys: Capture) -> None
     assert [int(row["step"]) for row in rows] == found["steps"]
 
 
+def test_patterns_and_formulas_are_metrics(root: Path, capsys: Capture) -> None:
+    texts = ["train/*", "loss - 1", "min(loss)"]
+    assert main(["series", "x", *texts, "--json", "--dir", str(root)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["metric"] for one in found] == ["train/loss", "loss - 1", "min(loss)"]
+    assert [one["last"][1] for one in found] == [1000 / 1099, 1000 / 1099 - 1, -3.0]
+
+
 def test_all_points_are_there_when_they_are_few(root: Path, capsys: Capture) -> None:
     assert main(["series", "x", "loss", "--points", "1000", "--json", "--dir", str(root)]) == 0
     assert len(json.loads(capsys.readouterr().out)["steps"]) == 1000
@@ -57,6 +65,8 @@ def test_all_points_are_there_when_they_are_few(root: Path, capsys: Capture) -> 
     [
         ("train/los", "run 'x' has no metric 'train/los'. Did you mean 'train/loss'?"),
         ("score", "it is one value without points"),
+        ("loss-1", "'loss-1' is read as one name: write 'loss - 1'."),
+        ("loss - 1)", "at `)`, character 9: this parenthesis was not opened"),
     ],
 )
 def test_what_is_no_series_is_a_sentence(

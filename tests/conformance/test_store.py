@@ -268,6 +268,47 @@ def test_buckets_keep_a_one_step_spike(open_any: Open, tmp_path: Path) -> None:
     assert (buckets.max.max(), len(buckets)) == (99.0, 10)
 
 
+def test_a_formula_is_a_name(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "runs", created=1000.0)
+    journal.add({"log": "metrics", "step": 0, "m": {"train/loss": 3.0, "eval/loss": 5.0}})
+    journal.add({"log": "metrics", "step": 1, "m": {"train/loss": 2.0, "log(x)": 7.0}})
+    journal.add({"log": "metrics", "step": 4, "m": {"train/loss": 1.0, "eval/loss": 4.0}})
+    journal.add({"log": "metrics", "step": 0, "m": {"train/loss": 9.0}}, writer="rank-0001")
+    run = open_at(tmp_path / "runs").run("x")
+    text = "eval/loss - loss"
+    series = run.series(text)
+    assert (series.name, series.axis, series.steps.tolist()) == (text, "step", [0, 4])
+    assert series.values.tolist() == [2.0, 3.0]
+    assert series.reindex("progress", run).at.tolist() == [20.0, 100.0]
+    assert run.summary(text).max == 3.0
+    metric = run.metric("ema(loss, 0.5)")
+    assert metric is not None
+    assert (metric.ranks, metric.goal) == ((0, 1), "min")
+    assert run.series("loss * 2", rank=1).values.tolist() == [18.0]
+    # A metric of exactly that name wins.
+    assert run.series("log(x)").values.tolist() == [7.0]
+    assert run.metric("eval/los - loss") is None
+    with pytest.raises(MetricNotFoundError, match="Did you mean 'eval/loss'"):
+        run.series("eval/los - loss")
+    with pytest.raises(MetricNotFoundError, match="on rank 1"):
+        run.series(text, rank=1)
+
+
+def test_the_metrics_of_a_formula_have_one_axis(open_any: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "runs").epoch(1, total=4, acc=0.5, loss=2.0)
+    journal.metrics(10, loss=1.0, lr=0.1).epoch(2, total=4, acc=0.75, loss=1.0)
+    run = open_any(tmp_path / "runs").run("x")
+    series = run.series("acc / loss")
+    assert (series.axis, series.steps.tolist()) == ("epoch", [1, 2])
+    assert series.values.tolist() == [0.25, 0.75]
+    assert series.reindex("progress", run).at.tolist() == [25.0, 50.0]
+    assert run.series("acc / epoch").values.tolist() == [0.5, 0.375]
+    with pytest.raises(MetricNotFoundError, match="'acc' was logged by epoch, 'lr' was logged"):
+        run.series("acc / lr")
+    with pytest.raises(MetricNotFoundError, match="`step` cannot be used"):
+        run.series("acc / step")
+
+
 def test_an_unknown_metric_names_near_ones(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, val_loss=1, loss=1)
     run = open_any(tmp_path).run("x")

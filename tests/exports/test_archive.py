@@ -93,6 +93,17 @@ def test_a_series_is_kept_along_the_axis_that_was_defined(tmp_path: Path) -> Non
     assert (head["x"], columns[0]) == ("images", [64, 128])
 
 
+def test_results_of_formulas_are_inside(tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(0, a=3.0, b=1.0).metrics(1, a=5.0).metrics(2, a=2.0, b=4.0)
+    names = ["a", "a*", "a - b", "a - ", "a / tokens", "a - c"]
+    body = body_of(saved(tmp_path, "x", names=names))
+    head, columns = series_of(body, "a - b")
+    assert (head["x"], columns[:2]) == ("step", [[0, 2], [2, -2]])
+    for name in names[3:]:
+        with pytest.raises(AssertionError):
+            series_of(body, name)
+
+
 def test_several_runs_are_listed_newest_first_and_each_once(tmp_path: Path) -> None:
     Journal(tmp_path, "old", created=1.0).metrics(0, loss=1.0)
     Journal(tmp_path, "new", created=2.0).metrics(0, loss=1.0)

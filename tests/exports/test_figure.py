@@ -62,6 +62,12 @@ def test_a_group_is_its_mean_with_a_band(sweep: Path, tmp_path: Path) -> None:
     assert (tmp_path / "groups.svg").exists()
 
 
+def test_a_formula_is_drawn_like_a_metric(sweep: Path) -> None:
+    with LocalStore(sweep) as store:
+        panel = read_panel(list(store.runs()), "loss - 1", group_by=["lr"])
+    assert panel.lines[0].y.tolist() == pytest.approx([0.1 + 1 / (n + 1) for n in range(STEPS)])
+
+
 def test_a_long_run_keeps_its_spike_and_a_smoothed_one_its_values(start_run: StartRun) -> None:
     with start_run("long") as run:
         for step in range(5000):

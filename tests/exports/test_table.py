@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.errors import MetricNotFoundError
 from epochal.exports import table
 from epochal.exports.table import write_epoch_table
 from epochal.store.local.store import LocalStore
@@ -17,9 +19,9 @@ from tests.store.journals import Journal
 RESOURCES = ["cpu_pct", "ram_used", "gpu_pct", "vram_alloc", "vram_spill"]
 
 
-def rows_of(root: Path, *keys: str, rows: Any = None) -> list[list[str]]:
+def rows_of(root: Path, *keys: str, **options: Any) -> list[list[str]]:
     store, out = LocalStore(root), io.StringIO()
-    table.write([store.run(key) for key in keys], out, rows=rows)
+    table.write([store.run(key) for key in keys], out, **options)
     return list(csv.reader(io.StringIO(out.getvalue())))
 
 
@@ -46,6 +48,19 @@ def test_step_rows_join_metrics_of_one_step(tmp_path: Path) -> None:
         ["1", "1002.0", "1.0", ""],
         ["2", "1003.0", "2.0", "5.0"],
     ]
+
+
+def test_chosen_columns_are_names_patterns_and_formulas(tmp_path: Path) -> None:
+    Journal(tmp_path, "a").metrics(1, loss=3.0, v1=1.0, v2=2.0).metrics(2, loss=2.0)
+    Journal(tmp_path, "b").metrics(1, loss=5.0)
+    assert rows_of(tmp_path, "a", "b", names=["v?", "loss - v1", "loss"]) == [
+        ["run", "step", "t", "v1", "v2", "loss - v1", "loss"],
+        ["p/a", "1", "1001.0", "1.0", "2.0", "2.0", "3.0"],
+        ["p/a", "2", "1002.0", "", "", "", "2.0"],
+        ["p/b", "1", "1001.0", "", "", "", "5.0"],
+    ]
+    with pytest.raises(MetricNotFoundError, match="needs a metric 'w'"):
+        rows_of(tmp_path, "a", "b", names=["loss - w"])
 
 
 def test_a_run_of_steps_alone_gives_step_rows(tmp_path: Path) -> None:

@@ -55,6 +55,17 @@ def test_curves_are_thinned_bounded_and_have_the_asked_columns(server: Server) -
     assert zoomed["at"] == [10, 11, 12, 13, 14]
 
 
+def test_a_formula_has_tables_and_curves(server: Server) -> None:
+    text = "100 * acc"
+    (table,) = server.ask("/api/groups", metric=text, by="lr").json["tables"]
+    assert (table["metric"], table["rows"][0]["mean"]) == (text, pytest.approx(91))
+    found = server.ask("/api/group_curves", metric=text, by="lr", x="progress").json
+    assert (found["metric"], found["x"]) == (text, "progress")
+    assert (found["curves"][0]["at"][-1], found["curves"][0]["n"][-1]) == (100, 3)
+    answer = server.ask("/api/group_curves", metric="acc - nothing", by="lr")
+    assert (answer.status, "needs a metric 'nothing'" in answer.json["error"]) == (404, True)
+
+
 def test_runs_are_chosen_by_id_and_query_and_all_without_a_key_are_one(server: Server) -> None:
     ids = ["id-0.001-0", "id-0.003-0", "id-gone"]
     (table,) = server.ask("/api/groups", metric="acc", by="lr", run=ids).json["tables"]

@@ -91,6 +91,20 @@ def test_what_is_not_there_is_told_beside_what_is(tmp_path: Path, server: Server
     assert missing == {("id-a", "acc"), ("nobody", "loss"), ("nobody", "acc")}
 
 
+def test_a_formula_has_every_rank_that_its_metrics_have(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "a").metrics(1, a=3.0, b=1.0).metrics(1, writer="rank-0001", a=5.0, b=2.0)
+    Journal(tmp_path, "b").metrics(1, a=4.0)
+    names = ["a - b", "a - ", "a"]
+    answer = server.ask("/api/series", name=names, run=["id-a", "id-b"], rank="all")
+    header, series = decode_series(answer.body)
+    found = [(s.head["name"], s.head["run"], *s.columns["value"].tolist()) for s in series]
+    assert found[:2] == [("a - b", "id-a", 2.0), ("a - b", "id-a", 3.0)]
+    assert {one[0] for one in found[2:]} == {"a"}
+    reasons = {(one["run"], one["name"]): one["reason"] for one in header["missing"]}
+    assert "a metric or a number is missing here" in reasons["id-a", "a - "]
+    assert "needs a metric 'b'" in reasons["id-b", "a - b"]
+
+
 @pytest.mark.parametrize(
     ("x", "expected"),
     [
@@ -98,7 +112,7 @@ def test_what_is_not_there_is_told_beside_what_is(tmp_path: Path, server: Server
         ("relative", [1, 2]),
         ("epoch", [0.5, 1.0]),
         ("tokens", [100, 250]),
-        ("progress", [50, 100]),
+        ("progress", [pytest.approx(200 / 3), 100]),
     ],
 )
 def test_steps_can_be_put_on_other_axes(

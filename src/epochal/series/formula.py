@@ -253,14 +253,14 @@ def _tokens(text: str) -> Iterator[_Token]:
         elif word in _PRIORITIES:
             yield _Token("operator", word, column)
         else:
-            if word.startswith("-"):  # a sign, never an operator: that has a space after it
+            while word.startswith("-"):  # a sign, never an operator: that has a space after it
                 yield _Token("minus", "-", column)
                 word, column = word[1:], column + 1
             if _NUMBER.fullmatch(word):
                 yield _Token("number", word, column)
             elif _NAME.fullmatch(word):
                 yield _Token("name", word, column)
-            else:
+            elif word:
                 reason = "write operators with spaces around them, as in `a + b`, and a name with"
                 _fail(_Token("name", word, column), f"{reason} such characters in back quotes")
     yield _Token("end", "", len(text) + 1)

@@ -12,7 +12,7 @@ import { Segmented } from "../ui/segmented.tsx";
 import { Slider } from "../ui/slider.tsx";
 import type { XKind } from "../wire.ts";
 
-const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed" };
+const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed", progress: "Progress" };
 const BANDS: readonly { readonly value: SpreadChoice; readonly label: string; readonly short: string }[] = [
   { value: "std", label: "± standard deviation", short: "± std" },
   { value: "stderr", label: "± standard error", short: "± SE" },

@@ -10,7 +10,7 @@ import {
 } from "./url-hash.ts";
 import type { Field } from "./url-hash.ts";
 
-export const X_KINDS: readonly XKind[] = ["step", "epoch", "tokens", "wall", "relative"];
+export const X_KINDS: readonly XKind[] = ["step", "epoch", "tokens", "wall", "relative", "progress"];
 
 /** A range of x, and what x counts there, a kind or a metric: charts along something else are not zoomed. */
 export interface Zoom extends Range {

@@ -38,3 +38,24 @@ test("a saved page finds metrics as the server does", async () => {
   expect(await names({ section: "metrics" })).toBe("1: plain");
   expect(await names({ name: ["plain", "train/loss"], limit: 1 })).toBe("2: train/loss");
 });
+
+test("a saved page draws progress from the plan of a run, or from what it recorded", async () => {
+  const head = { run: "x", name: "a - b", rank: 0, axis: "step", x: "step", raw: true, count: 2, points: 2, nonfinite: 0, nonfinite_points: 0, duplicates: 0, hidden: 0, lo: 0, hi: 3, columns: [], smooth_state: null };
+  const text = new TextEncoder().encode(JSON.stringify({ version: WIRE_VERSION, series: [head], missing: [], positions: {} }));
+  const padding = -text.length & 7;
+  const bytes = new Uint8Array(8 + text.length + padding + 6 * 8).fill(32);
+  bytes.set(new TextEncoder().encode("EPS1"));
+  const view = new DataView(bytes.buffer);
+  view.setUint32(4, text.length + padding, true);
+  bytes.set(text, 8);
+  [0, 3, 1.5, 2.5, 100, 101].forEach((value, index) => view.setFloat64(8 + text.length + padding + index * 8, value, true));
+  const series = [btoa(String.fromCharCode(...bytes))];
+  const x = async (row: object): Promise<readonly number[]> => {
+    const source = createArchiveSource({ ...BODY, responses: { x: { run: { row } } } as never, series });
+    const { parts } = await source.series({ runs: ["x"], names: ["a - b"], x: "progress" } as never);
+    expect(parts[0]!.head.x).toBe("progress");
+    return [...(parts[0]!.data as unknown as { x: Float64Array }).x];
+  };
+  expect(await x({ total_steps: 8, step: 3 })).toEqual([12.5, 50]);
+  expect(await x({ total_steps: null, step: 3 })).toEqual([25, 100]);
+});
