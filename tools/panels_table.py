@@ -19,7 +19,9 @@ HEADER = """\
 | section | key | what it shows |
 |---|---|---|
 """
-_DECLARATION = re.compile(r"^export const section: RunSection = \{(.*?)\};$", re.DOTALL | re.MULTILINE)
+_DECLARATION = re.compile(
+    r"^export const section: RunSection = \{(.*?)\};$", re.DOTALL | re.MULTILINE
+)
 _SUMMARY = re.compile(r"/\*\* (.*?) \*/")
 
 

@@ -134,7 +134,14 @@ def test_a_metric_keeps_its_goal_where_less_stays_less() -> None:
     assert goals == GOALS
 
 
-GOALS = {"ema(a, 0.9)": True, "log(min(a))": True, "-a": False, "a - b": False, "a / time": False}
+GOALS = {
+    "ema(a, 0.9)": True,
+    "log(min(a))": True,
+    "-a": False,
+    "log(step)": False,
+    "a - b": False,
+    "a / time": False,
+}
 
 
 @pytest.mark.parametrize(
@@ -162,14 +169,16 @@ def test_a_name_is_no_formula(name: str) -> None:
         ("ema(a)", "write a metric and a weight from 0 to below 1, as in `ema(loss, 0.9)`"),
         ("ema(a, 1)", "a weight from 0 to below 1"),
         ("ema(a, b)", "a weight from 0 to below 1"),
-        ("mean(a, 2.5)", "a number of points, as in `mean(loss, 25)`"),
+        ("mean(a, 2.5)", "a number of points up to 100000, as in `mean(loss, 25)`"),
         ("mean(a, 1e9)", "a number of points"),
-        ("log(a, b)", "write one operand, as in `log(loss)`"),
-        ("diff(2)", "write the name of a metric, as in `diff(loss)`"),
+        ("log(a, b)", "write a metric, as in `log(loss)`"),
+        ("diff(2)", "write a metric, as in `diff(loss)`"),
+        ("ema(2, 0.5)", "write a metric and a weight"),
         ("1 + 1", "a formula needs the name of a metric"),
         ("a + " * 150, f"at most {MAX_CHARACTERS} characters"),
         (" + ".join("a" * (MAX_OPERANDS + 1)), f"at most {MAX_OPERANDS} operands"),
         ("(" * 400, "nested at most 20 times"),
+        ('a - log "(" a)', "an operator is missing before it"),
         ("- " * 200 + "a", "nested at most 20 times"),
         ("abs(" * 100 + "a", "nested at most 20 times"),
     ],

@@ -61,6 +61,11 @@ _FUNCTIONS = (
     *_SMOOTHING, "abs", "log", "log10", "exp", "sqrt", "min", "max", "diff", "cumsum",
 )  # fmt: skip
 
+_USAGE = {
+    "ema": "a metric and a weight from 0 to below 1, as in `ema(loss, 0.9)`",
+    "mean": f"a metric and a number of points up to {MAX_WINDOW}, as in `mean(loss, 25)`",
+}
+
 # A start that no name has, an operator beside a space or a parenthesis, or a call.
 _FORMULA = re.compile(r"^\s*[-(`\"]|[\s)][-+*/]|[-+*/]\s|\w\(")
 _TOKEN = re.compile(
@@ -98,15 +103,20 @@ class Formula(msgspec.Struct, frozen=True):
     @property
     def has_goal_of_metric(self) -> bool:
         """Whether its only metric is as good as the result, as in ``ema(loss, 0.9)``."""
-        calls = [one for one in self.code if one.kind == "call"]
-        is_one = sum(one.kind in ("metric", "axis") for one in self.code) == 1
-        return is_one and all(one.text in _WITH_GOAL for one in calls)
+        series = [one.kind for one in self.code if one.kind in ("metric", "axis")]
+        calls = [one.text for one in self.code if one.kind == "call"]
+        return series == ["metric"] and all(name in _WITH_GOAL for name in calls)
+
+
+def is_formula(text: str) -> bool:
+    """Whether a text is a formula, be it valid or not, and not just a name or a pattern."""
+    return _FORMULA.search(text) is not None
 
 
 @lru_cache(256)
 def parse_formula(text: str) -> Formula | None:
-    """Parse a formula; None for a text that can only be a name. Raises ``MetricNotFoundError``."""
-    if _FORMULA.search(text) is None:
+    """Parse a formula; None for a text that is no formula. Raises ``MetricNotFoundError``."""
+    if not is_formula(text):
         return None
     if len(text) > MAX_CHARACTERS:
         raise MetricNotFoundError(f"a formula has at most {MAX_CHARACTERS} characters.")
@@ -141,7 +151,8 @@ def evaluate(formula: Formula, operands: Mapping[str, Series], run: SeriesRun) -
 
 
 class _Token(NamedTuple):
-    kind: Literal["number", "name", "quoted", "mark", "operator", "minus", "end"]
+    # A parenthesis and a comma are kinds of their own.
+    kind: str
     text: str
     # Counted from 1, as people do.
     column: int
@@ -156,12 +167,13 @@ class _Parser:
     def whole(self) -> list[Instruction]:
         self._expression(0, 0)
         token = self._tokens[self._at]
-        if token.text == ")":
-            _fail(token, "this parenthesis was not opened")
-        if token.text == ",":
-            _fail(token, "only functions have commas, as in `min(a, b)`")
+        reasons = {
+            ")": "this parenthesis was not opened",
+            ",": "only functions have commas, as in `min(a, b)`",
+        }
+        missing = "an operator is missing before it; write it with spaces, as in `a - b`"
         if token.kind != "end":
-            _fail(token, "an operator is missing before it; write it with spaces, as in `a - b`")
+            _fail(token, reasons.get(token.kind, missing))
         if not _has_series(self._code):
             raise MetricNotFoundError("a formula needs the name of a metric, as in `loss * 2`.")
         return self._code
@@ -190,10 +202,10 @@ class _Parser:
         if token.text == "-" and token.kind in ("operator", "minus"):
             self._expression(_SIGN_PRIORITY, depth + 1)
             self._code.append(Instruction("call", _NEGATION, 1))
-        elif token.kind == "mark" and token.text == "(":
+        elif token.kind == "(":
             self._expression(0, depth + 1)
             self._close()
-        elif token.kind == "name" and self._tokens[self._at].text == "(":
+        elif token.kind == "name" and self._tokens[self._at].kind == "(":
             self._function(token, depth)
         elif token.kind == "number":
             self._add("number", token)
@@ -213,31 +225,27 @@ class _Parser:
         if name not in _FUNCTIONS:
             _fail(token, f"there is no such function; there are {', '.join(_FUNCTIONS)}")
         starts = [len(self._code)]
-        while not starts[1:] or self._tokens[self._at].text == ",":
+        while not starts[1:] or self._tokens[self._at].kind == ",":
             self._at += 1  # the parenthesis, or a comma
             self._expression(0, depth + 1)
             starts.append(len(self._code))
         self._close()
         first, rest = self._code[starts[0] : starts[1]], self._code[starts[1] :]
         count = len(starts) - 1
-        if name in _SMOOTHING:
-            is_number = count == 2 and len(rest) == 1 and rest[0].kind == "number"
-            amount = float(rest[0].text) if is_number else -1.0
-            if name == "ema" and not 0 <= amount < 1:
-                _fail(
-                    token, "write a metric and a weight from 0 to below 1, as in `ema(loss, 0.9)`"
-                )
-            if name == "mean" and not (1 <= amount <= MAX_WINDOW and amount.is_integer()):
-                _fail(token, "write a metric and a number of points, as in `mean(loss, 25)`")
-        elif count > 1 and name not in ("min", "max"):
-            _fail(token, f"write one operand, as in `{name}(loss)`")
-        if not _has_series(first) and (count == 1 or name in _SMOOTHING):
-            _fail(token, f"write the name of a metric, as in `{name}(loss)`")
+        amount = float(rest[0].text) if [one.kind for one in rest] == ["number"] else -1.0
+        is_many = name in ("min", "max") and count > 1
+        is_valid = count == 1 and name not in _SMOOTHING
+        if name == "ema":
+            is_valid = 0 <= amount < 1
+        elif name == "mean":
+            is_valid = 1 <= amount <= MAX_WINDOW and amount.is_integer()
+        if not is_many and not (is_valid and _has_series(first)):
+            _fail(token, f"write {_USAGE.get(name) or f'a metric, as in `{name}(loss)`'}")
         self._code.append(Instruction("call", name, count))
 
     def _close(self) -> None:
         token = self._next()
-        if token.text != ")":
+        if token.kind != ")":
             _fail(token, "a closing parenthesis is missing here")
 
 
@@ -249,7 +257,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         if found["quoted"]:
             yield _Token("quoted", word[1:-1], column)
         elif found["mark"]:
-            yield _Token("mark", word, column)
+            yield _Token(word, word, column)
         elif word in _PRIORITIES:
             yield _Token("operator", word, column)
         else:

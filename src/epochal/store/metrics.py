@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from epochal.errors import MetricNotFoundError
 from epochal.records import ROLE_GUESSES, ROLES, Axis
-from epochal.series.formula import AXES, Formula, evaluate, parse_formula
+from epochal.series.formula import AXES, Formula, evaluate, is_formula, parse_formula
 from epochal.series.goals import guess_goal
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
 from epochal.series.trend import Goal
@@ -61,9 +61,7 @@ def resolve(
         return None
 
 
-def _named(
-    name: str, metrics: Sequence[Metric], set_values: Sequence[Metric] = ()
-) -> Metric | None:
+def _named(name: str, metrics: Sequence[Metric], set_values: Sequence[Metric]) -> Metric | None:
     exact = [metric for metric in metrics if metric.name == name]
     exact.sort(key=lambda metric: metric.axis != "step")
     of_role = (metric for metric in metrics if metric.role == name and name in ROLES)
@@ -82,8 +80,10 @@ def matching(pattern: str, metrics: Sequence[Metric]) -> list[str] | None:
     ``*`` is any text and ``?`` one character; a metric with exactly this name is no pattern. Raises
     ``MetricNotFoundError`` where no name matches.
     """
+    if not {*"*?"} & {*pattern} or is_formula(pattern):
+        return None
     names = list(dict.fromkeys(metric.name for metric in metrics))
-    if not {*"*?"} & {*pattern} or pattern in names or _is_formula(pattern):
+    if pattern in names:
         return None
     matches = re.compile(fnmatch.translate(pattern.replace("[", "[[]"))).match
     if found := [name for name in names if matches(name)]:
@@ -109,13 +109,6 @@ def formula_series(
     return evaluate(formula, series, run)
 
 
-def _is_formula(text: str) -> bool:
-    try:
-        return parse_formula(text) is not None
-    except MetricNotFoundError:
-        return True
-
-
 def _operands(
     formula: Formula, metrics: Sequence[Metric], axis: Axis | None = None
 ) -> dict[str, Metric]:
@@ -123,7 +116,7 @@ def _operands(
     names = formula.metrics or _points_of_axes(formula, metrics)
     found: dict[str, dict[Axis, Metric]] = {}
     for name in names:
-        metric = _named(name, metrics)
+        metric = _named(name, metrics, ())
         if metric is None:
             known = [one.name for one in metrics[:_MOST_COMPARED]]
             reason = f"the formula needs a metric {name!r}, which was not logged."
