@@ -35,7 +35,10 @@ _ALIASES = {
     "StateName": answers.State,
 }
 # Of these, fields with a default may be absent; of all others every field is sent.
-_OPTIONAL = {*(body.__name__ for body in changes.REQUEST_BODIES), "SeriesHead", "RunList"}
+_OPTIONAL = {
+    *(body.__name__ for body in changes.REQUEST_BODIES),
+    *("SeriesHead", "RunList", "Board", "Block"),
+}
 _Object = inspect.StructType | inspect.DataclassType
 _PLAIN: dict[type[inspect.Type], str] = {
     inspect.StrType: "string",

@@ -15,6 +15,7 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,6 +26,7 @@ from epochal.settings import Settings, read_settings
 if TYPE_CHECKING:
     import socket
 
+    from epochal.boards import StoredBoard
     from epochal.server.state import ExportFormat
     from epochal.store.store import RunView
 
@@ -131,11 +133,17 @@ def export_formats() -> Mapping[str, ExportFormat]:
     from epochal.exports.export import FORMATS, export_named
     from epochal.server.state import ExportFormat
 
-    def writer(name: str) -> Callable[[RunView, TextIO], None]:
-        return lambda run, out: export_named(name).write([run], out)
+    def write(
+        name: str,
+        runs: Sequence[RunView],
+        out: TextIO,
+        boards: Sequence[StoredBoard],
+        opens_board: bool,
+    ) -> None:
+        export_named(name).write(runs, out, boards=boards, opens_board=opens_board)
 
     return {
-        name: ExportFormat(name, _MEDIA_TYPES.get(name, "text/plain"), writer(name))
+        name: ExportFormat(name, _MEDIA_TYPES.get(name, "text/plain"), partial(write, name))
         for name in FORMATS
     }
 

@@ -171,9 +171,9 @@ REQUESTS: Mapping[str, str] = {
     "live": "/api/runs/id-live?summary=0",
     "infos": '/api/infos?query=project == "lineage"&order=name&latest=loss',
     "infos-run": "/api/infos?run=id-four-ranks",
-    "export-csv": "/api/runs/id-numbers/export?format=csv",
-    "export-jsonl": "/api/runs/id-sealed-numbers/export?format=jsonl",
-    "export-unknown": "/api/runs/id-numbers/export?format=none",
+    "export-csv": "/api/export?run=id-numbers&format=csv",
+    "export-jsonl": "/api/export?run=id-sealed-numbers&format=jsonl",
+    "export-unknown": "/api/export?run=id-numbers&format=none",
     "no-run": "/api/runs/none",
     "no-series": "/api/series?name=loss",
 }

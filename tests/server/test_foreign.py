@@ -50,7 +50,7 @@ def test_each_run_of_a_database_is_downloaded_by_its_id(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "mlflow.db", tmp_path / "mlflow.db")
     with serving(tmp_path, exports=dict(export_formats())) as server:
         for row in server.ask("/api/runs").json["rows"]:
-            text = server.ask(f"/api/runs/{row['id']}/export?format=jsonl").body.decode()
+            text = server.ask(f"/api/export?run={row['id']}&format=jsonl").body.decode()
             assert f'"name":"{row["name"]}"' in text.splitlines()[0]
 
 

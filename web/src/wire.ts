@@ -9,6 +9,14 @@ export type Nonfinite = "nan" | "inf" | "-inf";
 export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";
 export type StateName = "waiting" | "running" | "finished" | "failed" | "interrupted" | "terminated" | "crashed" | "silent" | "unreadable";
 
+/** A board of a project; `revision` changes with its content. `problem` says why a file cannot be read; its board is empty then. */
+export interface StoredBoard {
+  project: string;
+  revision: string;
+  board: Board;
+  problem: string | null;
+}
+
 /** What people change later; None keeps what the run recorded. */
 export interface Labels {
   name: string | null;
@@ -300,7 +308,7 @@ export interface Knots {
   at: number[];
 }
 
-/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `Importance` by metric under `importance`. */
+/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `Importance` by metric under `importance`. `boards` are those of the projects of its runs; `board` names the one it opens with. */
 export interface ArchiveBody {
   wire: number;
   made: number;
@@ -310,6 +318,8 @@ export interface ArchiveBody {
   blobs: Record<string, Record<string, string>>;
   series: string[];
   sweep: Record<string, unknown>;
+  boards: StoredBoard[];
+  board: string | null;
 }
 
 /** The body of every error response. */
@@ -713,6 +723,36 @@ export interface DataOverlap {
   error: number;
 }
 
+/** The boards of some projects, by project and name. */
+export interface BoardList {
+  boards: StoredBoard[];
+}
+
+/** What a board shows: of the runs in `runs`, else of those that `query` selects. `group` names keys of the config with commas between, or all but some (`-seed`). */
+export interface Board {
+  name: string;
+  blocks?: Block[];
+  query?: string | null;
+  runs?: string[] | null;
+  group?: string | null;
+  spread?: "ci" | "iqr" | "line" | "minmax" | "none" | "std" | "stderr" | null;
+  x?: string | null;
+  smooth?: number;
+}
+
+/** One block of a board; blocks flow in a grid of 12 columns. `series` of a chart are names, patterns or formulas, those of samples are names or patterns. `x` null follows the axis of the board. `text` is Markdown. */
+export interface Block {
+  kind: "chart" | "samples" | "text";
+  series?: string[];
+  text?: string;
+  title?: string | null;
+  x?: string | null;
+  log_y?: boolean;
+  limits?: [number | null, number | null] | null;
+  width?: 3 | 4 | 6 | 8 | 12;
+  height?: 1 | 2 | 3;
+}
+
 /** The body of `PATCH …/labels`: absent fields keep their value. `add_tags` and `remove_tags` change the tags as they are stored then. With `notes_before`, a note that is no longer this one is not replaced (409). */
 export interface LabelsChange {
   name?: string | null;
@@ -743,6 +783,20 @@ export interface ManyLabelsChange {
 /** The body of `POST /api/trash/restore`. */
 export interface TrashKeys {
   keys: string[];
+}
+
+/** The body of `POST /api/boards`: `revision` was seen before, null for a new board. */
+export interface BoardChange {
+  project: string;
+  board: Board;
+  revision?: string | null;
+}
+
+/** The body of `POST /api/boards/delete`. */
+export interface BoardChoice {
+  project: string;
+  name: string;
+  revision?: string | null;
 }
 
 /** The data of each event of /api/events, by the event's name. */
@@ -819,6 +873,10 @@ export const PATHS = {
   request_control: "api/runs/{run}/control",
   blob: "api/runs/{run}/blob/{file}",
   plotly: "api/plotly",
+  export: "api/export",
+  boards: "api/boards",
+  save_board: "api/boards",
+  remove_board: "api/boards/delete",
   infos: "api/infos",
   run_state: "api/hub/runs/{run}",
   run_lines: "api/hub/runs/{run}/parts/{stem}",

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from epochal.boards import StoredBoard
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_entries, pack_samples
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
@@ -53,11 +54,12 @@ def write(
     out: TextIO,
     *,
     rows: Rows | None = None,
-    names: Sequence[str] = (),
+    boards: Sequence[StoredBoard] = (),
+    opens_board: bool = False,
     budget_bytes: int = BUDGET_BYTES,
     sample_bytes: int = SAMPLE_BYTES,
 ) -> None:
-    """Write the page with these runs in it; ``rows`` does not apply and is ignored.
+    """Write the page with these runs and boards in it; ``rows`` does not apply and is ignored.
 
     Every metric is inside; ``names`` may have formulas, whose results are then inside too. Series
     that would make it larger than ``budget_bytes`` are kept in slices. The newest samples of each
@@ -69,10 +71,12 @@ def write(
         raise UsageError("the page has not been built in this checkout: `make web` builds it.")
     content = page.html.decode()
     start, middle, end = _around(content)
-    out.write(start + _head(page, runs) + middle)
+    first = boards[0].board.name if opens_board else None
+    out.write(start + _head(page, runs, first) + middle)
     out.write(f'<script type="application/json" id="{_ELEMENT}">')
     left = budget_bytes - len(page.html)
-    out.write(_body(runs, names, budget_bytes=left, sample_bytes=sample_bytes).decode())
+    body = _body(runs, boards, first, budget_bytes=left, sample_bytes=sample_bytes)
+    out.write(body.decode())
     out.write(f"</script>\n{end}")
 
 
@@ -87,7 +91,7 @@ def _around(content: str) -> tuple[str, str, str]:
     return content[: head.end()], middle, content[body_end:].rstrip() + "\n"
 
 
-def _head(page: Page, runs: Sequence[RunView]) -> str:
+def _head(page: Page, runs: Sequence[RunView], board: str | None) -> str:
     names = ", ".join(run.info.name for run in runs[:3]) + (", …" if len(runs) > 3 else "")
     scripts = " ".join(f"'{one}'" for one in page.script_hashes)
     styles = " ".join(f"'{one}'" for one in page.style_hashes)
@@ -107,12 +111,17 @@ def _head(page: Page, runs: Sequence[RunView]) -> str:
     return (
         '\n    <meta charset="utf-8" />'
         f'\n    <meta http-equiv="Content-Security-Policy" content="{policy}" />'
-        f"\n    <title>{html.escape(names)} · Epochal</title>"
+        f"\n    <title>{html.escape(board or names)} · Epochal</title>"
     )
 
 
 def _body(
-    runs: Sequence[RunView], names: Sequence[str], *, budget_bytes: int, sample_bytes: int
+    runs: Sequence[RunView],
+    boards: Sequence[StoredBoard],
+    board: str | None,
+    *,
+    budget_bytes: int,
+    sample_bytes: int,
 ) -> bytes:
     # The newest first, as the server lists them; a run that is named twice appears once.
     by_id = {run.info.id: run for run in runs}
@@ -125,6 +134,8 @@ def _body(
         responses={run.info.id: _responses(run) for run in chosen},
         blobs={},
         series=[],
+        boards=[_without_query(stored) for stored in boards],
+        board=board,
     )
     sweep_bytes = int(max(_MIN_BYTES, budget_bytes - len(_escaped(body))) * _SWEEP_SHARE)
     sweep = pack_sweep(chosen, _shown_config, budget_bytes=sweep_bytes)
@@ -137,6 +148,11 @@ def _body(
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     series = _series(chosen, names, budget_bytes=left)
     return _escaped(msgspec.structs.replace(body, blobs=blobs, series=series))
+
+
+def _without_query(stored: StoredBoard) -> StoredBoard:
+    """A board about all runs of the file: without a server there is nobody to choose them."""
+    return msgspec.structs.replace(stored, board=msgspec.structs.replace(stored.board, query=None))
 
 
 def _responses(run: RunView) -> dict[str, Any]:

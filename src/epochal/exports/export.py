@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, cast
 
+from epochal.boards import StoredBoard
 from epochal.errors import UsageError
 from epochal.store.store import RunView
 
@@ -27,12 +28,13 @@ class Export(Protocol):
         out: Any,
         *,
         rows: Rows | None = None,
-        names: Sequence[str] = (),
+        boards: Sequence[StoredBoard] = (),
+        opens_board: bool = False,
     ) -> None:
         """Write the runs to a text file, or to a binary one for a format of ``BINARY``.
 
-        ``rows`` None means epochs for a run that has any, else steps. ``names`` are metrics,
-        patterns or formulas: the columns of a table of steps, and what an archive has in addition.
+        ``rows`` None means epochs for a run that has any, else steps. ``boards`` are for a format
+        that shows them; with ``opens_board`` it opens with the first one.
         """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TextIO
+from typing import Any, TextIO
 
 from epochal.exports.export import Rows
 from epochal.journal.line import encode_lines
@@ -13,10 +13,8 @@ from epochal.store.store import RunView
 _AT_ONCE = 256
 
 
-def write(
-    runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None, names: Sequence[str] = ()
-) -> None:
-    """Write every record of every run; ``rows`` and ``names`` do not apply and are ignored."""
+def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None, **_: Any) -> None:
+    """Write every record of every run; ``rows`` does not apply and is ignored."""
     for run in runs:
         records = (record for _, record in run.records())
         while some := list(islice(records, _AT_ONCE)):

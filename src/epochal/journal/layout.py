@@ -1,5 +1,6 @@
 """Where things lie in a run folder, and how names become folder names.
 
+runs/<project>/boards/<slug>.json    what people arrange; see ``epochal.boards``
 runs/<project>/<slug>/
   run.json  labels.json  journal/<writer>.<attempt>.<part>.jsonl  segments/  blobs/
 """
@@ -34,6 +35,8 @@ FINDINGS = "findings"
 TELEMETRY = "telemetry-"
 _RANK = "rank-"
 LAUNCH_FOLDER = ".launch"
+# In the folder of a project, beside its runs.
+BOARDS_FOLDER = "boards"
 # Held by whoever edits labels.json.
 LABELS_LOCK = ".labels.lock"
 # The blobs with the changes of the code that were not committed.
@@ -146,14 +149,14 @@ def node_name(host: str) -> str:
 
 
 @lru_cache(1024)
-def slugify(name: str) -> str:
-    """A folder name for any text: lower case, ASCII, at most 100 bytes, safe on every platform."""
+def slugify(name: str, noun: str = "run") -> str:
+    """A file name for any text: lower case, ASCII, at most 100 bytes, safe on every platform."""
     ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9._-]+", "-", ascii_text.lower()).strip("-._")
     if not slug:
-        return f"run-{_name_digest(name)}"
+        return f"{noun}-{_name_digest(name)}"
     if slug.split(".")[0] in _RESERVED:
-        slug = f"{slug.replace('.', '-')}-run"
+        slug = f"{slug.replace('.', '-')}-{noun}"
     if len(slug) > _MAX_SLUG_BYTES:
         slug = f"{slug[: _MAX_SLUG_BYTES - 9].rstrip('-._')}-{_name_digest(name)}"
     return slug
@@ -172,7 +175,7 @@ def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:
     is empty, so readers list no run there until its identity is written.
     """
     project_folder.mkdir(parents=True, exist_ok=True)
-    taken = {entry.name.lower() for entry in project_folder.iterdir()}
+    taken = {BOARDS_FOLDER, *(entry.name.lower() for entry in project_folder.iterdir())}
     for number in range(1, 1_000_000):
         candidate = name if number == 1 else f"{name}-{number}"
         slug = slugify(candidate)
@@ -201,6 +204,16 @@ def run_folders(root: Path) -> Iterator[RunFolder]:
             for inner in _folders_in(entry):
                 if is_run_folder(inner):
                     yield RunFolder(inner)
+
+
+def is_boards_folder(path: Path | str) -> bool:
+    """Whether a folder has the boards of a project, and nothing else."""
+    if os.path.basename(path) != BOARDS_FOLDER:
+        return False
+    try:
+        return all(name.endswith(".json") or name[0] == "." for name in os.listdir(path))
+    except OSError:
+        return False
 
 
 def is_run_folder(path: Path) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.boards import Board
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.line import MAX_DEPTH, nests_too_deeply
 from epochal.server.reader import Catalog
@@ -108,6 +109,22 @@ class TrashKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of ``POST /api/trash/restore``."""
 
     keys: list[str]
+
+
+class BoardChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/boards``: ``revision`` was seen before, null for a new board."""
+
+    project: str
+    board: Board
+    revision: str | None = None
+
+
+class BoardChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/boards/delete``."""
+
+    project: str
+    name: str
+    revision: str | None = None
 
 
 class RunsRemoved(msgspec.Struct, frozen=True):
@@ -358,4 +375,6 @@ REQUEST_BODIES: dict[type, str] = {
     ChosenRuns: "choice of runs",
     ManyLabelsChange: "change of labels",
     TrashKeys: "list of deleted runs",
+    BoardChange: "board",
+    BoardChoice: "choice of a board",
 }

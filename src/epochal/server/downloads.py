@@ -1,4 +1,4 @@
-"""Endpoints that return files: those that records name, the graph of the model, exports."""
+"""Endpoints that return files: those that records name, the graph of the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import re
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -15,17 +14,15 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from epochal.errors import FormatError, MissingPackageError, RunNotFoundError, UsageError
+from epochal.errors import FormatError, MissingPackageError, RunNotFoundError
 from epochal.journal.layout import RunFolder
 from epochal.journal.regular_file import regular_only
 from epochal.media.files import blob_bytes, store_blob
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
-from epochal.server.state import ExportFormat, ServerState, server_state
-from epochal.store.row import RunRow
+from epochal.server.state import server_state
 from epochal.store.store import RunView
 
-FORMAT = str_param("format", note="one of `RunDetail.exports`")
 RUN = str_param("run", note="the newest running run, else the newest")
 _CHUNK_BYTES = 256 * 1024
 # Types that a browser shows or plays; anything else is a download.
@@ -92,22 +89,14 @@ async def graph_svg(request: Request) -> Response:
     )
 
 
-async def export(request: Request) -> Response:
-    """``…/export?format=``: a run as a file, written for each download."""
-    state, run_id = server_state(request), run_id_of(request)
-    name = FORMAT(request) or ""
-    chosen = state.exports.get(name)
-    if chosen is None:
-        known = ", ".join(state.exports) or "none on this server"
-        raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
-    info = await state.reader.query_run(run_id, lambda run: run.info)
-    file = await state.reader.call(lambda: _written(state, info, chosen))
+def file_response(file: IO[bytes], name: str, media_type: str) -> Response:
+    """A file that was written for this download, and is closed after it."""
     size = file.seek(0, 2)
     return StreamingResponse(
         _chunks(file, 0, size),
-        media_type=chosen.media_type,
+        media_type=media_type,
         headers={
-            "content-disposition": _attachment(f"{info.name}.{chosen.ending}"),
+            "content-disposition": _attachment(name),
             "cache-control": "no-store",
             "content-length": str(size),
         },
@@ -167,25 +156,6 @@ def _part_of(
     return StreamingResponse(
         _chunks(content, start, stop), status, media_type=media_type, headers=headers
     )
-
-
-def _written(state: ServerState, info: RunRow, chosen: ExportFormat) -> IO[bytes]:
-    """Write the export to a temporary file, with its own store so that others are not blocked."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
-    store = state.open_store()
-    try:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        # A file of another tracker may hold several runs; a folder of ours is quicker to find.
-        run = store.run(info.folder if info.tracker is None else info.id)
-        chosen.write(run, text)
-        text.flush()
-        text.detach()
-    except BaseException:
-        file.close()
-        raise
-    finally:
-        store.close()
-    return file
 
 
 async def _chunks(file: IO[bytes], start: int, stop: int) -> AsyncIterator[bytes]:

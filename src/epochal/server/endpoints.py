@@ -15,8 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from epochal.boards import StoredBoard
 from epochal.records import LOG_KINDS
 from epochal.server import (
+    boards,
     changes,
     control,
     data,
@@ -341,11 +343,35 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         "export",
-        "/api/runs/{run_id}/export",
+        "/api/export",
         "file",
-        downloads.export,
-        "a run as a file",
-        (downloads.FORMAT,),
+        boards.export,
+        "runs as a file; as HTML with the boards of their projects",
+        (boards.RUNS, boards.QUERY, boards.BOARD, boards.PROJECT, boards.FORMAT),
+    ),
+    Endpoint(
+        "boards",
+        "/api/boards",
+        boards.BoardList,
+        boards.boards,
+        "boards: what people arranged for a project",
+        (boards.PROJECT,),
+    ),
+    Endpoint(
+        "save_board",
+        "/api/boards",
+        StoredBoard,
+        boards.save,
+        "saves a board, 409 where another revision is stored; body `BoardChange`, at most 128 KiB",
+        method="POST",
+    ),
+    Endpoint(
+        "remove_board",
+        "/api/boards/delete",
+        "null",
+        boards.remove,
+        "deletes a board, 409 where another revision is stored; body `BoardChoice`",
+        method="POST",
     ),
     Endpoint(
         "infos",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -259,19 +260,7 @@ async def _read_values(
 async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[Member, T]]:
     """Each requested run with its row and the result of a query; without those that are hidden."""
     run_ids, text = RUNS(request), QUERY(request)
-    state = server_state(request)
-    reader = state.reader
-
-    async def chosen() -> list[str]:
-        until = time.monotonic() + _LONGEST_WAIT_S
-        async with reader.choosing:  # one at a time looks how far the background has read
-            while True:
-                found = await reader.query(lambda: _chosen(state, text, time.monotonic() > until))
-                if found is not None:
-                    return found
-                await asyncio.sleep(_AGAIN_S)
-
-    ids = list(run_ids) if run_ids and not text else await chosen()
+    ids = list(run_ids) if run_ids and not text else await chosen_runs(request, text)
     if run_ids and text:
         among = set(run_ids)
         ids = [one for one in ids if one in among]
@@ -284,6 +273,19 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
     if not found:
         raise RunNotFoundError("there is no run to group.")
     return found
+
+
+async def chosen_runs(request: Request, text: str | None) -> list[str]:
+    """The ids of the runs that a query chooses, as soon as all of them can be judged."""
+    state = server_state(request)
+    until = time.monotonic() + _LONGEST_WAIT_S
+    async with state.reader.choosing:  # one at a time looks how far the background has read
+        while True:
+            call = partial(_chosen, state, text, time.monotonic() > until)
+            found = await state.reader.query(call)
+            if found is not None:
+                return found
+            await asyncio.sleep(_AGAIN_S)
 
 
 def _chosen(state: ServerState, text: str | None, is_late: bool) -> list[str] | None:

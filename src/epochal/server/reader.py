@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from epochal.boards import Boards
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import parse_part_name
 from epochal.server.pool import ThreadPool, Turns
@@ -344,6 +345,11 @@ class Catalog:
     def trash(self) -> Trash:
         """The deleted runs."""
         return self._store.trash
+
+    @property
+    def boards(self) -> Boards:
+        """The boards of the projects."""
+        return self._store.boards
 
     def current(self) -> str:
         """The id of the newest running run, else of the newest; raises ``RunNotFoundError``."""

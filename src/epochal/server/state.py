@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
 from starlette.requests import Request
 
+from epochal.boards import StoredBoard
 from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
 from epochal.server.broadcaster import Broadcaster
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(msgspec.Struct, frozen=True):
-    """A file format that runs can be downloaded in; the layer above the server supplies them."""
+    """A file format that runs can be downloaded in; the layer above the server supplies them.
+
+    ``write`` also gets boards for a format that has them, and whether it opens with the first one.
+    """
 
     ending: str
     media_type: str
-    write: Callable[[RunView, TextIO], None]
+    write: Callable[[Sequence[RunView], TextIO, Sequence[StoredBoard], bool], None]
 
 
 def server_guard() -> Guard:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from epochal.boards import StoredBoard
 from epochal.store.answers import Labels, Machine
 from epochal.store.goodput import Goodput
 from epochal.store.row import MetricSummary, RunRow
@@ -297,6 +298,7 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     series bodies along steps, in base64, plain or compressed with gzip; ``axes`` converts steps to
     other axes. ``blobs`` are ``data:`` URLs by run id and file. ``sweep`` has ``GroupTables`` by
     choice of keys under ``groups``, and an ``Importance`` by metric under ``importance``.
+    ``boards`` are those of the projects of its runs; ``board`` names the one it opens with.
     """
 
     wire: int
@@ -307,6 +309,8 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     blobs: dict[str, dict[str, str]]
     series: list[str]
     sweep: dict[str, Any] = {}
+    boards: list[StoredBoard] = []
+    board: str | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ Of a run
 Changed through a store, and only when a person asks for it
     relabel       name, tags, notes, hidden: what ``labels.json`` holds
     remove        moves a run to the trash; ``trash`` lists, restores and erases what is there
+    boards        lists, saves and deletes boards, which belong to projects
 
 Rules that hold for every engine
 - The attempts of a run are one series. Where a newer attempt started again at a step, the points of
@@ -60,6 +61,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from epochal.boards import Boards
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.health.finding import Evaluated
 from epochal.journal.layout import RunFolder
@@ -378,6 +380,10 @@ class Store(Protocol):
     @property
     def trash(self) -> Trash:
         """The runs that were deleted."""
+
+    @property
+    def boards(self) -> Boards:
+        """What people arranged for the projects, as of now."""
 
     def close(self) -> None:
         """Write the index and close every file; no query follows."""

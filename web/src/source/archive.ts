@@ -76,6 +76,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     },
     plotlyUrl: () => Promise.reject(new SourceError("A saved file cannot draw figures of Plotly. Open the folder of this run with “epochal serve” to see it.", 404)),
     exportUrl: () => null,
+    boards: { list: async () => ({ boards: body.boards }), save: null, remove: null },
     follow: () => ({ subscribe: () => undefined, close: () => undefined }),
   };
 }

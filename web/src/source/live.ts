@@ -2,7 +2,7 @@
 
 import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
-import type { ControlRequest, GroupCurves, GroupTables, Importance, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList, Why } from "../wire.ts";
+import type { BoardList, ControlRequest, GroupCurves, GroupTables, Importance, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, StoredBoard, TrashList, Why } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -34,7 +34,12 @@ export function createLiveSource(): Source {
       await (await ask(PATHS.plotly)).body?.cancel();
       return PATHS.plotly;
     },
-    exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
+    exportUrl: (request) => `${PATHS.export}?${queryOf({ ...request })}`,
+    boards: {
+      list: async () => (await json(PATHS.boards)) as BoardList,
+      save: async (project, board, revision) => (await json(PATHS.save_board, sending("POST", { project, board, revision }))) as StoredBoard,
+      remove: async (project, name, revision) => void (await json(PATHS.remove_board, sending("POST", { project, name, revision }))),
+    },
     updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), sending("PATCH", change))) as Labels,
     changes: {
       labels: async (change) => (await json(PATHS.many_labels, sending("PATCH", change))) as LabelsChanged,
@@ -52,7 +57,7 @@ function sending(method: "PATCH" | "POST", body: object): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
 }
 
-function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels" | "request_control", run: string): string {
+function pathOf(endpoint: RunEndpoint | "blob" | "labels" | "request_control", run: string): string {
   const path = endpoint in PATHS ? PATHS[endpoint as keyof typeof PATHS] : `api/runs/{run}/${endpoint}`;
   return path.replace("{run}", encodeURIComponent(run));
 }

@@ -9,7 +9,7 @@ import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns } from "../chart/smooth-slices.ts";
 import type { SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, Why,
+  AxisName, Board, BoardList, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, StoredBoard, Why,
 } from "../wire.ts";
 
 /** Which runs a list has, how they are ordered and grouped: what an archive goes by, because it cannot read queries. */
@@ -52,6 +52,25 @@ export interface RunChanges {
   remove(chosen: ChosenRuns): Promise<RunsRemoved>;
   restore(keys: string[]): Promise<RunsRestored>;
   trash(): Promise<TrashList>;
+}
+
+/** The boards of all projects. `revision` is that of the board as it was read; null for a new one. */
+export interface BoardSource {
+  list(): Promise<BoardList>;
+  /** Raises a `SourceError` with status 409 where another revision is stored. Null in a saved page. */
+  readonly save: ((project: string, board: Board, revision: string | null) => Promise<StoredBoard>) | null;
+  readonly remove: ((project: string, name: string, revision: string | null) => Promise<void>) | null;
+}
+
+/** Which runs a file has: some by id, else those of a query, else those of a board. With a board, the saved page opens on it. */
+export interface ExportRequest {
+  readonly run?: readonly string[];
+  readonly query?: string;
+  readonly board?: string;
+  /** Of the board, where several projects have one of its name. */
+  readonly project?: string;
+  /** `html` by default; one of `RunDetail.exports`. */
+  readonly format?: string;
 }
 
 export interface SeriesRequest {
@@ -212,8 +231,9 @@ export interface Source {
   blobText(run: string, file: string): Promise<string>;
   /** Address of a frame that draws figures of Plotly; an error says why there is none. */
   plotlyUrl(): Promise<string>;
-  /** Address of a whole run as a file; null where there is no server to make it. */
-  exportUrl(run: string, format: string): string | null;
+  /** Address of runs as a file, by default one HTML page with the boards of their projects; null where there is no server to make it. */
+  exportUrl(request: ExportRequest): string | null;
+  readonly boards: BoardSource;
   /** Null where labels cannot be changed. */
   readonly updateLabels: ((run: string, change: LabelsChange) => Promise<Labels>) | null;
   /** Null where runs cannot be changed. */

@@ -9,6 +9,7 @@ const TABLES = { keys: ["lr"], varying: ["lr"], repeats: [], runs: 2, tables: [T
 const BODY: ArchiveBody = {
   wire: WIRE_VERSION, made: 0, runs: { rows: [], total: 0, offset: 0, pending: 0, groups: null }, axes: {}, responses: {}, blobs: {}, series: [],
   sweep: { groups: { lr: TABLES, "-seed": { ...TABLES, keys: ["lr", "wd"] } }, importance: { loss: { metric: "loss" } as Importance } },
+  boards: [{ project: "p", revision: "1", board: { name: "paper" }, problem: null }], board: null,
 };
 const { sweep } = createArchiveSource(BODY);
 
@@ -16,6 +17,12 @@ test("a saved page has the groups that were computed when it was saved", async (
   expect((await sweep.groups({ metric: ["loss"], by: ["lr"], query: "not hidden" })).tables).toEqual([TABLE]);
   expect((await sweep.groups({ metric: ["loss"], all_but: ["seed"] })).keys).toEqual(["lr", "wd"]);
   expect((await sweep.importance({ metric: "loss" })).metric).toBe("loss");
+});
+
+test("a saved page has boards, which cannot be changed", async () => {
+  const { boards, exportUrl } = createArchiveSource(BODY);
+  expect((await boards.list()).boards.map(({ board }) => board.name)).toEqual(["paper"]);
+  expect([boards.save, boards.remove, exportUrl({ board: "paper" })]).toEqual([null, null, null]);
 });
 
 test("what a saved page does not have is said with what it has", async () => {

@@ -12,6 +12,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from epochal import query as q
+from epochal.boards import FolderBoards
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
@@ -45,6 +46,8 @@ _MANY = 100
 _SMALL_BYTES = 4 * 1024 * 1024
 # A journal of this size is read in a fraction of a second.
 _QUICK_BYTES = 8 * 1024 * 1024
+# Boards wait so long for the names of projects.
+_BOARDS_S = 0.15
 # Clocks of machines that share a folder differ by less.
 _SKEW_S = 300.0
 
@@ -155,7 +158,7 @@ class LocalStore:
             max(num_unread + len(self._tails_left), len(budget.unread)),
             [(values, self._lazy(some)) for values, some in groups],
             stored=len(listed),
-            projects=sorted({name for index in self._indexes for name in index.projects()}),
+            projects=self._project_names(),
             unread=len(budget.unread),
         )
 
@@ -166,6 +169,16 @@ class LocalStore:
         num_unread = len(self._unread())
         members = [run.member for run in self._listed(None, Budget())]
         return project_list(members, pending=num_unread)
+
+    @property
+    def boards(self) -> FolderBoards:
+        """The boards of the projects."""
+        self._scan_once()
+        self._read_first(time.monotonic() + _BOARDS_S)
+        return FolderBoards(self._roots, self._project_names(), self._bounds.allows)
+
+    def _project_names(self) -> list[str]:
+        return sorted({name for index in self._indexes for name in index.projects()})
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
         """Read full rows for so many seconds; which runs were read, and how many are left."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from epochal.boards import Board, StoredBoard
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.settings import cache_folder, read_settings
@@ -76,6 +77,30 @@ class RemoteTrash:
 
 def _trashed(row: dict[str, Any]) -> TrashedRun:
     return msgspec.convert({**row, "folder": row["key"], "origin": ""}, TrashedRun)
+
+
+class RemoteBoards:
+    """The boards of a server; see ``epochal.boards.Boards``."""
+
+    def __init__(self, server: RemoteServer) -> None:
+        self._server = server
+
+    def list(self, project: str | None = None) -> Sequence[StoredBoard]:
+        """Those of a project, or all of them."""
+        found = msgspec.convert(
+            self._server.send("GET", "/api/boards")["boards"], list[StoredBoard]
+        )
+        return [stored for stored in found if project in (None, stored.project)]
+
+    def save(self, project: str, board: Board, revision: str | None) -> StoredBoard:
+        """Save a board there."""
+        body = {"project": project, "board": msgspec.to_builtins(board), "revision": revision}
+        return msgspec.convert(self._server.send("POST", "/api/boards", body), StoredBoard)
+
+    def remove(self, project: str, name: str, revision: str | None) -> None:
+        """Delete a board there."""
+        body = {"project": project, "name": name, "revision": revision}
+        self._server.send("POST", "/api/boards/delete", body)
 
 
 _MIRRORS = "mirrors"
@@ -191,6 +216,11 @@ class RemoteStore:
     def trash(self) -> RemoteTrash:
         """The runs that were deleted there."""
         return RemoteTrash(self._server)
+
+    @property
+    def boards(self) -> RemoteBoards:
+        """The boards of the projects there."""
+        return RemoteBoards(self._server)
 
     def _taken(self, listed: Iterable[ListedInfo]) -> list[RemoteRun]:
         """The runs of a list; one that was listed before is the same object."""

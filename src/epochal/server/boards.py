@@ -1,0 +1,153 @@
+"""Handlers of boards, and of the file that a board or the shown runs are saved as."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
+from typing import IO, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.boards import (
+    MAX_BYTES,
+    BoardNotFoundError,
+    OutdatedBoardError,
+    StoredBoard,
+    find_board,
+)
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.server.changes import BoardChange, BoardChoice, body_of
+from epochal.server.downloads import file_response
+from epochal.server.groups import chosen_runs
+from epochal.server.params import str_param, str_params
+from epochal.server.responses import error_response, json_response
+from epochal.server.state import ExportFormat, ServerState, server_state
+from epochal.store.row import RunRow
+
+# Runs in one file.
+MAX_RUNS = 500
+PROJECT = str_param("project", note="all by default")
+FORMAT = str_param("format", note="`html`; one of `RunDetail.exports`")
+RUNS = str_params("run", most=MAX_RUNS)
+QUERY = str_param("query", note="runs that it selects, where no `run` is given")
+BOARD = str_param("board", note="opened first; its runs, where no `run` and no `query` is given")
+T = TypeVar("T")
+
+
+class BoardList(msgspec.Struct, frozen=True):
+    """The boards of some projects, by project and name."""
+
+    boards: list[StoredBoard]
+
+
+async def boards(request: Request) -> Response:
+    """``GET /api/boards``: the boards of a project, or of all."""
+    project, reader = PROJECT(request), server_state(request).reader
+    found = await reader.query(lambda: reader.catalog.boards.list(project))
+    return await json_response(request, BoardList(list(found)))
+
+
+async def save(request: Request) -> Response:
+    """``POST /api/boards``: saves a board, unless another revision is stored (409)."""
+    change = await body_of(request, BoardChange, most=2 * MAX_BYTES)
+    if isinstance(change, Response):
+        return change
+    project, board, revision = change.project, change.board, change.revision
+    catalog = server_state(request).reader.catalog
+    return await _changed(request, lambda: catalog.boards.save(project, board, revision))
+
+
+async def remove(request: Request) -> Response:
+    """``POST /api/boards/delete``: deletes a board, unless another revision is stored (409)."""
+    chosen = await body_of(request, BoardChoice, most=MAX_BYTES)
+    if isinstance(chosen, Response):
+        return chosen
+    project, name, revision = chosen.project, chosen.name, chosen.revision
+    catalog = server_state(request).reader.catalog
+    return await _changed(request, lambda: catalog.boards.remove(project, name, revision))
+
+
+async def export(request: Request) -> Response:
+    """``GET /api/export``: runs as one file; as HTML with the boards of their projects."""
+    state, form = server_state(request), FORMAT(request) or "html"
+    chosen = state.exports.get(form)
+    if chosen is None:
+        known = ", ".join(state.exports) or "none on this server"
+        raise UsageError(f"format={form[:40]!r} is not known: use one of {known}.")
+    ids, query, name = RUNS(request), QUERY(request), BOARD(request)
+    catalog = state.reader.catalog
+    found = await state.reader.query(lambda: catalog.boards.list(PROJECT(request)))
+    opens = None if name is None else find_board(found, name)
+    if not ids and query is None and opens is None:
+        raise UsageError("one of run=, query= and board= is needed.")
+    if not ids and opens is not None and query is None:
+        ids, query = opens.board.runs or (), board_query(opens)
+    if not ids:
+        ids = await chosen_runs(request, query)
+    if len(ids) > MAX_RUNS:
+        raise UsageError(f"{len(ids):,} runs are too many for one file: choose {MAX_RUNS}.")
+    answers = await state.reader.query_runs(ids, lambda run: run.info)
+    infos = [info for info in answers if isinstance(info, RunRow)]
+    if not infos:
+        raise RunNotFoundError("there is no such run.")
+    boards = boards_of(found, {info.project for info in infos}, opens)
+    file = await state.reader.call(partial(_written, state, infos, boards, opens, chosen))
+    stem = infos[0].name if len(infos) == 1 else infos[0].project
+    return file_response(file, f"{name or stem}.{chosen.ending}", chosen.media_type)
+
+
+def board_query(stored: StoredBoard) -> str:
+    """The query of a board, about the runs of its project that are not hidden."""
+    name = stored.project.replace("\\", "\\\\").replace('"', '\\"')
+    own = f" and ({stored.board.query})" if stored.board.query else ""
+    return f'project == "{name}" and not hidden{own}'
+
+
+def boards_of(
+    boards: Iterable[StoredBoard], projects: Container[str], opens: StoredBoard | None
+) -> list[StoredBoard]:
+    """The boards that a saved file has: the one it opens with, else those of its projects."""
+    if opens is not None:
+        return [opens]
+    return [one for one in boards if one.project in projects and one.problem is None]
+
+
+def _written(
+    state: ServerState,
+    infos: Sequence[RunRow],
+    boards: Sequence[StoredBoard],
+    opens: StoredBoard | None,
+    chosen: ExportFormat,
+) -> IO[bytes]:
+    """Write the export to a temporary file, with its own store so that others are not blocked."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
+    store = state.open_store()
+    try:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        # A file of another tracker may hold several runs; a folder of ours is quicker to find.
+        runs = [store.run(one.folder if one.tracker is None else one.id) for one in infos]
+        chosen.write(runs, text, boards, opens is not None)
+        text.flush()
+        text.detach()
+    except BaseException:
+        file.close()
+        raise
+    finally:
+        store.close()
+    return file
+
+
+async def _changed(request: Request, change: Callable[[], T]) -> Response:
+    """The result of a change; 409 where it is outdated or the disk does not allow it."""
+    try:
+        return await json_response(request, await server_state(request).reader.query(change))
+    except OutdatedBoardError as error:
+        return error_response(409, str(error))
+    except BoardNotFoundError as error:
+        return error_response(404, str(error))
+    except OSError as error:
+        return error_response(409, f"the board could not be saved: {error.strerror or error}.")
