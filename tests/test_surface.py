@@ -22,7 +22,7 @@ ROOT = """
 Audio Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph
 LogVerbosity LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError
 Html Image Markdown SummaryWriter Table Video
-TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ current_run
+TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ board current_run
 explain_phases finish init load
 log open speed_of_light track watch watch_data watch_memory watch_moe
 """.split()

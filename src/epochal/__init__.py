@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
     from epochal.reading import load
     from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
+    from epochal.run.board import board
     from epochal.run.current import current_run, finish, log
     from epochal.run.run import Run
     from epochal.run.start import init
@@ -53,6 +54,7 @@ _HOMES = {
         "epochal.media.types": "Audio Html Image Markdown Table Video",
         "epochal.monitor": "EpochMetrics EpochRecord Monitor RankMetrics",
         "epochal.reading": "load open",
+        "epochal.run.board": "board",
         "epochal.run.current": "current_run finish log",
         "epochal.run.run": "Run",
         "epochal.run.start": "init",
@@ -108,6 +110,7 @@ __all__ = [
     "UsageError",
     "Video",
     "__version__",
+    "board",
     "current_run",
     "explain_phases",
     "finish",

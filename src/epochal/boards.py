@@ -180,11 +180,12 @@ class FolderBoards:
 
     def _folder(self, project: str) -> Path:
         slug = slugify(project)
-        below = [root / slug for root in self._roots if (root / slug).is_dir()]
-        found = [folder for folder in below if not is_run_folder(folder)]
-        found += [root for root in self._roots if root.name == slug]
-        if self._names.get(slug) == project:  # its runs may lie anywhere, as other trackers' do
-            found += [root / slug for root in self._roots]
+        found = [root / slug for root in self._roots if (root / slug / BOARDS_FOLDER).is_dir()]
+        if slug in self._names:
+            below = [root / slug for root in self._roots]
+            found += [folder for folder in below if folder.is_dir() and not is_run_folder(folder)]
+            found += [root for root in self._roots if root.name == slug]
+            found += below  # its runs lie elsewhere, as those of other trackers do
         for folder in found:
             if self._may_read(folder / BOARDS_FOLDER):
                 return folder

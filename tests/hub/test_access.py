@@ -78,6 +78,26 @@ def refused(call: object) -> int:
     return error.value.status
 
 
+def save_board(client: HubClient, project: str, name: str = "b") -> object:
+    body = json.dumps({"project": project, "board": {"name": name}}).encode()
+    headers = {"content-type": "application/json"}
+    return client.request("POST", "/api/boards", body=body, headers=headers)
+
+
+def test_boards_belong_to_the_projects_of_a_token(team: HubProcess) -> None:
+    writer, reader = team.client(token(team, "write", "p")), team.client(token(team, "read", "p"))
+    save_board(writer, "p")
+    assert refused(lambda: save_board(writer, "q")) == 404  # as if there were no such project
+    assert refused(lambda: save_board(reader, "p", "other")) == 403
+    save_board(team.client(), "q")
+    for client, projects in ((writer, ["p"]), (reader, ["p"]), (team.client(), ["p", "q"])):
+        boards = client.get_json("/api/boards")["boards"]
+        assert [stored["project"] for stored in boards] == projects
+    link = Links(team.root).make([id_of(team, "open")], until=time.time() + 600)
+    assert team.client(link).get_json("/api/boards") == {"boards": []}
+    assert names(team.client()) == ["open", "secret"]
+
+
 def test_a_token_is_stored_as_a_digest(team: HubProcess) -> None:
     stored = b"".join(path.read_bytes() for path in (team.root / ".hub").iterdir())
     assert team.token.encode() not in stored

@@ -19,6 +19,7 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import epochal
+from epochal.boards import read_boards
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder
 from epochal.media.files import TABLE, blob_bytes
@@ -207,7 +208,7 @@ def test_an_import_has_the_same_samples(imported: RunData, ours: RunData) -> Non
         ("file", "projector_config.pbtxt", "application/octet-stream"),
     }
     assert own.keys() <= theirs.keys()
-    assert len(own) == 13 + 3 * 3
+    assert len(own) == 12 + 3 * 3
     for key, (steps, contents) in own.items():
         assert theirs[key][0] == steps, key
         for content, known in zip(contents, theirs[key][1], strict=True):
@@ -215,6 +216,14 @@ def test_an_import_has_the_same_samples(imported: RunData, ours: RunData) -> Non
                 _assert_equal(content, known, key)
     at = [record["t"] for record in entries(imported, "blob", "figure")]
     assert at == [record["t"] for record in entries(ours, "blob", "figure")] == [500.5] * 3
+
+
+def test_an_import_has_the_same_board(imported: RunData, ours: RunData) -> None:
+    theirs, own = (
+        read_boards(Path(run.info.folder).parent, run.info.project) for run in (imported, ours)
+    )
+    assert [stored.board for stored in own] == [stored.board for stored in theirs]
+    assert [block.title for block in own[0].board.blocks] == [None, "both", "band"]
 
 
 def samples(run: RunData) -> dict[tuple[str, str, str], tuple[list[int], list[Any]]]:

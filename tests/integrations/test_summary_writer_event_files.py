@@ -55,7 +55,6 @@ def use_every_call(writer: Any) -> None:
     writer.add_graph(nn.Linear(2, 3), torch.zeros(1, 2))
     writer.add_embedding(torch.rand(3, 2), metadata=["a", "b", "c"])
     writer.add_pr_curve("pr", np.array([0, 1, 1]), np.array([0.1, 0.7, 0.9]), 1)
-    writer.add_custom_scalars({"c": {"t": ["Multiline", ["scalar"]]}})
     writer.add_mesh("mesh", torch.rand(1, 4, 3))
     writer.add_hparams({"lr": 0.1}, {"acc": 0.5}, run_name="hp")
 

@@ -21,6 +21,7 @@ import epochal
 from epochal import SummaryWriter
 from epochal.journal.layout import RunFolder
 from epochal.media.files import blob_bytes
+from epochal.store.local.store import open_store
 
 
 @pytest.fixture(autouse=True)
@@ -273,20 +274,22 @@ def test_embeddings_whose_sizes_do_not_fit_are_refused(
         writer.add_embedding(**{"mat": torch.zeros(3, 2), **wrong})
 
 
-def test_layouts_of_charts_are_tables(tmp_path: Path) -> None:
+def test_custom_scalars_make_a_board_of_the_project(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path / "a") as writer:
         writer.add_custom_scalars({"usa": {"dow": ["Margin", ["dow/a", "dow/b", "dow/c"]]}})
-        writer.add_custom_scalars_multilinechart(["x", "y"], title="both")
+        writer.add_custom_scalars_multilinechart(["x", "y/.*"], title="both")
         with pytest.raises(AssertionError):
             writer.add_custom_scalars_marginchart(["x"])
         with pytest.raises(AssertionError):
             writer.add_custom_scalars({"usa": {"dow": ["Margin", ["dow/a"]]}})
-    records = entries(tmp_path / "a", "blob", "custom_scalars")
-    tables = [json.loads(blob_bytes(RunFolder(tmp_path / "a"), r["file"])) for r in records]
-    assert tables[0]["columns"] == ["category", "chart", "type", "tag"]
-    assert [table["data"] for table in tables] == [
-        [["usa", "dow", "Margin", tag] for tag in ("dow/a", "dow/b", "dow/c")],
-        [["default", "both", "Multiline", "x"], ["default", "both", "Multiline", "y"]],
+    with open_store(tmp_path) as store:
+        (stored,) = store.boards.list(store.runs()[0].info.project)
+    assert stored.board.name == "custom scalars"
+    assert [(block.text or block.title, block.series) for block in stored.board.blocks] == [
+        ("## usa", []),
+        ("dow", ["dow/a", "dow/b", "dow/c"]),
+        ("## default", []),
+        ("both", ["x", "y/*"]),
     ]
 
 

@@ -12,16 +12,18 @@ from typing import Any, TextIO, cast
 import click
 
 from epochal.atomic_file import new_text_file
+from epochal.boards import StoredBoard, find_board
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
 from epochal.cli.output import VisibleStream, answer, remark
-from epochal.errors import UsageError
+from epochal.errors import RunNotFoundError, UsageError
 from epochal.exports.export import BINARY, FORMATS, Rows, export_named
 from epochal.exports.files import save_files
 from epochal.format import plural
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
-from epochal.store.store import RunView
+from epochal.server.boards import board_query, boards_of
+from epochal.store.store import RunView, Store
 
 FILES = "files"
 _FORMAT = "Format (default: by the suffix of FILE, else html)."
@@ -33,14 +35,17 @@ _FORMAT = "Format (default: by the suffix of FILE, else html)."
 @click.option("-o", "--output", metavar="FILE", help="A file, - for stdout, or a folder for files.")
 @options.metrics
 @click.option("--rows", type=click.Choice(("epoch", "step")), help="Rows of csv and parquet.")
+@click.option("--board", metavar="NAME", help="Open on this board; of its runs if you name none.")
+@click.option("--project", help="The project of the board.")
 @click.option("--name", metavar="PATTERN", help="Of files: those with such a name, as 'val/*'.")
 @options.hub
 def command(
     runs: tuple[str, ...],
     form: str | None,
     output: str | None,
-    metrics: tuple[str, ...],
     rows: Rows | None,
+    board: str | None,
+    project: str | None,
     name: str | None,
 ) -> int:
     """Write runs as a file: 'epochal export RUN' makes RUN.html, one file that you can share.
@@ -49,8 +54,8 @@ def command(
     tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
     csv and jsonl go to stdout.
 
-    With -m a table has these metrics by step, and html has these formulas as well:
-    epochal export RUN -m 'train/loss - eval/loss' -m 'eval/*' --format csv
+    'epochal export --board paper-figures' writes a board with its runs, as one HTML file that opens
+    on this board.
 
     files saves the samples and files of a run in a folder, as NAME/step-000100.png. Tables become
     CSV; samples.jsonl has captions, boxes and labels.
@@ -58,11 +63,18 @@ def command(
     suffix = Path(output or "").suffix.lower().lstrip(".")
     form = form or (suffix if suffix in (*FORMATS, *BINARY) else "html")
     with reading_store() as store:
-        views = named_runs(store, runs) if runs else [chosen_run(store, None)]
-        if metrics and form in (FILES, "jsonl"):
-            raise UsageError(f"-m is for csv, parquet and html, not for {form}.")
+        opens = None if board is None else find_board(store.boards.list(project), board)
+        if opens is not None and form != "html":
+            raise UsageError(f"--board writes a page, not {form}: name a file that ends in .html.")
+        if runs:
+            views = named_runs(store, runs)
+        else:
+            views = [chosen_run(store, None)] if opens is None else _runs_of(store, opens)
         if form == FILES:
             return _save_files(views, output, name or "*")
+        write = partial(_write, form, rows=rows, boards=_boards(store, form, views, opens))
+        if output is None and opens is not None:
+            output = f"{slugify(opens.board.name, 'board')}.html"
         if output is None and form in ("csv", "jsonl"):
             output = "-"
         if output == "-":
@@ -70,12 +82,12 @@ def command(
                 raise UsageError(f"{form} cannot be printed on a terminal: name a file with -o.")
             # Exact data for a pipe or a file; a terminal shows control characters escaped.
             out = VisibleStream(sys.stdout) if sys.stdout.isatty() else sys.stdout
-            _write(form, views, cast(TextIO, out), rows, metrics)
+            write(views, cast(TextIO, out), opens_board=opens is not None)
             return 0
         files = _files(views, form, output)
         for file, inside in files.items():
             with new_text_file(file) as out:
-                _write(form, inside, out, rows, metrics)
+                write(inside, out, opens_board=opens is not None)
         ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
         if len(files) == 1:
             answer(ids[0], f"{plural(len(views), 'run')} written to {next(iter(files))}.")
@@ -124,9 +136,25 @@ def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, 
     return files
 
 
-def _write(
-    form: str, runs: Sequence[RunView], out: TextIO, rows: Rows | None, names: Sequence[str]
-) -> None:
+def _runs_of(store: Store, stored: StoredBoard) -> list[RunView]:
+    """The runs of a board: those that it names, else those that its query selects."""
+    if stored.board.runs is None:
+        found = list(store.runs(board_query(stored)))
+    else:
+        found = [run for run_id in stored.board.runs if (run := store.find(run_id)) is not None]
+    if not found:
+        raise RunNotFoundError(f"the board {stored.board.name!r} shows no run that is here.")
+    return found
+
+
+def _boards(
+    store: Store, form: str, runs: Sequence[RunView], opens: StoredBoard | None
+) -> list[StoredBoard]:
+    if form != "html":
+        return []
+    return boards_of(store.boards.list(), {run.outline().project for run in runs}, opens)
+
+
+def _write(form: str, runs: Sequence[RunView], out: TextIO, **options: Any) -> None:
     file: Any = out.buffer if form in BINARY else out
-    write = partial(export_named(form).write, runs, file, rows=rows, names=names)
-    Guard().explained(f"exporter {form}", write)
+    Guard().explained(f"exporter {form}", partial(export_named(form).write, runs, file, **options))

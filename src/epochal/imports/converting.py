@@ -33,7 +33,7 @@ from epochal.guard import Guard
 from epochal.imports.copying import RunCopy, staged_folder, swap_in
 from epochal.imports.foreign import Source, SourceRun, UnreadableFile, stable_id
 from epochal.imports.registry import all_importers, open_all_foreign
-from epochal.journal.layout import RunFolder, is_boards_folder, json_bytes, read_json
+from epochal.journal.layout import RunFolder, json_bytes, read_json
 from epochal.journal.search_bounds import SearchBounds
 
 FOLDER = "converted"
@@ -352,7 +352,6 @@ def _folders_in(path: Path, bounds: SearchBounds) -> list[Path]:
                 if not entry.name.startswith(".")
                 and (bounds.follow_links or not entry.is_symlink())
                 and os.path.isdir(entry.path)
-                and not is_boards_folder(entry.path)
             )
     except OSError:  # gone, no folder, or not for us to look into
         return []

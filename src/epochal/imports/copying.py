@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from epochal.errors import FormatError
+from epochal.boards import OutdatedBoardError, save_board
+from epochal.errors import FormatError, UsageError
 from epochal.imports.foreign import Batch, Identity, RecordList, Source, SourceRun
 from epochal.imports.values import json_safe
 from epochal.journal.header import part_header
@@ -83,6 +84,9 @@ def copy_run(
         record = copy.identity_record({**origin, "signature": signature})
         write_json(staged.identity, {**record, "name": final})
         swap_in(staged, target)
+    if (board := getattr(run, "board", None)) is not None:
+        with contextlib.suppress(OutdatedBoardError, UsageError):  # of another run, or changed
+            save_board(place, project, board, None)
     return Copied(
         id=identity.id,
         name=final,

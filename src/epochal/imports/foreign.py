@@ -13,6 +13,7 @@ Importers never write to the files they read, and read on demand.
   record is ``resume`` with ``step`` S, as in a journal.
 - Files only grow while they are read. Smaller sizes in the ``signature`` mean that they were
   replaced; then ``rewind`` makes the run be read again from its beginning.
+- A run may have a ``board``, an ``epochal.boards.Board`` that is copied with it.
 - Records of the kinds ``blob`` and ``file`` name a file; ``SourceRun.blob`` gives its bytes
   until the next batch is read.
 - ``read_new`` never raises for damage. It adds a sentence with the file and the position to

@@ -11,12 +11,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.boards import MAX_BLOCKS, Block, Board
 from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
 from epochal.imports.protobuf import BYTES, FIXED32, VARINT, Field, WireError, message, varint
-from epochal.media.files import LAYOUT, LAYOUT_COLUMNS, PR_CURVE_COLUMNS
+from epochal.media.files import PR_CURVE_COLUMNS
 from epochal.media.types import Audio, Image, Keep, Markdown, Sample, Table
 from epochal.records import Record
 
+# Tags of charts by category and title, as ``add_custom_scalars`` takes them; and their board.
+Layout = dict[str, dict[str, list[str]]]
+LAYOUT_BOARD = "custom scalars"
 _START = 1
 _TEXT_SUFFIX = "/text_summary"  # what the writers of torch and tensorboardX add to a tag
 _LEVELS = {10: "debug", 20: "info", 30: "warning", 40: "error", 50: "error"}
@@ -76,6 +80,7 @@ class Event(msgspec.Struct):
     samples: list[tuple[str, Sample | list[Sample]]] = []
     # By the name of a mesh, its arrays.
     meshes: dict[str, dict[str, NDArray[Any]]] = {}
+    layout: Layout = {}
     writer: str | None = None
     is_restart: bool = False
     # Where the last point ends, if it is a 32-bit float.
@@ -84,7 +89,7 @@ class Event(msgspec.Struct):
     @property
     def is_scalar(self) -> bool:
         """Whether it is one number and nothing else."""
-        is_more = self.records or self.samples or self.writer or self.is_restart
+        is_more = self.records or self.samples or self.layout or self.writer or self.is_restart
         return len(self.points) == 1 and not is_more
 
     def add_file(self, name: str, data: bytes, media_type: str) -> None:
@@ -194,9 +199,9 @@ def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) ->
         make = Image if plugin == "images" else Audio
         made: list[Sample] = [make(place.content) for place in chosen]
         event.samples.append((name, made[0] if len(made) == 1 else made))
-    elif plugin == LAYOUT:
-        rows = [row for layout in strings for row in _layout_rows(message(layout.content))]
-        event.samples.append((LAYOUT, Table(rows, LAYOUT_COLUMNS)))
+    elif plugin == "custom_scalars":
+        for layout in strings:
+            event.layout.update(_layout(message(layout.content)))
     else:
         words = "\n\n".join(string.text for string in strings)
         name = name.removesuffix(_TEXT_SUFFIX) or name
@@ -207,14 +212,26 @@ def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) ->
             event.records.append(record)
 
 
-def _layout_rows(layout: Field) -> Iterator[tuple[str, str, str, str]]:
-    """The series of the charts of a layout, as the rows of a table."""
+def _layout(layout: Field) -> Layout:
+    """The charts of a layout."""
+    found: Layout = {}
     for category in layout.each(2):
+        charts = found.setdefault(category[1].text, {})
         for chart in category.each(2):
             margins = [series[number] for series in chart[3].each(1) for number in (1, 2, 3)]
-            kind = "Margin" if margins else "Multiline"
-            for tag in margins or chart[2].each(1):
-                yield category[1].text, chart[1].text, kind, tag.text
+            charts[chart[1].text] = [tag.text for tag in margins or chart[2].each(1)]
+    return found
+
+
+def layout_board(layout: Layout) -> Board:
+    """The charts of ``add_custom_scalars``; ``.*`` in a tag stands for any characters."""
+    blocks: list[Block] = []
+    for category, charts in layout.items():
+        blocks.append(Block(kind="text", text=f"## {category}", width=12, height=1))
+        for title, tags in charts.items():
+            series = [tag.replace(".*", "*") for tag in tags]
+            blocks.append(Block(kind="chart", series=series, title=title))
+    return Board(LAYOUT_BOARD, blocks[:MAX_BLOCKS])
 
 
 def curve_table(curve: NDArray[Any]) -> Table:

@@ -26,8 +26,8 @@ from epochal.integrations.run_writer import (
     name_of,
     one_number,
 )
-from epochal.media.files import LAYOUT
 from epochal.media.types import Image, Markdown, Sample
+from epochal.run.board import save_with_run
 from epochal.run.start import init_in
 from epochal.settings import read_settings
 
@@ -58,6 +58,7 @@ class SummaryWriter(RunWriter):
             log_dir = os.path.join(read_settings().dir, f"{begun}_{socket.gethostname()}{comment}")
         super().__init__(log_dir, report_to)
         self._hparams: dict[str, Any] | None = None
+        self._layout: dict[str, dict[str, list[str]]] = {}
         self._open(purge_step)
 
     def __enter__(self) -> SummaryWriter:
@@ -331,20 +332,26 @@ class SummaryWriter(RunWriter):
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Record that a chart of several series is wanted."""
+        """Add a chart of several series to the board of ``add_custom_scalars``."""
         self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Record that a chart of a series between two others is wanted."""
+        """Add a chart of a series between two others to the board of ``add_custom_scalars``."""
         self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
-        """Record which charts are wanted, as a table; the page does not arrange charts by it."""
+        """Add charts to the board ``custom scalars`` of the project, below their categories.
+
+        ``layout`` has categories, titles, and the type and the tags of each chart.
+        """
+        from epochal.imports.tfevents_event import LAYOUT_BOARD, layout_board
         from epochal.integrations import tensorboard_values as made
 
-        self._add(LAYOUT, made.layout_table(layout), None)
+        for category, charts in made.checked_layout(layout).items():
+            self._layout.setdefault(category, {}).update(charts)
+        save_with_run(self._open(), LAYOUT_BOARD, lambda: layout_board(self._layout))
 
     def add_mesh(
         self,

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from epochal.imports import histogram as binned
-from epochal.imports.tfevents_event import KeptFile, curve_table, npy, npz
+from epochal.imports.tfevents_event import KeptFile, Layout, curve_table, npy, npz
 from epochal.media import pixels as media
 from epochal.media.encode import encode_png
-from epochal.media.files import LAYOUT_COLUMNS, media_type_of_name
+from epochal.media.files import media_type_of_name
 from epochal.media.types import Audio, Image, Sample, Table, Video
 from epochal.records import Record
 from epochal.run import histogram as counted
@@ -106,15 +106,16 @@ def tensor(value: Any) -> KeptFile:
     return KeptFile(npy(as_array(value)), "application/x-npy")
 
 
-def layout_table(layout: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The charts of ``add_custom_scalars``: category to title to type and tags."""
-    rows = []
-    for category, charts in layout.items():
-        for title, (kind, tags) in charts.items():
+def checked_layout(layout: Mapping[str, Mapping[str, Any]]) -> Layout:
+    """The tags of charts by category and title; raises what torch raises."""
+    for charts in layout.values():
+        for kind, tags in charts.values():
             if kind == "Margin" and len(tags) != 3:
                 raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
-            rows += [(category, title, kind, tag) for tag in tags]
-    return Table(rows, LAYOUT_COLUMNS)
+    return {
+        category: {title: list(tags) for title, (_, tags) in charts.items()}
+        for category, charts in layout.items()
+    }
 
 
 def _bytes(array: Array) -> Pixels:

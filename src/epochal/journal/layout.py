@@ -206,16 +206,6 @@ def run_folders(root: Path) -> Iterator[RunFolder]:
                     yield RunFolder(inner)
 
 
-def is_boards_folder(path: Path | str) -> bool:
-    """Whether a folder has the boards of a project, and nothing else."""
-    if os.path.basename(path) != BOARDS_FOLDER:
-        return False
-    try:
-        return all(name.endswith(".json") or name[0] == "." for name in os.listdir(path))
-    except OSError:
-        return False
-
-
 def is_run_folder(path: Path) -> bool:
     """Whether a folder is a run: it has an identity, or at least a journal."""
     return (path / "run.json").is_file() or (path / "journal").is_dir()

@@ -70,9 +70,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 TABLE = "application/vnd.epochal.table+json"
 # The columns of a table that is a precision-recall curve, as ``add_pr_curve`` records it.
 PR_CURVE_COLUMNS = ("threshold", "tp", "fp", "tn", "fn", "precision", "recall")
-# The name and the columns of a table of the charts that ``add_custom_scalars`` asks for.
-LAYOUT = "custom_scalars"
-LAYOUT_COLUMNS = ("category", "chart", "type", "tag")
 
 
 def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:

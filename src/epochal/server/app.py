@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from epochal.errors import EpochalError, RunNotFoundError
+from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.page.loader import load_page
 from epochal.server.access import Access, AccessMiddleware
@@ -26,7 +26,7 @@ from epochal.server.endpoints import routes
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
 from epochal.server.state import ExportFormat, ServerState, server_guard
-from epochal.store.store import MetricNotFoundError, Store
+from epochal.store.store import Store
 
 # Between two polls, however long they take.
 _LEAST_REST_S = 0.1
@@ -189,8 +189,7 @@ async def _epochal_error(request: Request, error: Exception) -> Response:
     if isinstance(error, UnreadableRunError):
         # The run was deleted or moved, or its disk is unreachable: not a fault of the server.
         return error_response(503, str(error))
-    is_missing = isinstance(error, (RunNotFoundError, MetricNotFoundError))
-    return error_response(404 if is_missing else 400, str(error))
+    return error_response(404 if isinstance(error, LookupError) else 400, str(error))
 
 
 async def _client_disconnected(request: Request, error: Exception) -> Response:

@@ -12,13 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.boards import (
-    MAX_BYTES,
-    BoardNotFoundError,
-    OutdatedBoardError,
-    StoredBoard,
-    find_board,
-)
+from epochal.boards import MAX_BYTES, OutdatedBoardError, StoredBoard, find_board
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.changes import BoardChange, BoardChoice, body_of
 from epochal.server.downloads import file_response
@@ -78,14 +72,14 @@ async def export(request: Request) -> Response:
     if chosen is None:
         known = ", ".join(state.exports) or "none on this server"
         raise UsageError(f"format={form[:40]!r} is not known: use one of {known}.")
-    ids, query, name = RUNS(request), QUERY(request), BOARD(request)
+    ids, query, name = list(RUNS(request)), QUERY(request), BOARD(request)
     catalog = state.reader.catalog
     found = await state.reader.query(lambda: catalog.boards.list(PROJECT(request)))
     opens = None if name is None else find_board(found, name)
     if not ids and query is None and opens is None:
         raise UsageError("one of run=, query= and board= is needed.")
     if not ids and opens is not None and query is None:
-        ids, query = opens.board.runs or (), board_query(opens)
+        ids, query = opens.board.runs or [], board_query(opens)
     if not ids:
         ids = await chosen_runs(request, query)
     if len(ids) > MAX_RUNS:
@@ -147,7 +141,5 @@ async def _changed(request: Request, change: Callable[[], T]) -> Response:
         return await json_response(request, await server_state(request).reader.query(change))
     except OutdatedBoardError as error:
         return error_response(409, str(error))
-    except BoardNotFoundError as error:
-        return error_response(404, str(error))
     except OSError as error:
         return error_response(409, f"the board could not be saved: {error.strerror or error}.")

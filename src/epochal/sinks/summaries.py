@@ -20,7 +20,6 @@ from epochal.values import as_float
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from epochal.sinks.tags import RoleTags
 
 _START = 1  # SessionLog.START
 _DT_FLOAT, _DT_STRING = 1, 7
@@ -78,23 +77,6 @@ def tensor_value(tag: str, array: NDArray[Any], *, plugin: str, content: bytes) 
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     tensor = pb.whole(1, kind) + pb.chunk(2, shape) + pb.chunk(4, data)
     return _plugin_value(tag, tensor, plugin, content)
-
-
-def layout_value(layout: Mapping[str, Mapping[str, Any]], tags: RoleTags) -> bytes:
-    """The layout of custom charts: category to title to type and series, as torch takes it."""
-    categories = b""
-    for category, charts in layout.items():
-        drawn = b""
-        for title, (kind, names) in charts.items():
-            if kind == "Margin":
-                series = b"".join(pb.text(n, tags.expected(x)) for n, x in enumerate(names, 1))
-                content = pb.chunk(3, pb.chunk(1, series))
-            else:
-                content = pb.chunk(2, b"".join(pb.text(1, tags.expression(x)) for x in names))
-            drawn += pb.chunk(2, pb.text(1, title) + content)
-        categories += pb.chunk(2, pb.text(1, category) + drawn)
-    tensor = pb.whole(1, _DT_STRING) + pb.chunk(2, b"") + pb.chunk(8, categories)
-    return _plugin_value("custom_scalars__config__", tensor, "custom_scalars")
 
 
 def graph_event(t: float, nodes: Iterable[Mapping[str, Any]]) -> bytes:

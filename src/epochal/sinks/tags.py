@@ -86,18 +86,6 @@ class RoleTags:
             tag = self._known[name, kind] = self._found(name, kind)
         return tag
 
-    def expression(self, tag: str) -> str:
-        """A regular expression for a series in a layout of charts, under either of its names."""
-        own = self.expected(tag)
-        return tag if own == tag else f"{tag}|{own}"
-
-    def expected(self, name: str) -> str:
-        """The tag that a series has or, if it was not logged yet, would get."""
-        role = _GUESSED_ROLE.get(name)
-        if role is not None and role not in self._holders:
-            return _ROLES[role]
-        return self.scalar(name, kind="metrics")
-
     def _found(self, name: str, kind: str) -> str:
         for role, holder in self._holders.items():
             if holder == name:

@@ -18,12 +18,11 @@ from urllib.parse import unquote
 import numpy as np
 
 from epochal.atomic_file import new_text_file
-from epochal.media.files import LAYOUT_COLUMNS, PR_CURVE_COLUMNS, TABLE
+from epochal.media.files import PR_CURVE_COLUMNS, TABLE
 from epochal.sinks import protobuf as pb
 from epochal.sinks import summaries
 from epochal.sinks.keys import sample_name
 from epochal.sinks.sink import Entry, NotHeldError
-from epochal.sinks.tags import RoleTags
 
 # Longer tables make TensorBoard's page slow.
 _MAX_ROWS = 1000
@@ -34,8 +33,8 @@ _EMBEDDING = re.compile(r"\d+/(?!\.\.?/)[^/\0]+/(tensors\.tsv|metadata\.tsv|spri
 _MESH = {"vertices": (1, "VERTEX"), "faces": (2, "FACE"), "colors": (3, "COLOR")}
 
 
-def file_events(entry: Entry, path: Path, folder: Path, tags: RoleTags) -> list[bytes]:
-    """The events of a file; ``folder`` is where the event file lies, ``tags`` are its tags.
+def file_events(entry: Entry, path: Path, folder: Path) -> list[bytes]:
+    """The events of a file; ``folder`` is where the event file lies.
 
     Raises ``NotHeldError`` for a file that TensorBoard has no place for.
     """
@@ -48,7 +47,7 @@ def file_events(entry: Entry, path: Path, folder: Path, tags: RoleTags) -> list[
     if entry.kind == "file" and media_type in ("text/tab-separated-values", "image/png"):
         raise NotHeldError("the file is no part of an embedding.")
     if media_type == TABLE:
-        value = _table(_name(entry), json.loads(path.read_bytes()), tags)
+        value = _table(_name(entry), json.loads(path.read_bytes()))
         return [summaries.summary_event(entry.t, entry.step, [value])]
     make = _VALUES.get(media_type, _image)
     return [summaries.summary_event(entry.t, entry.step, make(_name(entry), path))]
@@ -80,18 +79,13 @@ def _audio(name: str, path: Path) -> list[bytes]:
     return [summaries.audio_value(name, data, rate=rate, channels=channels, frames=frames)]
 
 
-def _table(name: str, table: dict[str, Any], tags: RoleTags) -> bytes:
-    """A precision-recall curve or a layout of charts; any other table is a text in Markdown."""
+def _table(name: str, table: dict[str, Any]) -> bytes:
+    """A precision-recall curve; any other table is a text in Markdown."""
     columns, rows = tuple(table["columns"]), table["data"]
     if columns == PR_CURVE_COLUMNS:
         curve = np.array(rows, dtype="<f4").T[1:]
         content = pb.whole(2, curve.shape[1])  # the number of thresholds
         return summaries.tensor_value(name, curve, plugin="pr_curves", content=content)
-    if columns == LAYOUT_COLUMNS:
-        layout: dict[str, dict[str, tuple[str, list[str]]]] = {}
-        for category, chart, kind, tag in rows:
-            layout.setdefault(category, {}).setdefault(chart, (kind, []))[1].append(tag)
-        return summaries.layout_value(layout, tags)
     lines = [" | ".join(map(_cell, row)) for row in (columns, ["---"] * len(columns), *rows)]
     text = "\n".join(f"| {line} |" for line in lines[: _MAX_ROWS + 2])
     left_out = len(rows) - _MAX_ROWS

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from epochal.boards import Board
 from epochal.imports.foreign import (
     Batch,
     FileRun,
@@ -24,7 +25,7 @@ from epochal.imports.foreign import (
     is_event_file,
     stable_id,
 )
-from epochal.imports.tfevents_event import Event, KeptFile, Tags
+from epochal.imports.tfevents_event import Event, KeptFile, Layout, Tags, layout_board
 from epochal.imports.tfevents_file import EventFile
 from epochal.journal.regular_file import read_regular
 from epochal.media.files import media_type_of_name
@@ -57,6 +58,7 @@ class TensorboardRun(FileRun):
         self._attempt = 1
         self._has_read = False
         self._writer: str | None = None
+        self._layout: Layout = {}
 
     def learn(self, files: Sequence[Path], /) -> None:
         """Take these files as the run's; what was read of those that stay is kept."""
@@ -94,6 +96,11 @@ class TensorboardRun(FileRun):
     def problems(self) -> Sequence[str]:
         """Places that are damaged, and files that could not be opened."""
         return [*self._said, *(p for file in self._files.values() for p in file.problems)]
+
+    @property
+    def board(self) -> Board | None:
+        """The layout of custom charts that was read so far."""
+        return layout_board(self._layout) if self._layout else None
 
     def signature(self) -> FileSignature:
         """Sizes and times of the files."""
@@ -159,6 +166,7 @@ class TensorboardRun(FileRun):
 
     def _take(self, event: Event, records: RecordList) -> None:
         self._writer = event.writer or self._writer
+        self._layout.update(event.layout)
         t = round(event.t, 3)
         for name, value in event.points:
             records.add_point(name, value, step=event.step, t=t)

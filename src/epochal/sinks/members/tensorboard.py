@@ -180,7 +180,7 @@ class TensorBoardSink(FileSink):
         from epochal.sinks.tensorboard_files import file_events  # it needs NumPy
 
         path, folder = self._context.file(entry.record), self._file.path.parent
-        return file_events(entry, path, folder, self._tags)
+        return file_events(entry, path, folder)
 
     _on_blob = _on_file
 

@@ -22,7 +22,6 @@ from epochal.journal.layout import (
     LOOP,
     PartName,
     RunFolder,
-    is_boards_folder,
     is_run_folder,
     parse_part_name,
     rank_of_writer,
@@ -344,10 +343,7 @@ def contents(path: str, bounds: SearchBounds) -> Contents:
                 is_link = entry.is_symlink()
                 if entry.name[0] == "." or (is_link and not bounds.allows_entry(entry)):
                     continue
-                is_folder = _is_folder(entry)
-                if is_folder and is_boards_folder(entry.path):
-                    continue
-                (found.folders if is_folder else found.files).append(entry.path)
+                (found.folders if _is_folder(entry) else found.files).append(entry.path)
                 if is_link:
                     found.links.add(entry.path)
     except OSError:  # gone, no folder, or not for us to look into
