@@ -50,6 +50,7 @@ def test_a_run_in_detail(tmp_path: Path, server: Server) -> None:
     assert detail["config"] == {"lr": 0.1}
     assert detail["facts"]["command"] == ["train.py"]
     assert detail["hardware"] == [{"name": "H200", "id": 0}]
+    assert detail["recorded"] == ["define", "gpu-model", "run"]
     assert detail["roles"] == {"loss": "loss"}
     (metric,) = detail["metrics"]
     assert (metric["name"], metric["unit"], metric["summary"]["last"]) == ("loss", "nats", 2.0)

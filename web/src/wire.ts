@@ -146,7 +146,7 @@ export interface MetricRow {
   summary: MetricSummary | null;
 }
 
-/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `goodput` is null before the first step. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
+/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `goodput` is null before the first step. `recorded` are the kinds of records that the run has, without those that are nothing but numbers. `metrics` are at most 2,000 of `num_metrics`: where some are left out, `sections` counts all by the first part of their names, and `/api/runs/{id}/metrics` finds the others. `position` is the end of the run's records at this response. */
 export interface RunDetail {
   row: RunRow;
   folder: string;
@@ -161,6 +161,7 @@ export interface RunDetail {
   hardware: Record<string, unknown>[];
   sol: Record<string, unknown> | null;
   goodput: Goodput | null;
+  recorded: string[];
   exports: string[];
   position: string;
 }

@@ -116,6 +116,7 @@ def run_detail(
         hardware=[_fields(entry.record) for entry in run.entries("gpu-model", rank=None)],
         sol=_newest(run, "sol"),
         goodput=run.goodput(),
+        recorded=sorted(run.kinds()),
         exports=list(exports),
         position=format_cursors({row.id: run.end()}),
     )

@@ -84,7 +84,8 @@ class RunDetail(msgspec.Struct, frozen=True):
 
     ``facts`` is the content of run.json, ``hardware`` the fields of each ``gpu-model`` record,
     ``sol`` those of the last ``sol`` record, ``roles`` the metric name of each role, ``summary``
-    what the program set itself. ``goodput`` is null before the first step.
+    what the program set itself. ``goodput`` is null before the first step. ``recorded`` are the
+    kinds of records that the run has, without those that are nothing but numbers.
     ``metrics`` are at most 2,000 of ``num_metrics``: where some are left out, ``sections`` counts
     all by the first part of their names, and ``/api/runs/{id}/metrics`` finds the others.
     ``position`` is the end of the run's records at this response.
@@ -103,6 +104,7 @@ class RunDetail(msgspec.Struct, frozen=True):
     hardware: list[dict[str, Any]]
     sol: dict[str, Any] | None
     goodput: Goodput | None
+    recorded: list[str]
     exports: list[str]
     position: str
 

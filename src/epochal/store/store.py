@@ -178,6 +178,9 @@ class RunView(Protocol):
 
         None without one, and where only the whole run would say it."""
 
+    def kinds(self) -> Set[str]:
+        """The kinds of records that the run has, as far as ``entries`` returns them."""
+
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds by step, then by time; ``rank=None`` for all ranks.
 

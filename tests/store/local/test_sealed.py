@@ -40,6 +40,7 @@ def everything(run: LocalRun) -> dict[str, object]:
         },
         "records": list(run.records()),
         "end": dict(run.end()),
+        "kinds": run.kinds(),
     }
 
 

@@ -63,6 +63,9 @@ class Part(Protocol):
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""
 
+    def kinds(self) -> Iterable[str]:
+        """The kinds of its records; those in ``DENSE_KINDS`` may be left out."""
+
     def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
         """Its records of a kind with their ordinals, of one label or of all.
 

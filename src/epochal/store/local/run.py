@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -486,6 +486,11 @@ class LocalRun(RunView):
         return no_metric(name, own, rank=rank, axis=axis)
 
     # -- records ----------------------------------------------------------------------------------
+
+    @locked
+    def kinds(self) -> Set[str]:
+        """The kinds of records that ``entries`` returns."""
+        return self._ask(lambda state: state.kinds())
 
     @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:

@@ -56,6 +56,10 @@ class SealedPart:
             return None
         return self._segment.series(*key, self.facts.origin.rank)
 
+    def kinds(self) -> Iterable[str]:
+        """The kinds of its records."""
+        return self._segment.footer.kinds
+
     def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
         """Its records of a kind, of one label or of all."""
         found = self._segment.entries(kind)

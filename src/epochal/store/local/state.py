@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -230,6 +230,10 @@ class RunState:
                 yield from part.records(first=0)
             elif part.name[1:] == seen[1:3]:
                 yield from part.records(first=seen.ordinal + 1)
+
+    def kinds(self) -> Set[str]:
+        """The kinds of records that ``entries`` returns."""
+        return {kind for part in self.parts for kind in part.kinds()} - DENSE_KINDS
 
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = None) -> list[Entry]:
         """Records of these kinds that no later one replaced, by step, then by time.

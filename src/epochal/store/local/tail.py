@@ -147,6 +147,10 @@ class TailedPart:
         rank = self.facts.origin.rank
         return self._columns.series(key, rank) if key in self._columns else None
 
+    def kinds(self) -> Iterable[str]:
+        """The kinds of its records that are no columns."""
+        return self._places
+
     def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
         """Its records of a kind; the bytes of each may have damaged lines before it."""
         wanted, places = self._labels.get(label or ""), self._places.get(kind)

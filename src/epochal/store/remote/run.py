@@ -198,6 +198,7 @@ class RemoteRun(RunView):
     goodput = _of_copy(LocalRun.goodput)
     metric = _of_copy(LocalRun.metric)
     role = _of_copy(LocalRun.role)
+    kinds = _of_copy(LocalRun.kinds)
     entries = _of_copy(LocalRun.entries)
     findings = _of_copy(LocalRun.findings)
     evaluated = _of_copy(LocalRun.evaluated)
