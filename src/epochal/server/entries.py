@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from itertools import islice
 from typing import Literal, TypeVar
 
@@ -53,17 +54,33 @@ class EntrySource(msgspec.Struct, frozen=True):
     ) -> list[Entry]:
         """The entries of one rank by step, or of all ranks by time.
 
-        Findings are computed from a bounded number of records unless ``is_complete``; faults of
-        Epochal itself follow them.
+        Findings are computed from a bounded number of records unless ``is_complete``, and say what
+        they mean; faults of Epochal itself follow them.
         """
         if self.is_by_rank:
             return run.entries(*self.kinds, rank=rank)
         if self.kinds == ("finding",):
             found = run.findings(most=None) if is_complete else run.findings()
-            return [*found, *run.internal_errors()]
+            return [*map(_explained, found), *run.internal_errors()]
         chosen = [kind for kind in self.kinds if not kinds or kind in kinds]
         found = run.entries(*chosen, rank=None) if chosen else []
         return sorted(found, key=lambda entry: entry.t or 0.0)
+
+
+def _explained(finding: Entry) -> Entry:
+    """A finding with the meaning of its rule and the range in which a run is healthy."""
+    texts = _rule_texts().get(str(finding.record.get("rule")), {})
+    return Entry(finding.position, finding.rank, {**finding.record, **texts})
+
+
+@cache
+def _rule_texts() -> dict[str, dict[str, str]]:
+    from epochal.health.registry import RULES  # loads every rule, for runs with findings only
+
+    return {
+        rule.name: {"meaning": rule.meaning, "healthy": rule.described(rule.healthy)}
+        for rule in RULES
+    }
 
 
 def entries_handler(source: EntrySource) -> Callable[[Request], Awaitable[Response]]:

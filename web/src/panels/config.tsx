@@ -1,50 +1,27 @@
-/** The config of a run, how it was started, and how it differs from others. */
+/** The config: first what differs from the run before, then all of it, and how the run was started. */
 
 import type { JSX } from "preact";
 
-import { valueText } from "../state/config.ts";
+import { flatConfig, valueText } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
-import { Empty } from "../ui/empty.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
-import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import { ConfigDiff } from "./config-diff.tsx";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
+import type { RunSection, SectionProps } from "./panel.ts";
 import { searchOf } from "./parts/search.ts";
-import { Started } from "./parts/started.tsx";
 import { Section } from "./parts/section.tsx";
+import { Started } from "./parts/started.tsx";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export const section: RunSection = { order: 130, id: "config", title: "Config", shortcut: "n", component: Config, hasContent: () => true };
+export const section: RunSection = { order: 40, id: "config", title: "Config", shortcut: "n", component: Config, hasContent: (_, { facts, config }) => Object.keys(facts).length + Object.keys(config).length > 0 };
 
-function Config({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <ConfigOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function ConfigOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
-  const mode = page.view.text("config", "one");
+function Config({ page, run, detail: { config, summary, facts: recorded } }: SectionProps): JSX.Element {
   const search = searchOf(page, "config-find");
-  return (
-    <div class="pane">
-      <div class="pane-bar">
-        <RunPicker page={page} />
-        <Segmented label="What to show" value={mode.value} onChange={(value) => (mode.value = value)} choices={[
-          { value: "one", label: "This run" }, { value: "diff", label: "Differences" }, { value: "all", label: "Side by side" },
-        ]} />
-        <SearchBox label="Find a key or value" query={search.query} onChange={search.onChange} />
-      </div>
-      {mode.value === "one"
-        ? <OneConfig page={page} run={run} matches={search.matches} />
-        : <ConfigDiff page={page} rows={page.runs.shown.value} isDiffOnly={mode.value === "diff"} matches={search.matches} />}
-    </div>
-  );
-}
-
-function OneConfig({ page, run, matches }: { readonly page: Page; readonly run: RunRow; readonly matches: (text: string) => boolean }): JSX.Element {
-  const detail = page.details.of(run.id).value;
-  if (detail === null) return <div aria-busy="true" />;
+  const previous = previousRun(page, run);
+  const { config: _, ...facts } = recorded;
+  const numValues = flatConfig(config).length;
+  const isFinding = search.query !== "";
   const copy = (what: unknown): void => {
     navigator.clipboard.writeText(JSON.stringify(what, null, 2)).then(
       () => page.toasts.show("Copied.", "good"),
@@ -52,33 +29,47 @@ function OneConfig({ page, run, matches }: { readonly page: Page; readonly run: 
     );
   };
   const copyButton = (what: unknown): JSX.Element => <button type="button" class="button is-quiet" onClick={() => copy(what)}>Copy</button>;
-  const { config: _, ...facts } = detail.facts;
   return (
-    <div class="configs">
-      <Section title="Configuration" tools={copyButton(detail.config)}>
-        {Object.keys(detail.config).length === 0
-          ? <Empty title="This run has no configuration" code="epochal.init(config={...})">Pass it to init to search and compare it here.</Empty>
-          : <div class="section-body tree"><Tree fields={detail.config} matches={matches} /></div>}
-      </Section>
-      {Object.keys(detail.summary).length > 0 && (
-        <Section title="Summary set by the program" tools={copyButton(detail.summary)}>
-          <div class="section-body tree"><Tree fields={detail.summary} matches={matches} /></div>
+    <div class="pane">
+      <div class="pane-bar"><SearchBox label="Find a key or value" query={search.query} onChange={search.onChange} /></div>
+      <div class="configs">
+        {numValues > 0 && (
+          <Section title="Configuration" tools={copyButton(config)}>
+            <div class="section-body">
+              {previous !== null && <ConfigDiff page={page} rows={[run, previous]} isDiffOnly matches={() => true} />}
+              <details class="started-all" open={previous === null || isFinding}>
+                <summary>{numValues === 1 ? "The only value" : `All ${numValues} values`}</summary>
+                <div class="tree"><Tree fields={config} matches={search.matches} /></div>
+              </details>
+            </div>
+          </Section>
+        )}
+        {Object.keys(summary).length > 0 && (
+          <Section title="Summary set by the program" tools={copyButton(summary)}>
+            <div class="section-body tree"><Tree fields={summary} matches={search.matches} /></div>
+          </Section>
+        )}
+        <Section title="How it was started" tools={copyButton(facts)}>
+          <div class="section-body">
+            <Started facts={facts} />
+            <details class="started-all" open={isFinding}>
+              <summary>Everything that was recorded</summary>
+              <div class="tree"><Tree fields={facts} matches={search.matches} isFolded /></div>
+            </details>
+          </div>
         </Section>
-      )}
-      <Section title="How it was started" tools={copyButton(facts)}>
-        <div class="section-body">
-          <Started facts={facts} />
-          <details class="started-all" open={page.view.text("config-find").value !== ""}>
-            <summary>Everything that was recorded</summary>
-            <div class="tree"><Tree fields={facts} matches={matches} isFolded /></div>
-          </details>
-        </div>
-      </Section>
+      </div>
     </div>
   );
 }
 
-/** Nested values fold; a branch stays while anything in it fits the search. */
+/** The run of the same project that was started before this one, as far as runs are listed. */
+function previousRun(page: Page, { id, project, created }: RunRow): RunRow | null {
+  const before = page.runs.all.value.filter((row) => row.id !== id && row.project === project && (row.created ?? Infinity) < (created ?? 0));
+  return before.reduce<RunRow | null>((one, other) => (one === null || other.created! > one.created! ? other : one), null);
+}
+
+/** Nested values fold; a branch stays while anything in it matches the search. */
 function Tree({ fields, matches, isFolded = false, path = "" }: { readonly fields: Fields; readonly matches: (text: string) => boolean; readonly isFolded?: boolean; readonly path?: string }): JSX.Element {
   return (
     <ul>

@@ -5,11 +5,9 @@ import type { JSX } from "preact";
 import { createBars, formatCount, formatNumber, formatPercent, formatWhole } from "../chart/index.ts";
 import type { Bar } from "../chart/index.ts";
 import { useRunResponse } from "../state/queries.ts";
-import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
-import type { DataEpoch, DataSplit, RunRow } from "../wire.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
+import type { DataEpoch, DataSplit } from "../wire.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
 import { Section } from "./parts/section.tsx";
 import "./data.css";
 
@@ -17,23 +15,13 @@ const SHOWN_EPOCHS = 12;
 const SHOWN_BARS = 12;
 const RECORD_KINDS = ["data"];
 
-export const section: RunSection = { order: 65, id: "data", title: "Data", shortcut: "u", component: Data, hasContent: () => true };
+export const section: RunSection = { order: 100, id: "data", title: "Data", shortcut: "u", component: Data, hasContent: (_, { recorded }) => recorded.includes("data") };
 
-function Data({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <DataOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function DataOf({ page, run }: PanelProps & { readonly run: RunRow }): JSX.Element {
+function Data({ page, run }: SectionProps): JSX.Element {
   const { response, problem } = useRunResponse(page, "data", run.id, undefined, RECORD_KINDS);
   return (
     <div class="pane" aria-busy={response === null && problem === null}>
-      <div class="pane-bar"><RunPicker page={page} /></div>
       {problem !== null && <p role="status">{problem}</p>}
-      {response?.splits.length === 0 && (
-        <Empty title="This run watches no data" code={'loader = epochal.watch_data(loader, "train")'}>
-          Watch a data loader to see which samples it gives, and what is wrong with them.
-        </Empty>
-      )}
       {response?.splits.map((split) => <Split key={split.name} split={split} />)}
     </div>
   );

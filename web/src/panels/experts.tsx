@@ -8,14 +8,10 @@ import type { HeatmapOptions } from "../chart/index.ts";
 import { nearestIndex } from "../chart/series.ts";
 import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
-import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
-import type { RunRow } from "../wire.ts";
-import { expertLoadOf, layerSummaries, layerTitle, overSteps, relativeLoad } from "./experts-record.ts";
-import type { ExpertLoad, LayerSummary } from "./experts-record.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
-import { ChartCard } from "./parts/chart-card.tsx";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
+import type { EntryRow } from "../wire.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
+import { ChartGrid, chartOf } from "./parts/run-charts.tsx";
 import { Section } from "./parts/section.tsx";
 import { parseStep, StepSlider } from "./parts/step-slider.tsx";
 import "./experts.css";
@@ -24,38 +20,25 @@ import "./experts.css";
 const MOST_SHARES = 400_000;
 const MOST_STEPS = 240;
 const ROW_PX = 22;
-const CHART_HEIGHT = 200;
 /** What routers are judged by, first. */
 const MEASURES = ["load_imbalance", "expert_utilization", "max_expert_fraction", "load_cv", "router_entropy", "aux_loss", "z_loss", "router_confidence"];
 
-export const section: RunSection = { order: 60, id: "experts", title: "Experts", shortcut: "y", component: Experts, hasContent: () => true };
+export const section: RunSection = { order: 110, id: "experts", title: "Experts", shortcut: "y", component: Experts, hasContent: (_, { recorded }) => recorded.includes("experts") };
 
-function Experts({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <ExpertsOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function ExpertsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+function Experts({ page, run, detail }: SectionProps): JSX.Element {
   // The newest alone tells how large one is.
   const newest = useEntries(page, "experts", run.id, { limit: 1 });
   const size = useMemo(() => newest.list?.entries.flatMap((entry) => expertLoadOf(entry) ?? [])[0]?.shares.length ?? null, [newest.list]);
   const limit = size === null ? 0 : Math.max(2, Math.min(MOST_STEPS, Math.floor(MOST_SHARES / size)));
   const all = useEntries(page, "experts", size === null ? null : run.id, { limit, spread: true });
   const loads = useMemo(() => (all.list?.entries ?? []).flatMap((entry) => expertLoadOf(entry) ?? []), [all.list]);
-  const measures = MEASURES.flatMap((name) => page.metrics.value.find((metric) => metric.name === `moe/${name}`) ?? []);
-  const isKnown = newest.list !== null && page.details.of(run.id).value !== null;
+  const measures = MEASURES.flatMap((name) => detail.metrics.find((metric) => metric.name === `moe/${name}`) ?? []);
   return (
     <div class="pane">
-      <div class="pane-bar"><RunPicker page={page} />{loads.length > 0 && <StepChoice page={page} loads={loads} />}</div>
+      {loads.length > 0 && <div class="pane-bar"><StepChoice page={page} loads={loads} /></div>}
       {newest.problem !== null && <p role="status">{newest.problem}</p>}
       {loads.length > 0 && <Loads page={page} loads={loads} total={all.list?.total ?? 0} />}
-      {isKnown && size === null && (
-        <Empty title="This run has no expert loads" code="epochal.watch_moe(model)">
-          Watch a mixture-of-experts model to see the load of each expert in each layer.
-        </Empty>
-      )}
-      {measures.length > 0 && (
-        <div class="chart-grid">{measures.map((metric) => <ChartCard key={metric.name} page={page} metric={metric} height={CHART_HEIGHT} />)}</div>
-      )}
+      <ChartGrid page={page} run={run.id} charts={measures.map((row) => chartOf(detail, row))} />
     </div>
   );
 }
@@ -172,4 +155,77 @@ function LayerTable({ layers, chosen, onChoose }: LayerTableProps): JSX.Element 
       </table>
     </details>
   );
+}
+
+export interface ExpertLoad {
+  readonly step: number;
+  readonly layers: readonly string[];
+  readonly numExperts: number;
+  readonly topK: number | null;
+  /** Layer by layer, each expert's share; nan where a layer has fewer experts than another. */
+  readonly shares: Float64Array;
+}
+
+/** Null for a record that has no step or no layers. */
+export function expertLoadOf({ record, step }: Pick<EntryRow, "record" | "step">): ExpertLoad | null {
+  const { layers, load, top_k: topK } = record ?? {};
+  if (step === null || !Array.isArray(layers) || !Array.isArray(load) || layers.length === 0) return null;
+  const rows: readonly unknown[][] = layers.map((_, index) => (Array.isArray(load[index]) ? (load[index] as unknown[]) : []));
+  const numExperts = Math.max(...rows.map(({ length }) => length));
+  if (numExperts === 0) return null;
+  const shares = new Float64Array(rows.length * numExperts).fill(NaN);
+  rows.forEach((row, layer) => row.forEach((share, expert) => {
+    if (typeof share === "number") shares[layer * numExperts + expert] = share;
+  }));
+  return { step, layers: layers.map(String), numExperts, topK: typeof topK === "number" ? topK : null, shares };
+}
+
+export interface LayerSummary {
+  readonly layer: string;
+  readonly numExperts: number;
+  /** The largest share over the even one: 1 is perfectly balanced. */
+  readonly imbalance: number;
+  readonly busiest: number;
+  /** Experts with less than a tenth of the even share. */
+  readonly numIdle: number;
+}
+
+const IDLE_SHARE = 0.1;
+
+export function layerSummaries({ layers, numExperts, shares }: ExpertLoad): readonly LayerSummary[] {
+  return layers.map((layer, index) => {
+    const row = [...shares.subarray(index * numExperts, (index + 1) * numExperts)].filter((share) => !Number.isNaN(share));
+    const largest = Math.max(...row, 0);
+    return {
+      layer,
+      numExperts: row.length,
+      imbalance: largest * row.length,
+      busiest: row.indexOf(largest),
+      numIdle: row.filter((share) => share * row.length < IDLE_SHARE).length,
+    };
+  });
+}
+
+/** Shares as multiples of the even one, so that layers of any width compare. */
+export function relativeLoad({ numExperts, shares, layers }: ExpertLoad): Float64Array {
+  const counts = layers.map((_, layer) => shares.subarray(layer * numExperts, (layer + 1) * numExperts).filter((share) => !Number.isNaN(share)).length);
+  return shares.map((share, index) => share * counts[Math.floor(index / numExperts)]!);
+}
+
+/** One layer's experts over steps, expert by expert; layers are found by name, since a model may change between attempts. */
+export function overSteps(loads: readonly ExpertLoad[], layer: string): { readonly numExperts: number; readonly values: Float64Array } {
+  const numExperts = Math.max(0, ...loads.map((load) => load.numExperts));
+  const values = new Float64Array(numExperts * loads.length).fill(NaN);
+  loads.forEach((load, column) => {
+    const row = load.layers.indexOf(layer);
+    if (row < 0) return;
+    const relative = relativeLoad(load);
+    for (let expert = 0; expert < load.numExperts; expert++) values[expert * loads.length + column] = relative[row * load.numExperts + expert]!;
+  });
+  return { numExperts, values };
+}
+
+/** A layer's name in a sentence, where a number alone would be read as one. */
+export function layerTitle(layer: string): string {
+  return /^\d+$/.test(layer) ? `layer ${layer}` : layer;
 }

@@ -6,55 +6,36 @@ import { useMemo, useState } from "preact/hooks";
 import { formatWallClock, formatWhole } from "../chart/index.ts";
 import { useEntries } from "../state/queries.ts";
 import { valueText } from "../state/config.ts";
-import type { Page } from "../state/page.ts";
 import { download } from "../ui/download.ts";
-import { Empty } from "../ui/empty.tsx";
-import type { EntryRow, RunRow } from "../wire.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
+import type { EntryRow } from "../wire.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
 import { Section } from "./parts/section.tsx";
-import { picturedSize, WHOLE } from "./parts/zoom.ts";
-import type { Placement } from "./parts/zoom.ts";
-import { ZoomFrame, ZoomTools } from "./parts/zoom-frame.tsx";
+import { picturedSize, WHOLE, ZoomFrame, ZoomTools } from "./parts/zoom-frame.tsx";
+import type { Placement } from "./parts/zoom-frame.tsx";
 
-export const section: RunSection = { order: 100, id: "graph", title: "Graph", shortcut: "g", component: Graph, hasContent: () => true };
+export const section: RunSection = { order: 70, id: "graph", title: "Graph", shortcut: "g", component: Graph, hasContent: (_, { recorded }) => recorded.includes("graph") };
 
-function Graph({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <GraphOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function GraphOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+function Graph({ page, run }: SectionProps): JSX.Element {
   const { list, problem } = useEntries(page, "graph", run.id);
-  const newest = useMemo(() => newestByName(list?.entries ?? []), [list]);
+  // A picture is recorded again when the model or its timings change; of each name the newest counts.
+  const newest = useMemo(() => [...new Map((list?.entries ?? []).map((entry) => [entry.name ?? "model", entry])).entries()], [list]);
   return (
-    <div class="pane">
-      <div class="pane-bar"><RunPicker page={page} /></div>
+    <div class="pane" aria-busy={list === null && problem === null}>
       {problem !== null && <p role="status">{problem}</p>}
-      {list !== null && newest.length === 0 && <Empty title="This run has no graph of its model" code="monitor.watch(model)">Watch a model to record its graph.</Empty>}
-      {newest.map((entry) => <PictureSection key={entry.name ?? ""} page={page} entry={entry} />)}
+      {newest.map(([title, entry]) => <PictureSection key={title} title={title} entry={entry} />)}
     </div>
   );
 }
 
-function PictureSection({ page, entry }: { readonly page: Page; readonly entry: EntryRow }): JSX.Element {
-  const title = entry.name ?? "model";
-  const folded = page.view.text(`graph-${title}`);
-  const svg = entry.record?.["svg"];
-  const isOpen = folded.value !== "0";
-  const tools = (
-    <>
-      {typeof svg === "string" && <button type="button" class="button is-quiet" onClick={() => download(`${title}.svg`, svg, "image/svg+xml")}>SVG</button>}
-      <button type="button" class="button is-quiet" aria-expanded={isOpen} onClick={() => (folded.value = isOpen ? "0" : "")}>{isOpen ? "Hide" : "Show"}</button>
-    </>
-  );
+function PictureSection({ title, entry: { t, record } }: { readonly title: string; readonly entry: EntryRow }): JSX.Element {
+  const svg = record?.["svg"];
+  const tools = typeof svg === "string" && <button type="button" class="button is-quiet" onClick={() => download(`${title}.svg`, svg, "image/svg+xml")}>SVG</button>;
   return (
-    <Section title={title} note={entry.t === null ? undefined : formatWallClock(entry.t)} tools={tools}>
-      {isOpen && (
-        <div class="section-body">
-          {typeof svg === "string" ? <Picture svg={svg} title={title} /> : <p>This record has no graph.</p>}
-          <Facts record={entry.record ?? {}} />
-        </div>
-      )}
+    <Section title={title} note={t === null ? undefined : formatWallClock(t)} tools={tools}>
+      <div class="section-body">
+        {typeof svg === "string" ? <Picture svg={svg} title={title} /> : <p>This record has no graph.</p>}
+        <Facts record={record ?? {}} />
+      </div>
     </Section>
   );
 }
@@ -85,11 +66,4 @@ function Facts({ record }: { readonly record: Readonly<Record<string, unknown>> 
       ))}
     </dl>
   );
-}
-
-/** A picture is recorded anew when the model or its timings change; of each name the newest counts. */
-function newestByName(entries: readonly EntryRow[]): readonly EntryRow[] {
-  const byName = new Map<string, EntryRow>();
-  for (const entry of entries) byName.set(entry.name ?? "", entry);
-  return [...byName.values()];
 }

@@ -9,16 +9,12 @@ import { innerExtent } from "../chart/distribution.ts";
 import { nearestIndex } from "../chart/series.ts";
 import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
-import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
-import type { RunRow } from "../wire.ts";
-import { distributionOf } from "./histogram-record.ts";
-import type { Histogram } from "./histogram-record.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
+import type { EntryRow, RunRow } from "../wire.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
 import { useInView } from "./parts/in-view.tsx";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
 import { Section } from "./parts/section.tsx";
 import { parseStep, StepSlider } from "./parts/step-slider.tsx";
@@ -27,30 +23,17 @@ import "./histograms.css";
 const MOST_STEPS = 150;
 const HEIGHT = 220;
 
-export const section: RunSection = { order: 70, id: "histograms", title: "Histograms", shortcut: "h", component: Histograms, hasContent: () => true };
+export const section: RunSection = { order: 30, id: "histograms", title: "Histograms", shortcut: "h", component: Histograms, hasContent: (_, { recorded }) => recorded.includes("histogram") };
 
-function Histograms({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <HistogramsOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function HistogramsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+function Histograms({ page, run }: SectionProps): JSX.Element {
   const { list, problem } = useEntries(page, "histograms", run.id, { limit: 1 });
   const search = searchOf(page, "hist");
   const kind = page.view.text("hist-as", "ridge");
   const names = Object.keys(list?.names ?? {});
   const shown = names.filter(search.matches);
-  if (list !== null && names.length === 0) {
-    return (
-      <div class="pane">
-        <div class="pane-bar"><RunPicker page={page} /></div>
-        <Empty title="This run has no histograms" code={'run.log({"weights/layer1": layer.weight}, step)'}>Record histograms to see them here.</Empty>
-      </div>
-    );
-  }
   return (
-    <div class="pane">
+    <div class="pane" aria-busy={list === null && problem === null}>
       <div class="pane-bar">
-        <RunPicker page={page} />
         <Segmented label="Drawn as" value={kind.value === "bands" ? "bands" : "ridge"} onChange={(value) => (kind.value = value)}
           choices={[{ value: "ridge", label: "Ridges" }, { value: "bands", label: "Percentiles" }]} />
         {names.length > 4 && <SearchBox label="Filter histograms" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
@@ -129,4 +112,36 @@ function factsOf({ count, mean, std, min, max, numNonfinite }: Histogram): strin
     numNonfinite > 0 ? `${formatWhole(numNonfinite)} not finite` : null,
   ];
   return words.filter((word) => word !== null).join(" · ");
+}
+
+export interface Histogram {
+  readonly distribution: StepDistribution;
+  readonly count: number | null;
+  readonly mean: number | null;
+  readonly std: number | null;
+  readonly min: number | null;
+  readonly max: number | null;
+  readonly numNonfinite: number;
+}
+
+/** Null for a record that is no histogram with a step and bins. */
+export function distributionOf({ record, step }: Pick<EntryRow, "record" | "step">): Histogram | null {
+  const { lo, hi, counts, ...facts } = record ?? {};
+  if (step === null || typeof lo !== "number" || typeof hi !== "number" || !Array.isArray(counts) || counts.length === 0) return null;
+  // All values alike: a bin without width would not be seen.
+  const [low, high] = hi > lo ? [lo, hi] : [lo - 0.5, lo + 0.5];
+  const edges = Float64Array.from({ length: counts.length + 1 }, (_, index) => low + ((high - low) * index) / counts.length);
+  return {
+    distribution: { step, edges, counts: Float64Array.from(counts, (count) => (typeof count === "number" ? count : 0)) },
+    count: number(facts["count"]),
+    mean: number(facts["mean"]),
+    std: number(facts["std"]),
+    min: number(facts["min"]),
+    max: number(facts["max"]),
+    numNonfinite: number(facts["nonfinite_count"]) ?? 0,
+  };
+}
+
+function number(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
 }

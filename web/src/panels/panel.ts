@@ -7,7 +7,7 @@ import type { ComponentType } from "preact";
 
 import type { Page } from "../state/page.ts";
 import type { PlaceId } from "../state/view.ts";
-import type { RunDetail } from "../wire.ts";
+import type { RunDetail, RunRow } from "../wire.ts";
 
 export interface PanelProps {
   readonly page: Page;
@@ -20,7 +20,12 @@ export interface Place {
   readonly component: ComponentType<PanelProps>;
 }
 
-export interface Section {
+export interface SectionProps extends PanelProps {
+  readonly run: RunRow;
+  readonly detail: RunDetail;
+}
+
+export interface RunSection {
   /** Part of the address as `at=`. */
   readonly id: string;
   readonly title: string;
@@ -29,7 +34,7 @@ export interface Section {
   /** The key that opens it: one that no other section and no shortcut of the page has (`?` lists them). */
   readonly shortcut: string;
   /** Mounted while the section is open. Reads signals of the page; state that a shared link restores goes through `page.view`. */
-  readonly component: ComponentType<PanelProps>;
+  readonly component: ComponentType<SectionProps>;
   /** Whether the run in focus has anything to show here; without content a section does not appear. */
   readonly hasContent: (page: Page, detail: RunDetail) => boolean;
   /** A number beside the title; undefined for none. Reads signals. */

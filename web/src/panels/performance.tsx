@@ -6,14 +6,12 @@ import { createBars, createStackedBar, formatCount, formatNumber } from "../char
 import type { Bar, Segment } from "../chart/index.ts";
 import { useSeriesQueries } from "../state/queries.ts";
 import { lastOf } from "../state/append-points.ts";
-import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
-import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
-import type { RunDetail, RunRow } from "../wire.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
-import { ChartCard } from "./parts/chart-card.tsx";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
+import type { RunDetail } from "../wire.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
+import { ChartGrid, chartOf } from "./parts/run-charts.tsx";
+import type { ChartOfRun } from "./parts/run-charts.tsx";
 import { Section } from "./parts/section.tsx";
 import { flopText, speedOf } from "./parts/speed.ts";
 import type { Speed } from "./parts/speed.ts";
@@ -21,42 +19,29 @@ import { TimeOfSteps, usePhaseRecords } from "./parts/time-of-steps.tsx";
 import { TimelineSection, useTimeline } from "./parts/timeline.tsx";
 import "./performance.css";
 
-const CHART_HEIGHT = 190;
 const CHARTS: readonly RegExp[] = [/(^|\/)sol$/, /(^|[/_])mfu$/, /(tokens|samples|images|steps)_per_s(ec|econd)?$/, /(^|\/)duration_ms$/, /^data\/wait_ms$/];
 
-export const section: RunSection = { order: 40, id: "performance", title: "Performance", shortcut: "w", component: Performance, hasContent: () => true };
+export const section: RunSection = {
+  order: 90, id: "performance", title: "Performance", shortcut: "w", component: Performance,
+  hasContent: (_, detail) => detail.sol !== null || detail.recorded.some((kind) => ["phases", "span", "timeline"].includes(kind)) || chartsOfSpeed(detail).length > 0,
+};
 
-function Performance({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <PerformanceOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function PerformanceOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
-  const detail = page.details.of(run.id).value;
+function Performance({ page, run, detail }: SectionProps): JSX.Element {
   const records = usePhaseRecords({ page, run });
   const timeline = useTimeline(page, run);
-  const metrics = CHARTS.flatMap((pattern) => page.metrics.value.filter(({ name, axis }) => axis === "step" && pattern.test(name)));
-  const isKnown = detail !== null && records !== null && timeline !== null;
-  const hasTimeline = timeline !== null && (timeline.spans.length > 0 || timeline.stretches.length > 0);
-  const isEmpty = isKnown && records.length === 0 && !hasTimeline && detail.sol === null && metrics.length === 0;
+  const charts = chartsOfSpeed(detail);
   return (
     <div class="pane">
-      <div class="pane-bar"><RunPicker page={page} /></div>
-      {isEmpty && (
-        <Empty title="No timings were recorded" code={'with run.phase("data"):\n    batch = next(batches)'}>
-          Time the phases of a step to see where its time goes; log_sol_estimate adds how fast the step could be.
-        </Empty>
-      )}
-      {detail !== null && detail.sol !== null && <LightSpeed page={page} detail={detail} />}
+      {detail.sol !== null && <LightSpeed page={page} detail={detail} />}
       {records !== null && records.length > 0 && <TimeOfSteps page={page} run={run} records={records} />}
-      {hasTimeline && <TimelineSection page={page} run={run} timeline={timeline} />}
-      <Charts page={page} metrics={metrics} />
+      {timeline !== null && timeline.spans.length + timeline.stretches.length > 0 && <TimelineSection page={page} run={run} timeline={timeline} />}
+      <ChartGrid page={page} run={run.id} charts={charts} />
     </div>
   );
 }
 
-function Charts({ page, metrics }: { readonly page: Page; readonly metrics: readonly Metric[] }): JSX.Element | null {
-  if (metrics.length === 0) return null;
-  return <div class="chart-grid">{metrics.map((metric) => <ChartCard key={metric.name} page={page} metric={metric} height={CHART_HEIGHT} />)}</div>;
+function chartsOfSpeed(detail: RunDetail): readonly ChartOfRun[] {
+  return CHARTS.flatMap((pattern) => detail.metrics.filter(({ name, axis }) => axis === "step" && pattern.test(name))).map((row) => chartOf(detail, row));
 }
 
 /** The newest value of a metric, as it grows. */

@@ -1,42 +1,248 @@
-/** One run on one page: an overview, and below it the sections that have content. */
+/** One run on one page: an overview that fills the screen, and below it the sections that have content. */
 
-import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { signal } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
+import { formatWallClock, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
-import { Overview } from "./overview.tsx";
-import type { PanelProps, Section } from "./panel.ts";
+import { SAMPLE_KINDS, useEntries, useRunResponse } from "../state/queries.ts";
+import { Empty } from "../ui/empty.tsx";
+import type { RunDetail, RunRow } from "../wire.ts";
+import type { PanelProps, RunSection, SectionProps } from "./panel.ts";
+import { FindingList, showFinding } from "./parts/finding-list.tsx";
+import { InternalErrors } from "./parts/internal-errors.tsx";
+import { Lineage } from "./parts/lineage.tsx";
+import { NoRun } from "./parts/no-run.tsx";
+import { phaseMeaning, phasesIn, phaseTone } from "./parts/phases.ts";
+import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
+import { chartsOf, RunChart } from "./parts/run-charts.tsx";
+import { RunHead } from "./parts/run-head.tsx";
+import { SampleBody } from "./parts/sample-body.tsx";
+import { classesOf, sampleOf } from "./parts/sample-record.ts";
+import { phaseNames, phasesOf } from "./parts/step-phases.ts";
+import { PhaseBar } from "./parts/time-of-steps.tsx";
 import { sectionsOfRun } from "./sections.ts";
+import "./run.css";
+
+const MOST_FINDINGS = 5;
+const MOST_ALERTS = 5;
+const MOST_SAMPLES = 8;
+const MOST_GPUS = 8;
+/** Sections that are open, for as long as the page is: the next run has the same ones open. */
+const opened = signal<ReadonlySet<string>>(new Set());
 
 export function Run({ page }: PanelProps): JSX.Element {
   const row = page.runs.focus.value;
   const detail = row === null ? null : page.details.of(row.id).value;
-  const sections = detail === null ? [] : sectionsOfRun().filter(({ hasContent }) => hasContent(page, detail));
+  const place = useRef<HTMLDivElement>(null);
+  const height = useRef(0);
+  // The next run begins where this one was scrolled to.
+  useLayoutEffect(() => {
+    if (detail !== null) height.current = place.current?.offsetHeight ?? 0;
+  });
+  if (row === null) return <NoRun page={page} />;
+  if (row.problem !== null) return <Empty title={`${row.name} cannot be read`}>{row.problem}</Empty>;
   return (
-    <div class="run-place">
-      <Overview page={page} />
-      {sections.map((section) => <SectionOfRun key={section.id} page={page} section={section} />)}
+    <div ref={place} class="run-place" aria-busy={detail === null} style={{ minHeight: detail === null ? `${height.current}px` : undefined }}>
+      <RunHead page={page} row={row} detail={detail} />
+      {detail !== null && <Content key={row.id} page={page} run={row} detail={detail} />}
     </div>
   );
 }
 
-/** A section is mounted while it is open, and scrolled to when the address names it. */
-function SectionOfRun({ page, section: { id, title, component: Content, count } }: { readonly page: Page; readonly section: Section }): JSX.Element {
+function Content(props: SectionProps): JSX.Element {
+  const { page, detail } = props;
+  const sections = sectionsOfRun().filter(({ hasContent }) => hasContent(page, detail));
+  const hasCharts = detail.metrics.length > 0;
+  // A run without numbers shows what else it has.
+  const first = hasCharts ? undefined : sections.find(({ id }) => id !== "findings")?.id;
   const { section } = page.view;
-  const isOpen = section.value === id;
-  const element = useRef<HTMLElement>(null);
   useEffect(() => {
-    if (isOpen) element.current?.scrollIntoView({ block: "start" });
-  }, [isOpen]);
+    if (section.value !== "") opened.value = new Set([...opened.peek(), section.value]);
+  }, [section.value]);
+  return (
+    <>
+      <nav class="run-links" aria-label="Sections of the run">
+        {sections.map(({ id, title, count, shortcut }) => (
+          <a key={id} href={`#at=${id}`} title={`${title} (${shortcut})`} aria-current={section.value === id} onClick={(event) => {
+            event.preventDefault();
+            page.open("run", id);
+            scrollTo(id);
+          }}>{title}{count?.(page) !== undefined && <span class="group-count"> {count(page)}</span>}</a>
+        ))}
+      </nav>
+      <Overview {...props} />
+      {sections.map((one) => <SectionOfRun key={one.id} {...props} section={one} isFirst={one.id === first} />)}
+    </>
+  );
+}
+
+function scrollTo(id: string): void {
+  document.querySelector(`[data-section="${CSS.escape(id)}"]`)?.scrollIntoView({ block: "start" });
+}
+
+/** A section is mounted while it is open, and scrolled to when the address names it. */
+function SectionOfRun({ section: { id, title, component: Component, count }, isFirst, ...props }: SectionProps & { readonly section: RunSection; readonly isFirst: boolean }): JSX.Element {
+  const { page, detail } = props;
+  const chosen = page.view.section;
+  const isOpen = opened.value.has(id) || chosen.value === id || (isFirst && !opened.value.has(`-${id}`));
+  useEffect(() => {
+    if (chosen.value === id) scrollTo(id);
+  }, [chosen.value === id]);
+  const toggle = (): void => {
+    const others = [...opened.peek()].filter((one) => one !== id && one !== `-${id}`);
+    opened.value = new Set([...others, isOpen ? `-${id}` : id]);
+    if (isOpen && chosen.value === id) chosen.value = "";
+  };
   const number = count?.(page);
   return (
-    <section ref={element} class="group" aria-label={title} data-section={id}>
-      <button type="button" class="group-head" aria-expanded={isOpen} onClick={() => (section.value = isOpen ? "" : id)}>
+    <section class="group run-section" aria-label={title} data-section={id}>
+      <button type="button" class="group-head" aria-expanded={isOpen} onClick={toggle}>
         <span class="group-arrow" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
         <h2>{title}</h2>
         {number !== undefined && <span class="group-count">{number}</span>}
       </button>
-      {isOpen && <Content page={page} />}
+      {isOpen && <Guarded key={detail.row.id} what={title}><Component {...props} /></Guarded>}
     </section>
+  );
+}
+
+/** What fails while it is drawn takes nothing else with it. */
+function Guarded({ what, children }: { readonly what: string; readonly children: ComponentChildren }): JSX.Element {
+  const [error, reset] = useErrorBoundary((fault: unknown) => console.error(fault));
+  if (error === undefined) return <>{children}</>;
+  return <p class="problem" role="alert">{what} cannot be shown: {error instanceof Error ? error.message : String(error)} <button type="button" class="button" onClick={reset}>Try again</button></p>;
+}
+
+function Overview(props: SectionProps): JSX.Element {
+  const { page, run, detail } = props;
+  const favourites = page.view.pinned.value;
+  const { main, small } = useMemo(() => chartsOf(detail, favourites), [detail, favourites]);
+  return (
+    <div class="overview">
+      <div class="overview-main">
+        {main.length === 0 && <section class="card run-empty"><p class="card-empty">{run.status.state === "running" ? "This run has recorded no metrics yet: charts appear with the first." : "This run recorded no metrics."}</p></section>}
+        {main.length > 0 && <Guarded what="The main chart"><div class="overview-first"><RunChart page={page} run={run.id} charts={main} /><PhaseKey page={page} /></div></Guarded>}
+        {small.length > 0 && (
+          <div class="overview-small">{small.map((one) => <Guarded key={one.row.name} what={one.label}><RunChart page={page} run={run.id} charts={[one]} /></Guarded>)}</div>
+        )}
+        {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
+        {detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
+      </div>
+      <div class="overview-side">
+        <FindingsCard page={page} />
+        <InternalErrors page={page} />
+        {detail.recorded.includes("event") && <Alerts page={page} run={run} />}
+        <Lineage page={page} row={run} />
+        <Guarded what="The machine"><MachineCard page={page} detail={detail} /></Guarded>
+      </div>
+    </div>
+  );
+}
+
+/** Which colour of the strip under the loss is which phase. */
+function PhaseKey({ page }: { readonly page: Page }): JSX.Element | null {
+  const phases = phasesIn(page.marks.onAxis(page.view.x.value));
+  if (phases.length === 0) return null;
+  return <p class="phase-key">{phases.map((phase) => <span key={phase} class={`is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? undefined}>{phase}</span>)}</p>;
+}
+
+/** Where the newest steps' time went; the section has all of them. */
+function StepTimeCard({ page, run }: SectionProps): JSX.Element | null {
+  const { list } = useEntries(page, "phases", run.id, { limit: 1 });
+  const phases = list?.entries.flatMap((entry) => phasesOf(entry) ?? []).at(-1);
+  if (phases === undefined) return null;
+  return (
+    <Card title="Time of a step" more="all steps" onMore={() => page.open("run", "performance")}>
+      <div class="section-body"><PhaseBar phases={phases} names={phaseNames([phases])} /></div>
+    </Card>
+  );
+}
+
+interface CardProps {
+  readonly title: string;
+  readonly class?: string;
+  readonly more?: string;
+  readonly onMore?: () => void;
+  readonly children: ComponentChildren;
+}
+
+function Card({ title, more, onMore, class: name = "", children }: CardProps): JSX.Element {
+  return (
+    <section class={`card ${name}`} aria-label={title}>
+      <header class="card-head">
+        <h3>{title}</h3>
+        <span class="card-space" />
+        {more !== undefined && <button type="button" class="button is-quiet" onClick={onMore}>{more}</button>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
+  const findings = page.findings.all.value;
+  const shown = (findings ?? []).slice(0, MOST_FINDINGS);
+  const hasErrors = shown.some(({ severity, isOpen }) => isOpen && severity === "error");
+  return (
+    <Card title="Findings" class={hasErrors ? "has-errors" : ""} {...(shown.length > 0 ? { more: `all ${findings!.length}`, onMore: () => page.open("run", "findings") } : {})}>
+      {shown.length > 0 ? <FindingList page={page} findings={shown} onChoose={(finding) => showFinding(page, finding, "run")} />
+        : <p class="card-empty">{findings === null ? "Applying the rules …" : "No rule reported a problem."}</p>}
+    </Card>
+  );
+}
+
+/** What the program reported with `run.alert`, newest first. */
+function Alerts({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element | null {
+  const { list } = useEntries(page, "log", run.id, { kind: ["event"], name: "alert", limit: MOST_ALERTS });
+  if (list === null || list.entries.length === 0) return null;
+  return (
+    <Card title="Alerts of the program" class="internal-errors" {...(list.total > MOST_ALERTS ? { more: `all ${list.total}`, onMore: () => page.open("run", "log") } : {})}>
+      <ul>
+        {list.entries.toReversed().map(({ position, t, step, record }) => (
+          <li key={position}>
+            <b>{String(record?.["title"] ?? "alert")}</b> {String(record?.["text"] ?? "")}{" "}
+            <span class="card-note">{[String(record?.["level"] ?? ""), step === null ? "" : `step ${formatWhole(step)}`, t === null ? "" : formatWallClock(t)].filter((word) => word !== "").join(" · ")}</span>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function MachineCard({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element | null {
+  const now = useNow(page, detail, MOST_GPUS);
+  const first = now.machines[0]!;
+  if (first.bars.length === 0) return null;
+  return (
+    <section class="card" aria-label="Machine">
+      <header class="card-head"><h3>Machine</h3><span class="card-space" /><AsOf now={now} /></header>
+      <div class="resources"><ResourceBars {...first} /></div>
+    </section>
+  );
+}
+
+/** The newest sample of each name; the section has all of them. */
+function SampleRow({ page, run }: SectionProps): JSX.Element | null {
+  const { response } = useRunResponse(page, "samples", run.id, undefined, SAMPLE_KINDS);
+  const newest = useMemo(() => {
+    const samples = (response?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []).toSorted((one, other) => (other.t ?? 0) - (one.t ?? 0));
+    // Of a list that was logged together one is enough while other names have none.
+    const firsts = samples.filter(({ name }, index) => samples.findIndex((one) => one.name === name) === index);
+    return [...firsts, ...samples.filter((one) => !firsts.includes(one))].slice(0, MOST_SAMPLES);
+  }, [response]);
+  if (newest.length === 0) return null;
+  return (
+    <Card title="Newest samples" more="all samples" onMore={() => page.open("run", "samples")}>
+      <ul class="run-samples" tabIndex={0}>
+        {newest.map((sample) => (
+          <li key={`${sample.name} ${sample.index}`}>
+            <p class="run-sample-name" title={sample.name}>{sample.name}{sample.step !== null && <span class="card-note"> step {formatWhole(sample.step)}</span>}</p>
+            <SampleBody page={page} run={run.id} sample={sample} classes={classesOf([sample])} />
+          </li>
+        ))}
+      </ul>
+    </Card>
   );
 }

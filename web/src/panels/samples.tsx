@@ -10,9 +10,8 @@ import { Empty } from "../ui/empty.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
 import { InView } from "./parts/in-view.tsx";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { FileLink } from "./parts/sample-body.tsx";
 import { Legend } from "./parts/sample-picture.tsx";
 import { classesOf, evenSteps, sampleOf, samplesByName } from "./parts/sample-record.ts";
@@ -37,11 +36,7 @@ run.log_file("vocabulary.json")`;
 
 export const section: RunSection = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples, hasContent: () => true };
 
-function Samples({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} />}</FocusedRun>;
-}
-
-function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+function Samples({ page, run }: SectionProps): JSX.Element {
   const across = page.view.text("sample-columns", "runs");
   const chosen = page.view.text("sample-step");
   const search = searchOf(page, "sample");
@@ -58,7 +53,6 @@ function SamplesOf({ page, run }: { readonly page: Page; readonly run: RunRow })
   return (
     <div class="pane samples-pane" aria-busy={!isLoaded}>
       <div class="pane-bar">
-        <RunPicker page={page} />
         <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
           choices={[{ value: "runs", label: "Runs" }, { value: "steps", label: "Steps" }]} />
         {slider}

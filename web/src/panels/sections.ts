@@ -1,10 +1,10 @@
 /** Every section of a run: each file of this folder that exports a `section`. */
 
-import type { Section } from "./panel.ts";
+import type { RunSection } from "./panel.ts";
 
-const modules = import.meta.glob<{ readonly section?: Section }>(["./*.tsx", "!./run.tsx"], { eager: true });
+const modules = import.meta.glob<{ readonly section?: RunSection }>("./*.tsx", { eager: true });
 
-export function sectionsOfRun(): readonly Section[] {
+export function sectionsOfRun(): readonly RunSection[] {
   return Object.values(modules)
     .map(({ section }) => section)
     .filter((section) => section !== undefined)

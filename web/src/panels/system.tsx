@@ -1,9 +1,11 @@
 /** Processors, memory, GPUs, disk and network, now and over the run. */
 
 import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
 
-import { createStackedBar, formatBytes } from "../chart/index.ts";
-import type { Mark, Segment, Series } from "../chart/index.ts";
+import { aggregate, createStackedBar, formatBytes } from "../chart/index.ts";
+import type { Limit, Mark, Segment, Series } from "../chart/index.ts";
+import { samplesOf } from "../chart/series.ts";
 import { useSeriesQueries } from "../state/queries.ts";
 import type { SeriesQueryOptions } from "../state/series-cache.ts";
 import type { Finding } from "../state/findings.ts";
@@ -14,33 +16,25 @@ import type { SeriesPart } from "../source/source.ts";
 import { Mount } from "../ui/mount.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import type { RunDetail, RunRow, XKind } from "../wire.ts";
-import type { PanelProps, Section as RunSection } from "./panel.ts";
+import type { RunSection, SectionProps } from "./panel.ts";
 import { markSeverity } from "./parts/metric-chart.tsx";
 import { LineSection } from "./parts/line-section.tsx";
-import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { scaled } from "./parts/scaled.ts";
+import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { RankMap } from "./parts/rank-map.tsx";
 import { Section } from "./parts/section.tsx";
 import { chartsWith, GPU_CHARTS, HOST_CHARTS, machineOf } from "./system-measures.ts";
-import type { Machine, MachineChart } from "./system-measures.ts";
-import { NowSection, Shares } from "./system-overview.tsx";
+import type { Machine, MachineChart, Measure } from "./system-measures.ts";
 import "./system.css";
 
 const PIXELS = 600;
 
-export const section: RunSection = { order: 50, id: "system", title: "System", shortcut: "m", component: System, hasContent: () => true };
+export const section: RunSection = { order: 80, id: "system", title: "System", shortcut: "m", component: System, hasContent: (_, { metrics }) => metrics.some(({ axis, name, ranks }) => axis === "time" || /^(resources|memory)\//.test(name) || ranks.length > 1) };
 
-function System({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <MachineOf key={run.id} page={page} run={run} />}</FocusedRun>;
-}
-
-function MachineOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
-  const detail = page.details.of(run.id).value;
-  if (detail === null) return <div class="pane" aria-busy="true" />;
+function System({ page, run, detail }: SectionProps): JSX.Element {
   const machine = machineOf(detail.metrics);
   return (
     <div class="pane">
-      <div class="pane-bar"><RunPicker page={page} /><HardwareLine detail={detail} /></div>
       <div class="machine-now">
         <NowSection page={page} detail={detail} />
         {machine.measures.length > 0 && <Shares page={page} run={run} machine={machine} x={axisOf(page, machine)} />}
@@ -51,17 +45,6 @@ function MachineOf({ page, run }: { readonly page: Page; readonly run: RunRow })
       <Ranks page={page} run={run} detail={detail} />
     </div>
   );
-}
-
-function HardwareLine({ detail }: { readonly detail: RunDetail }): JSX.Element {
-  const names = detail.hardware.map(({ name }) => (typeof name === "string" ? name.replace(/^NVIDIA (GeForce )?/, "") : "GPU"));
-  const counted = [...new Set(names)].map((name) => {
-    const num = names.filter((one) => one === name).length;
-    return num > 1 ? `${num} × ${name}` : name;
-  });
-  const { cpu_count: cpus, host, platform } = detail.facts;
-  const words = [host, ...counted, typeof cpus === "number" ? `${cpus} processors` : null, platform].filter((word) => typeof word === "string" && word !== "");
-  return <span class="machine-line">{words.join(" · ")}</span>;
 }
 
 /** Along clock time where the charts are, else along the time since the start. */
@@ -249,3 +232,84 @@ function Ranks({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element
 }
 
 const RANK_TIMES: readonly string[] = ["train/duration_ms", "data/wait_ms"];
+
+export interface ResourcesProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  readonly machine: Machine;
+  readonly x: XKind;
+}
+
+/** One device's measure with its limit. */
+interface Reading {
+  readonly measure: Measure;
+  readonly part: SeriesPart;
+  /** In the unit of the values; 100 for percentages. */
+  readonly limit: number | null;
+}
+
+/** What a machine does at this moment; alone in hearing of it each second. */
+export function NowSection({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element | null {
+  const now = useNow(page, detail);
+  if (now.machines.every(({ bars }) => bars.length === 0)) return null;
+  return (
+    <Section title="In use" tools={<AsOf now={now} />}>
+      <div class="section-body">{now.machines.map((machine) => <ResourceBars key={machine.title} {...machine} />)}</div>
+    </Section>
+  );
+}
+
+export function Shares(props: ResourcesProps): JSX.Element {
+  const { page, machine: { measures }, x } = props;
+  const readings = useReadings(props);
+  const [solo, setSolo] = useState<ReadonlySet<string>>(new Set());
+  const alone = solo.size === 1 ? measures.find(({ id, isBytes }) => isBytes && solo.has(id)) : undefined;
+  const limit = alone === undefined ? null : Math.min(...readings.filter(({ measure }) => measure.id === alone.id).map((one) => one.limit ?? Infinity));
+  const series = useMemo(() => measures.map((measure, slot): Series => {
+    const own = readings.filter((one) => one.measure.id === measure.id);
+    // The others keep their names in the legend, without a line in a unit that is not theirs.
+    const isLeftOut = alone !== undefined && alone.id !== measure.id;
+    return lineOf(measure, isLeftOut ? [] : own, { slot, isShare: alone === undefined });
+  }), [...readings.map(({ part }) => part), ...readings.map((one) => one.limit), alone?.id, measures.length]);
+  const limits: Limit[] = limit !== null && Number.isFinite(limit) ? [{ y: limit, label: "physical memory" }] : [];
+  return (
+    <LineSection page={page} title="Resources" note={alone === undefined ? "share of what there is" : `${alone.label} in bytes`} series={series} height={230} options={{
+      xFormat: x,
+      yFormat: alone === undefined ? "percent" : "bytes",
+      yAlways: alone === undefined ? [0, 1] : [0],
+      limits,
+      onSolo: setSolo,
+    }} />
+  );
+}
+
+function useReadings({ page, run, machine, x }: ResourcesProps): readonly Reading[] {
+  const request = (name: string): SeriesQueryOptions => ({ run: run.id, name, x, axis: machine.axis, range: null, pixels: PIXELS });
+  const names = [...new Set(machine.measures.flatMap((measure) => [...measure.names, ...measure.limits.flat()]))];
+  const cells = useSeriesQueries(page, names.map(request));
+  const partOf = (name: string): SeriesPart | undefined => cells[names.indexOf(name)]?.parts?.[0];
+  const sumOf = (parts: readonly string[]): number | null => {
+    const values = parts.map((name) => lastOfPart(partOf(name)));
+    return values.length === 0 || values.includes(null) ? null : values.reduce<number>((sum, value) => sum + value!, 0);
+  };
+  return machine.measures.flatMap((measure) => measure.names.flatMap((name, index): Reading[] => {
+    const part = partOf(name);
+    if (part === undefined) return [];
+    const limit = measure.isBytes ? sumOf(measure.limits[index] ?? []) : 100;
+    return [{ measure, part, limit }];
+  }));
+}
+
+/** Of several devices the mean, with a band from the least to the most used. */
+function lineOf(measure: Measure, readings: readonly Reading[], { slot, isShare }: { readonly slot: number; readonly isShare: boolean }): Series {
+  const members = readings.filter(({ limit }) => !isShare || limit !== null).map(({ part, limit }) => scaled(part.data, isShare ? 1 / limit! : 1));
+  const label = readings.length > 1 ? `${measure.label}, mean of ${readings.length}` : measure.label;
+  if (members.length <= 1) return { id: measure.id, label, slot, data: members[0] ?? { kind: "raw", x: new Float64Array(0), y: new Float64Array(0) } };
+  const { x, mean, low, high } = aggregate(members.map(samplesOf), "minmax");
+  return { id: measure.id, label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } };
+}
+
+function lastOfPart(part: SeriesPart | undefined): number | null {
+  const last = part === undefined ? null : lastOf(part.data);
+  return last === null || !Number.isFinite(last) ? null : last;
+}

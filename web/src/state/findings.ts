@@ -23,6 +23,9 @@ export interface Finding {
   readonly evidence: Readonly<Record<string, unknown>>;
   readonly isOpen: boolean;
   readonly t: number | null;
+  /** The meaning of its rule, and the range in which a run is healthy; null for a rule that the server does not know. */
+  readonly meaning: string | null;
+  readonly healthy: string | null;
 }
 
 /** A fault of Epochal itself, of one of its members; the run is not affected. */
@@ -115,6 +118,8 @@ function findingOf(run: string, { record, t, position }: EntryRow): Finding {
     steps: Array.isArray(steps) && typeof steps[0] === "number" ? [steps[0], typeof steps[1] === "number" ? steps[1] : steps[0]] : null,
     evidence: typeof evidence === "object" && evidence !== null ? (evidence as Record<string, unknown>) : {},
     isOpen: fields["state"] !== "closed",
+    meaning: text(fields["meaning"]),
+    healthy: text(fields["healthy"]),
   };
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { epochTable, logLine } from "../../src/panels/log-lines.ts";
+import { epochTable, logLine } from "../../src/panels/log.tsx";
 import type { EntryRow } from "../../src/wire.ts";
 
 function entry(kind: string, record: Record<string, unknown>, more: Partial<EntryRow> = {}): EntryRow {

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 
-import { layerTitle } from "../../src/panels/experts-record.ts";
-import { LOSSES, lostTime, readingIn } from "../../src/panels/lost-time.ts";
+import { layerTitle } from "../../src/panels/experts.tsx";
+import { LOSSES, lostTime, readingIn } from "../../src/panels/parts/step-phases.ts";
 import { segmentsOf } from "../../src/panels/parts/time-of-steps.tsx";
-import { meanPhases, phasesOf } from "../../src/panels/phases-record.ts";
-import type { StepPhases } from "../../src/panels/phases-record.ts";
+import { meanPhases, phasesOf } from "../../src/panels/parts/step-phases.ts";
+import type { StepPhases } from "../../src/panels/parts/step-phases.ts";
 import cases from "./lost-time.json" with { type: "json" };
 
 const NOTHING_READ = { clockMhz: null, util: null, peakClockMhz: null };

@@ -1,12 +1,10 @@
 import { expect, test } from "vitest";
 
-import { expertLoadOf, layerSummaries, overSteps, relativeLoad } from "../../src/panels/experts-record.ts";
-import { phaseTable, timelineTable } from "../../src/panels/parts/timing-csv.ts";
+import { expertLoadOf, layerSummaries, overSteps, relativeLoad } from "../../src/panels/experts.tsx";
 import { flopText, speedOf } from "../../src/panels/parts/speed.ts";
 import { msText, thinned } from "../../src/panels/parts/time-of-steps.tsx";
-import { lanesOf, reasonText } from "../../src/panels/parts/timeline.tsx";
-import { meanPhases, phaseNames, phasesOf, phaseValues } from "../../src/panels/phases-record.ts";
-import { spanOf, stretchOf } from "../../src/panels/timeline-record.ts";
+import { lanesOf, reasonText, spanOf, stretchOf, timelineTable } from "../../src/panels/parts/timeline.tsx";
+import { meanPhases, phaseNames, phasesOf, phaseValues } from "../../src/panels/parts/step-phases.ts";
 import type { EntryRow } from "../../src/wire.ts";
 
 function entry(record: Record<string, unknown>, step: number | null = null, rank = 0): EntryRow {
@@ -79,7 +77,6 @@ test("lanes are epochs, spans, devices and their gaps, from the start of the run
 });
 
 test("files have every record, and names that need quotes have them", () => {
-  expect(phaseTable([PHASES])).toBe("step,steps,wall_ms,data,backward,zebra\r\n9,2,10,2,5,1\r\n");
   const span = spanOf(entry({ name: 'a,"b"', start: 1.5, duration_ms: 250 }))!;
   expect(timelineTable([span])).toBe('lane,name,start,end,duration_ms,step\r\n"a,""b""","a,""b""",1.5,1.75,250,\r\n');
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { picturedSize, zoomedAt } from "../../src/panels/parts/zoom.ts";
-import { distributionOf } from "../../src/panels/histogram-record.ts";
+import { picturedSize, zoomedAt } from "../../src/panels/parts/zoom-frame.tsx";
+import { distributionOf } from "../../src/panels/histograms.tsx";
 import { bucketNote, bucketWidth } from "../../src/panels/parts/bucket-note.ts";
 import { parseStep, stepBy } from "../../src/panels/parts/step-slider.tsx";
 import type { BucketData } from "../../src/chart/index.ts";

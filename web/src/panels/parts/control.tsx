@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import type { Page } from "../../state/page.ts";
 import { isEnded } from "../../state/run-rows.ts";
-import type { Control, ControlRequest, RunRow } from "../../wire.ts";
+import type { Control as ControlState, ControlRequest, RunRow } from "../../wire.ts";
 
 type Action = ControlRequest["action"];
 
@@ -18,10 +18,10 @@ const ACTIONS: readonly (readonly [Action, string, string])[] = [
 const PENDING_MS = 1000;
 const IDLE_MS = 5000;
 
-export function ControlCard({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
+export function Control({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
   const { control: ask } = page.source;
   const isLive = ask !== null && !isEnded(row);
-  const [control, setControl] = useState<Control | null>(null);
+  const [control, setControl] = useState<ControlState | null>(null);
   const [isSure, setSure] = useState(false);
   const [count, setCount] = useState(0);
   useEffect(() => {
@@ -51,18 +51,15 @@ export function ControlCard({ page, row }: { readonly page: Page; readonly row: 
   };
   const newest = control.requests[0];
   return (
-    <section class="card" aria-label="Control">
-      <header class="card-head"><h2>Control</h2></header>
-      <p class="control-buttons">
-        {ACTIONS.map(([action, label, title]) => (
-          <button key={action} type="button" class="button" title={title} disabled={!control.listens}
-            onClick={() => (action === "stop" && !isSure ? setSure(true) : void request(action))}>
-            {action === "stop" && isSure ? "Stop it now?" : label}
-          </button>
-        ))}
-      </p>
-      {!control.listens && <p class="card-empty">The training takes no requests: it runs without EPOCHAL_CONTROL=1, or is not connected.</p>}
-      {newest !== undefined && <p class="card-empty" role="status">{requestText(newest)}</p>}
+    <section class="control" aria-label="Control">
+      {ACTIONS.map(([action, label, title]) => (
+        <button key={action} type="button" class="button" title={title} disabled={!control.listens}
+          onClick={() => (action === "stop" && !isSure ? setSure(true) : void request(action))}>
+          {action === "stop" && isSure ? "Stop it now?" : label}
+        </button>
+      ))}
+      {!control.listens && <p>The training takes no requests: it runs without EPOCHAL_CONTROL=1, or is not connected.</p>}
+      {newest !== undefined && <p role="status">{requestText(newest)}</p>}
     </section>
   );
 }

@@ -10,7 +10,7 @@ export function InternalErrors({ page }: { readonly page: Page }): JSX.Element |
   const total = errors.reduce((sum, { count }) => sum + count, 0);
   return (
     <section class="card internal-errors" aria-label="Internal errors">
-      <header class="card-head"><h2>Epochal itself had {total === 1 ? "an internal error" : `${total} internal errors`}</h2></header>
+      <header class="card-head"><h3>Epochal itself had {total === 1 ? "an internal error" : `${total} internal errors`}</h3></header>
       <p class="card-empty">The record of the run is not affected. The log has the tracebacks; <code>epochal doctor --json</code> prints them for a report.</p>
       <ul>
         {errors.map(({ member, reason, count }) => <li key={member}><b>{member}</b>{count > 1 ? ` (${count} times)` : ""}: {reason}</li>)}

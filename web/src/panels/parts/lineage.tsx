@@ -15,7 +15,7 @@ export function Lineage({ page, row }: { readonly page: Page; readonly row: RunR
   );
   return (
     <section class="card lineage" aria-label="Lineage">
-      <header class="card-head"><h2>Lineage</h2></header>
+      <header class="card-head"><h3>Lineage</h3></header>
       {fork !== null && <p class="card-empty">Forked from {link(fork.id, fork.name)} after step {formatWhole(fork.step)}.</p>}
       {forks.length > 0 && <p class="card-empty">Forks: {forks.map(({ id, name, fork: of }, index) => <span key={id}>{index === 0 ? "" : ", "}{link(id, name)} after step {formatWhole(of!.step)}</span>)}.</p>}
     </section>

@@ -11,9 +11,8 @@ import { PLOTLY_TYPE } from "./plotly-frame.tsx";
 import { Legend } from "./sample-picture.tsx";
 import type { Classes, Column, Sample } from "./sample-record.ts";
 import { TABLE_TYPE } from "./sample-table.tsx";
-import { WHOLE, ZOOM_STEP, zoomedAt } from "./zoom.ts";
-import type { Placement } from "./zoom.ts";
-import { ZoomFrame, ZoomTools } from "./zoom-frame.tsx";
+import { WHOLE, ZOOM_STEP, zoomedAt, ZoomFrame, ZoomTools } from "./zoom-frame.tsx";
+import type { Placement } from "./zoom-frame.tsx";
 
 /** A name, and a place in a list that was logged under it. */
 export interface Opened {

@@ -10,17 +10,13 @@ import { wholeOf } from "../../chart/stacked.ts";
 import { useSeriesQueries, useEntries } from "../../state/queries.ts";
 import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Page } from "../../state/page.ts";
-import { download } from "../../ui/download.ts";
-import { Menu } from "../../ui/menu.tsx";
 import { Mount } from "../../ui/mount.tsx";
 import { Segmented } from "../../ui/segmented.tsx";
 import type { RunRow } from "../../wire.ts";
-import { LOSSES, lostTime, readingIn } from "../lost-time.ts";
-import { meanPhases, phaseNames, phaseSlot, phasesOf, phaseValues } from "../phases-record.ts";
-import type { StepPhases } from "../phases-record.ts";
 import { gpuIds } from "../system-measures.ts";
 import { Section } from "./section.tsx";
-import { phaseTable } from "./timing-csv.ts";
+import { LOSSES, lostTime, meanPhases, phaseNames, phaseSlot, phasesOf, phaseValues, readingIn } from "./step-phases.ts";
+import type { StepPhases } from "./step-phases.ts";
 
 const MOST_RECORDS = 1000;
 const MOST_COLUMNS = 120;
@@ -48,11 +44,8 @@ export function TimeOfSteps({ page, run, records }: RecordsProps): JSX.Element {
   const values = useMemo(() => stretches.map((one) => phaseValues(one, names)), [stretches, names]);
   const lost = useLostTime({ page, run, stretches });
   const tools = (
-    <>
-      <Segmented label="Phases as" value={kind.value === "shares" ? "shares" : "ms"} onChange={(value) => (kind.value = value)}
-        choices={[{ value: "ms", label: "ms" }, { value: "shares", label: "%" }]} />
-      <Menu label="Downloads of phases" items={[{ label: "Download CSV", run: () => download(`${run.name} phases.csv`, phaseTable(records), "text/csv;charset=utf-8") }]}>⋯</Menu>
-    </>
+    <Segmented label="Phases as" value={kind.value === "shares" ? "shares" : "ms"} onChange={(value) => (kind.value = value)}
+      choices={[{ value: "ms", label: "ms" }, { value: "shares", label: "%" }]} />
   );
   return (
     <>

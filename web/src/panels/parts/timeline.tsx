@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 
 import { createLanes } from "../../chart/index.ts";
 import type { Lane, LanesOptions, Level, Range, Span } from "../../chart/index.ts";
+import { csvField } from "../../chart/line/exports.ts";
 import { useEntries } from "../../state/queries.ts";
 import { groupBy } from "../../state/group-by.ts";
 import type { PlacedMark } from "../../state/marks.ts";
@@ -12,12 +13,9 @@ import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
 import { Mount } from "../../ui/mount.tsx";
-import type { EntryList, RunRow } from "../../wire.ts";
-import { phaseSlot } from "../phases-record.ts";
-import { deviceName, spanOf, stretchOf } from "../timeline-record.ts";
-import type { TimelineSpan, SlowStretch } from "../timeline-record.ts";
+import type { EntryList, EntryRow, RunRow } from "../../wire.ts";
 import { Section } from "./section.tsx";
-import { timelineTable } from "./timing-csv.ts";
+import { phaseSlot } from "./step-phases.ts";
 
 const MOST_RECORDS = 2000;
 const LANE_PX = 26;
@@ -145,4 +143,78 @@ function epochSpans(marks: readonly PlacedMark[], { origin, created }: Pick<Lane
 function parseRange(text: string): Range | null {
   const [min, max] = text.split("..").map(Number);
   return text !== "" && min !== undefined && max !== undefined && min < max ? { min, max } : null;
+}
+
+export function timelineTable(spans: readonly TimelineSpan[]): string {
+  const lines = ["lane,name,start,end,duration_ms,step"];
+  for (const { lane, label, from, to, step } of spans) {
+    lines.push([csvField(lane), csvField(label), from, to, Math.round((to - from) * 1e6) / 1000, step ?? ""].join(","));
+  }
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+/** Something that took some time, in Unix seconds. */
+export interface TimelineSpan {
+  readonly lane: string;
+  readonly label: string;
+  readonly from: number;
+  readonly to: number;
+  readonly step: number | null;
+  readonly rank: number;
+}
+
+export interface Track {
+  readonly name: string;
+  readonly start: number;
+  readonly periodS: number;
+  /** Nan where there was no reading. */
+  readonly values: Float64Array;
+}
+
+/** A stretch that was slow, with the samples around it. */
+export interface SlowStretch {
+  readonly position: string;
+  readonly start: number;
+  readonly end: number;
+  readonly reason: string;
+  readonly step: number | null;
+  readonly tracks: readonly Track[];
+  readonly gaps: readonly TimelineSpan[];
+}
+
+export function spanOf({ record, step, rank }: EntryRow): TimelineSpan | null {
+  const { name, start, duration_ms: duration } = record ?? {};
+  if (typeof name !== "string" || typeof start !== "number" || typeof duration !== "number") return null;
+  const lane = rank > 0 ? `${name} · rank ${rank}` : name;
+  return { lane, label: name, from: start, to: start + Math.max(0, duration) / 1000, step, rank };
+}
+
+export function stretchOf({ record, position, rank, step }: EntryRow): SlowStretch | null {
+  const { start, period_s: period, samples, gaps, reason } = record ?? {};
+  if (typeof start !== "number" || typeof period !== "number" || !(period > 0)) return null;
+  const tracks = Object.entries(isObject(samples) ? samples : {}).flatMap(([name, values]): Track[] => (
+    Array.isArray(values) ? [{ name, start, periodS: period, values: Float64Array.from(values, (value) => (typeof value === "number" ? value : NaN)) }] : []
+  ));
+  const longest = Math.max(0, ...tracks.map(({ values }) => values.length));
+  const found = (Array.isArray(gaps) ? gaps : []).flatMap((gap: unknown) => gapOf(gap, rank) ?? []);
+  const end = Math.max(start + longest * period, ...found.map(({ to }) => to));
+  return { position, start, end, tracks, gaps: found, step, reason: typeof reason === "string" ? reason : "a slow stretch" };
+}
+
+function gapOf(gap: unknown, rank: number): TimelineSpan | null {
+  if (!isObject(gap)) return null;
+  const { device, start, end, cause } = gap;
+  if (typeof start !== "number" || typeof end !== "number") return null;
+  const where = typeof device === "string" ? deviceName(device) : "device";
+  return { lane: `${where} idle`, label: typeof cause === "string" ? cause : "no cause known", from: start, to: end, step: null, rank };
+}
+
+/** `gpu/0/util` and `gpu/0` as people say it. */
+export function deviceName(name: string): string {
+  const [, gpu] = /^gpu\/(\d+)/.exec(name) ?? [];
+  return gpu === undefined ? (name === "cpu" ? "CPU" : name) : `GPU ${gpu}`;
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,0 +1,127 @@
+/** Charts of one run with its newest and its best values: the loss, and the other metrics that matter. */
+
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+
+import { formatBytes, formatCount, formatDuration, formatNumber } from "../../chart/index.ts";
+import type { LineChart } from "../../chart/index.ts";
+import { extremesOf, lastOf } from "../../state/append-points.ts";
+import type { Metric } from "../../state/metrics.ts";
+import type { Page } from "../../state/page.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import type { MetricRow, RunDetail } from "../../wire.ts";
+import { ChartMenu } from "./chart-card.tsx";
+import { formatOf } from "./lines.ts";
+import { MetricChart } from "./metric-chart.tsx";
+
+/** A run with at most so many metrics has a chart of each; else those that people look at first. */
+const MOST_SMALL = 12;
+const FEWEST_SMALL = 8;
+const MACHINE = /^(system|gpu|resources|memory|abs_max|phase)\//;
+
+interface Sign {
+  readonly label: string;
+  readonly role?: string;
+  /** Names to look for where no metric has the role. */
+  readonly names: RegExp;
+  readonly format?: (value: number) => string;
+}
+
+const SIGNS: readonly Sign[] = [
+  { label: "accuracy", names: /^((eval|val|test|train)[/_])?acc(uracy)?$/ },
+  { label: "learning rate", role: "lr", names: /^$/ },
+  { label: "gradient norm", role: "norm", names: /^$/ },
+  { label: "throughput", role: "throughput", names: /(tokens|samples|images|steps)_per_s(ec|econd)?$/, format: (value) => `${formatCount(value)}/s` },
+  { label: "speed of light", names: /(^|\/)sol$|(^|[/_])mfu$/, format: (value) => `${value.toFixed(1)}\u00a0%` },
+];
+const GPU: Sign = { label: "GPU", names: /^(gpu\/0\/gpu_util|system\/gpu_pct|resources\/gpu_pct)$/, format: (value) => `${value.toFixed(0)}\u00a0%` };
+
+export interface ChartOfRun {
+  readonly metric: Metric;
+  readonly row: MetricRow;
+  readonly label: string;
+  readonly format: (value: number) => string;
+}
+
+export interface RunCharts {
+  /** The training loss and the evaluation loss, else the first metric; empty for a run without metrics. */
+  readonly main: readonly ChartOfRun[];
+  readonly small: readonly ChartOfRun[];
+}
+
+export function chartsOf(detail: RunDetail, favourites: readonly string[]): RunCharts {
+  const all = detail.metrics.filter(({ name, axis }) => axis !== "time" && !MACHINE.test(name));
+  const losses = ["loss", "eval_loss"].flatMap((role) => all.find(({ name }) => name === detail.roles[role]) ?? []);
+  const main = losses.length > 0 ? losses : all.slice(0, 1);
+  const others = all.filter((row) => !main.includes(row));
+  const signs = [...SIGNS, GPU].flatMap((sign) => {
+    const row = (sign === GPU ? detail.metrics : others).find(({ name }) => (sign.role !== undefined && detail.roles[sign.role] === name) || sign.names.test(name));
+    return row === undefined ? [] : [chartOf(detail, row, sign)];
+  });
+  const rest = others.filter((row) => !signs.some((sign) => sign.row === row));
+  const room = others.length <= MOST_SMALL ? MOST_SMALL : Math.max(0, FEWEST_SMALL - signs.length);
+  const chosen = rest.toSorted((one, other) => Number(favourites.includes(other.name)) - Number(favourites.includes(one.name))).slice(0, room);
+  const [gpu, ...first] = signs.at(-1)?.label === GPU.label ? [signs.at(-1)!, ...signs.slice(0, -1)] : [undefined, ...signs];
+  return { main: main.map((row) => chartOf(detail, row)), small: [...first, ...chosen.map((row) => chartOf(detail, row)), ...(gpu === undefined ? [] : [gpu])] };
+}
+
+export function chartOf(detail: RunDetail, row: MetricRow, { label = row.name, format = formatterOf(row) }: Partial<Sign> = {}): ChartOfRun {
+  const isAmbiguous = detail.metrics.some(({ name, axis }) => name === row.name && axis !== row.axis);
+  return { row, label, format, metric: { ...row, isAmbiguous } };
+}
+
+function formatterOf({ name, unit }: MetricRow): (value: number) => string {
+  return { bytes: formatBytes, duration: formatDuration }[formatOf(name, unit) as string] ?? formatNumber;
+}
+
+export interface RunChartProps {
+  readonly page: Page;
+  readonly run: string;
+  /** Those of one chart. */
+  readonly charts: readonly ChartOfRun[];
+}
+
+/** Fills the place that it is in. */
+export function RunChart({ page, run, charts }: RunChartProps): JSX.Element {
+  const chart = useRef<LineChart | null>(null);
+  const { metric } = charts[0]!;
+  const title = charts.length > 1 ? charts.map(({ row }) => row.name).join(", ") : charts[0]!.label;
+  return (
+    <section class="card chart-card run-chart" aria-label={title} data-metric={metric.name}>
+      <header class="card-head">
+        <h3 title={charts.map(({ row }) => row.name).join(", ")}>{title}</h3>
+        {charts.length === 1 && <Values page={page} run={run} chart={charts[0]!} />}
+        <span class="card-space" />
+        {charts.length > 1 && charts.map((one) => <Values key={one.row.name} page={page} run={run} chart={one} />)}
+        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`} onClick={() => {
+          page.open("board");
+          page.view.full.value = metric.name;
+        }}>⤢</button>
+        <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+      </header>
+      <div class="run-chart-body"><MetricChart page={page} metric={metric} runs={[run]} height="100%" onChart={(made) => (chart.current = made)} /></div>
+    </section>
+  );
+}
+
+/** Charts of a section of the run. */
+export function ChartGrid({ page, run, charts }: RunChartProps): JSX.Element {
+  return <div class="overview-small">{charts.map((one) => <RunChart key={one.row.name} page={page} run={run} charts={[one]} />)}</div>;
+}
+
+/** The newest value, and the best one where the run knows which way is better. */
+function Values({ page, run, chart: { row, format } }: { readonly page: Page; readonly run: string; readonly chart: ChartOfRun }): JSX.Element | null {
+  const { name, axis, unit, summary } = row;
+  const [cell] = useSeriesQueries(page, [{ run, name, axis, x: axis === "time" ? "wall" : axis, range: null, pixels: 300 }]);
+  const data = cell?.parts?.[0]?.data;
+  const last = data === undefined ? (summary?.last ?? null) : lastOf(data);
+  if (last === null) return null;
+  const extremes = data === undefined ? null : extremesOf(data);
+  const best = summary?.best == null ? null : extremes === null ? summary.best : summary.best === summary.min ? extremes.min : extremes.max;
+  return (
+    <span class="run-values" title={`${name}: ${last}`}>
+      <b class={Number.isFinite(last) ? "" : "is-critical"}>{format(last)}{unit !== null && format === formatNumber && ` ${unit}`}</b>
+      {best !== null && <small>best {format(best)}</small>}
+    </span>
+  );
+}
