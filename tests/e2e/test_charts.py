@@ -267,7 +267,7 @@ def test_a_finding_leads_to_its_steps(
     page = open_page(serve_all(every_kind).url)
     page.locator(".finding", has_text="jumped by 6.0 at step 310").click()
     until(page, lambda: "zoom=step:290..330" in page.url)
-    until(page, lambda: "p-headline=train/loss" in page.url)
+    until(page, lambda: "headline=train/loss" in page.url)
 
 
 def test_ranks_are_shown_alone_each_and_as_their_mean(
@@ -299,7 +299,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
     point_at(page, plot, 200 / 399)
     tooltip.get_by_text("epoch 2 of 4").wait_for()
     assert tooltip.get_by_text("attempt 2").count() == 0
-    until(page, lambda: "p-no-marks=restart" in page.url)
+    until(page, lambda: "no-marks=restart" in page.url)
 
 
 def test_a_throttled_gpu_is_marked(every_kind: Path, serve_all: Serve, open_page: OpenPage) -> None:

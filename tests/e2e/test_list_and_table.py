@@ -147,7 +147,7 @@ def test_numbers_that_a_program_set_are_columns(
 
 
 def test_the_mean_of_the_last_points(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(f"{serve(sweep).url}#place=compare&p-compare-value=mean&filter=r00")
+    page = open_page(f"{serve(sweep).url}#place=compare&compare-value=mean&filter=r00")
     head = page.get_by_role("columnheader", name="loss mean")
     head.wait_for()
     until(page, lambda: page.get_by_role("cell", name="1.5000").count() == 1)

@@ -96,7 +96,7 @@ def test_every_rank_grows_without_asking_again(
 
     log(0)
     log(1)
-    url = serve(tmp_path).url + "#place=board&p-ranks=all"
+    url = serve(tmp_path).url + "#place=board&ranks=all"
     page = open_page("about:blank")
     streams: list[str] = []
     page.on("request", lambda r: streams.append(r.url) if "api/events" in r.url else None)

@@ -93,7 +93,7 @@ def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) ->
     section.get_by_text("GPU 0", exact=True).wait_for()
     page.get_by_role("tab", name="GPU 1").click()
     section.get_by_text("GPU 0", exact=True).wait_for(state="detached")
-    until(page, lambda: "p-gpu=1" in page.url)
+    until(page, lambda: "gpu=1" in page.url)
 
 
 def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) -> None:
@@ -111,7 +111,7 @@ def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) ->
     page.get_by_label("Earlier step").click()
     page.get_by_text("step 389").first.wait_for()
     until(page, lambda: "Step 389" in summary.inner_text())
-    until(page, lambda: "p-experts-step=389" in page.url)
+    until(page, lambda: "experts-step=389" in page.url)
 
 
 def test_expert_loads_are_a_table_too(site: str, open_page: OpenPage) -> None:
@@ -138,7 +138,7 @@ def test_the_time_of_a_step_is_shown_by_phase(site: str, open_page: OpenPage) ->
     page.mouse.down()
     page.mouse.up()
     section.get_by_text("newest").wait_for(state="detached")
-    until(page, lambda: "p-phases-step=" in page.url)
+    until(page, lambda: "phases-step=" in page.url)
 
 
 def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
@@ -174,7 +174,7 @@ def test_the_timeline_shows_a_slow_stretch_and_its_cause(site: str, open_page: O
     drag(page, lanes, 0.4, 0.6)
     section.get_by_role("button", name="Reset zoom").click()
     section.get_by_role("combobox").select_option("The whole run")
-    until(page, lambda: "p-timeline=whole" in page.url)
+    until(page, lambda: "timeline=whole" in page.url)
     assert section.get_by_text("GPU 0 idle").count() == 0
 
 
@@ -315,7 +315,7 @@ def test_the_table_downloads_what_it_shows(sweep: Path, serve: Serve, open_page:
 def test_brushing_an_axis_keeps_the_runs_that_pass(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(sweep).url + "#place=compare&p-compare=parallel")
+    page = open_page(serve(sweep).url + "#place=compare&compare=parallel")
     chart = page.locator("[data-title='Parallel coordinates'] canvas")
     chart.wait_for()
     has_drawn(page)
@@ -332,7 +332,7 @@ def test_brushing_an_axis_keeps_the_runs_that_pass(
 
 
 def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(sweep).url + "#place=compare&p-compare=groups&group=lr")
+    page = open_page(serve(sweep).url + "#place=compare&compare=groups&group=lr")
     page.get_by_role(
         "row", name=re.compile(r"^0\.01 2 best 0\.0650 ± 0\.0635 .* 0\.00707")
     ).wait_for()
@@ -342,7 +342,7 @@ def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page
 def test_configurations_side_by_side_show_what_differs(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(sweep).url + "#place=run&at=config&p-config=diff")
+    page = open_page(serve(sweep).url + "#place=run&at=config&config=diff")
     page.get_by_role("rowheader", name="lr").wait_for()
     assert page.get_by_role("rowheader", name="same").count() == 0
 

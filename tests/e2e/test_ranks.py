@@ -15,7 +15,7 @@ from tests.store.journals import Journal
 
 RANKS, STEPS = 1000, 30
 SLOW, BROKEN, STOPPED = 337, 42, 900
-ADDRESS = "#place=board&p-ranks=map"
+ADDRESS = "#place=board&ranks=map"
 
 
 def durations() -> np.ndarray:

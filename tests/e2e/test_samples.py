@@ -147,7 +147,7 @@ def test_the_slider_shows_what_was_there_at_a_step(site: str, open_page: OpenPag
     until(page, lambda: note.inner_text() == "step 20")
     page.get_by_label("Earlier step").click()
     page.get_by_label("Earlier step").click()
-    until(page, lambda: "p-sample-step=10" in page.url)
+    until(page, lambda: "sample-step=10" in page.url)
     # The picture of the step before, and the text of this one.
     until(page, lambda: note.inner_text() == "step 0")
     page.keyboard.press("ArrowRight")
@@ -158,7 +158,7 @@ def test_the_slider_shows_what_was_there_at_a_step(site: str, open_page: OpenPag
 def test_texts_are_marked_where_they_differ_between_runs_and_steps(
     site: str, open_page: OpenPage
 ) -> None:
-    page = open_page(site + "#place=run&at=samples&p-sample-step=20")
+    page = open_page(site + "#place=run&at=samples&sample-step=20")
     until(page, lambda: row(page, "words").locator("mark").all_inner_texts() == ["0"])
     page.get_by_role("radio", name="Steps").check()
     until(page, lambda: row(page, "words").locator(".sample-text").count() == 3)
@@ -167,7 +167,7 @@ def test_texts_are_marked_where_they_differ_between_runs_and_steps(
 
 
 def test_boxes_are_chosen_by_class_and_score(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#place=run&at=samples&p-sample-hidden=&p-sample-score=0.1")
+    page = open_page(site + "#place=run&at=samples&sample-hidden=&sample-score=0.1")
     rects = row(page, "boxes").locator("rect")
     until(page, lambda: rects.count() == 4)
     row(page, "boxes").get_by_text("cat 0.90").first.wait_for()
@@ -192,7 +192,7 @@ def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: 
     styles = "(all) => [...new Set(all.map((one) => one.style.transform))]"
     until(page, lambda: contents.evaluate_all(styles) == ["translate(0px, 0px) scale(1.25)"])
     page.keyboard.press("ArrowLeft")
-    until(page, lambda: "p-sample-step=20" in page.url)
+    until(page, lambda: "sample-step=20" in page.url)
     for _ in range(2):
         page.keyboard.press("ArrowUp")
     page.get_by_role("dialog", name="list · 3 of 3").get_by_text("item 2").first.wait_for()

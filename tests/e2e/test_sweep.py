@@ -56,7 +56,7 @@ def test_groups_have_all_members_and_the_means_of_numpy(
 ) -> None:
     root, trials = sweep
     site = serve_all(root)
-    page = open_page(site.url + "#place=compare&p-compare=groups&group=lr,model&spread=std")
+    page = open_page(site.url + "#place=compare&compare=groups&group=lr,model&spread=std")
     row = page.locator(".groups-table tr.is-best").first
     until(page, lambda: row.count() == 1)
     inside = [
@@ -101,7 +101,7 @@ def test_group_charts_say_how_many_there_are_and_who_left(
 def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen(
     sweep: tuple[Path, list[Trial]], serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(sweep[0]).url + "#place=compare&p-compare=importance")
+    page = open_page(serve_all(sweep[0]).url + "#place=compare&compare=importance")
     rows = page.locator(".matters-row")
     until(page, lambda: rows.count() == 4)
     until(
@@ -122,7 +122,7 @@ def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen
 def test_one_switch_includes_unfinished_runs_in_every_view(
     sweep: tuple[Path, list[Trial]], serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(sweep[0]).url + "#place=compare&p-compare=scatter&group=lr")
+    page = open_page(serve_all(sweep[0]).url + "#place=compare&compare=scatter&group=lr")
     note = page.locator(".unfinished")
     until(page, lambda: "2 unfinished runs are left out: " in note.inner_text())
     assert "(crashed, 57 % of its steps)" in note.inner_text()

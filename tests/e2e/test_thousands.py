@@ -91,7 +91,7 @@ def test_a_list_of_thousands_is_filtered_ordered_and_grouped(
 def test_a_filter_by_last_points_ends_with_all_runs_that_match(
     site: Site, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{site.url}#filter=summary.loss.mean@5%20%3C%201500&filter-as=query")
+    page = open_page(f"{site.url}#filter=summary.loss.mean@5%20%3C%201500")
     until(page, lambda: "of1500shown" in count(page))
     until(page, lambda: page.locator(".runs-reading").count() == 0)
     assert first(page) == "id-1499"

@@ -1,59 +1,35 @@
-/** The filter of the run list: words, a regular expression that the server matches, or a query with completed field names. */
+/** The filter of the run list: words, or a query with completed field names. */
 
 import type { JSX } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 
 import { formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { fieldOf } from "../state/run-pages.ts";
 import { completed, completionsOf } from "../ui/completion.ts";
-import { SearchBox } from "../ui/search-box.tsx";
+import { isQuery } from "../ui/filter.ts";
 
 const FIELDS = [
   "name", "id", "project", "status", "tags", "notes", "group", "job_type", "owner", "parent", "hidden", "created", "updated", "attempts", "step", "epoch",
   "total_steps", "records", "damaged", "errors", "warnings", "open_errors", "open_warnings", "nonfinite",
 ];
+const HELP = 'Words or "phrases in quotes" that all must occur, with * for any characters; or a query, such as: config.lr < 3e-4 and status == "running", or: name ~ "^run-\\d+$"';
 const MOST = 8;
 /** As much of a query as the narrowest list has room for. */
 const EXCERPT = 32;
 
 export function RunFilter({ page }: { readonly page: Page }): JSX.Element {
   const { view, runs, source } = page;
-  const [isChosen, setChosen] = useState(false);
-  const isQuery = view.filterMode.value === "query";
-  const count = runs.isLoaded.value ? formatWhole(runs.numFitting.value) : "";
-  const canQuery = source.supportsQueries;
-  return (
-    <div class={`runs-filter${isQuery ? " is-query" : ""}`} id="run-filter">
-      {isQuery ? <QueryBox page={page} count={count} isFocused={isChosen} /> : (
-        <SearchBox label="Filter runs" query={view.filter.value} isRegex={canQuery ? view.filterMode.value === "regex" : undefined} problem={runs.filterProblem.value?.split("\n")[0]!.replace(/:$/, ".") ?? null} count={count}
-          onChange={(query, isRegex) => {
-            view.filter.value = query;
-            view.filterMode.value = isRegex ? "regex" : "words";
-          }} />
-      )}
-      <button type="button" class="button is-quiet runs-query" aria-pressed={isQuery} disabled={!canQuery && !isQuery}
-        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries need the server; in an archive, filter by words and *."}
-        onClick={() => {
-          setChosen(true);
-          view.filterMode.value = isQuery ? "words" : "query";
-        }}>where</button>
-    </div>
-  );
-}
-
-function QueryBox({ page, count, isFocused }: { readonly page: Page; readonly count: string; readonly isFocused: boolean }): JSX.Element {
-  const { view, runs } = page;
   const id = useId();
   const box = useRef<HTMLInputElement>(null);
   const [caret, setCaret] = useState<number | null>(null);
-  const [active, setActive] = useState(0);
-  useEffect(() => {
-    if (isFocused) box.current?.focus();
-  }, []);
+  const [chosen, setChosen] = useState<number | null>(null);
   const text = view.filter.value;
-  const found = caret === null ? [] : completionsOf(text, caret, fieldsOf(page)).slice(0, MOST);
-  const isOpen = found.length > 0;
+  const isQueried = isQuery(text);
+  const found = caret === null || !source.supportsQueries ? [] : completionsOf(text, caret, fieldsOf(page)).slice(0, MOST);
+  // A single word is completed when somebody chooses to; in a query the first field is at hand.
+  const isOpen = found.length > 0 && (isQueried || /^\s*[a-z_]{3,}$/.test(text));
+  const active = Math.min(chosen ?? (isQueried ? 0 : -1), found.length - 1);
   const take = (word: string): void => {
     const next = completed(text, caret ?? text.length, word);
     // At once, not with the next picture: the next key may come before that.
@@ -67,39 +43,41 @@ function QueryBox({ page, count, isFocused }: { readonly page: Page; readonly co
   };
   const problem = runs.filterProblem.value;
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.key === "Escape") {
+    if (event.key === "Escape" && (isOpen || text !== "")) {
       event.stopPropagation();
       if (isOpen) setCaret(null);
       else view.filter.value = "";
     }
     if (!isOpen) return;
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") setActive((active + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length);
-    else if (event.key === "Enter" || event.key === "Tab") take(found[Math.min(active, found.length - 1)]!);
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") setChosen((Math.max(0, active + (event.key === "ArrowDown" ? 1 : -1))) % found.length);
+    else if ((event.key === "Enter" || event.key === "Tab") && active >= 0) take(found[active]!);
     else return;
     event.preventDefault();
   };
   return (
-    <div class={`search${problem === null ? "" : " is-wrong"}`}>
-      <input ref={box} type="search" class="runs-query-text" aria-label="Query runs" placeholder="config.lr < 3e-4" value={text} title={text} spellcheck={false} autocomplete="off"
-        role="searchbox" aria-invalid={problem !== null} aria-controls={isOpen ? id : undefined} aria-activedescendant={isOpen ? `${id}-${active}` : undefined} onKeyDown={onKeyDown}
-        onInput={(event) => {
-          view.filter.value = event.currentTarget.value;
-          setCaret(event.currentTarget.selectionStart);
-          setActive(0);
-        }} onBlur={() => setTimeout(() => setCaret(null), 150)} />
-      <span class="search-count">{count}</span>
-      {isOpen && (
-        <div id={id} class="completions" role="listbox" aria-label="Fields">
-          {found.map((word, index) => (
-            <div key={word} id={`${id}-${index}`} role="option" aria-selected={index === active} class="completion" title={word}
-              onPointerDown={(event) => {
-                event.preventDefault();
-                take(word);
-              }}>{word}</div>
-          ))}
-        </div>
-      )}
-      {problem !== null && !isOpen && <Problem text={problem} />}
+    <div class="runs-filter" id="run-filter">
+      <div class={`search${problem === null ? "" : " is-wrong"}`}>
+        <input ref={box} type="search" class={isQueried ? "runs-query-text" : ""} aria-label="Filter runs" placeholder={source.supportsQueries ? "Filter: words or config.lr < 3e-4" : "Filter runs"} value={text} title={text === "" ? HELP : text}
+          spellcheck={false} autocomplete="off" role="searchbox" aria-invalid={problem !== null} aria-controls={isOpen ? id : undefined} aria-activedescendant={isOpen && active >= 0 ? `${id}-${active}` : undefined} onKeyDown={onKeyDown}
+          onInput={(event) => {
+            view.filter.value = event.currentTarget.value;
+            setCaret(event.currentTarget.selectionStart);
+            setChosen(null);
+          }} onBlur={() => setTimeout(() => setCaret(null), 150)} />
+        <span class="search-count">{runs.isLoaded.value ? formatWhole(runs.numFitting.value) : ""}</span>
+        {isOpen && (
+          <div id={id} class="completions" role="listbox" aria-label="Fields">
+            {found.map((word, index) => (
+              <div key={word} id={`${id}-${index}`} role="option" aria-selected={index === active} class="completion" title={word}
+                onPointerDown={(event) => {
+                  event.preventDefault();
+                  take(word);
+                }}>{word}</div>
+            ))}
+          </div>
+        )}
+        {problem !== null && !isOpen && <Problem text={problem} />}
+      </div>
     </div>
   );
 }

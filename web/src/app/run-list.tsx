@@ -4,7 +4,6 @@ import type { JSX } from "preact";
 import { useCallback, useState } from "preact/hooks";
 
 import { formatWhole, slotSample } from "../chart/index.ts";
-import { groupName } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { HEADLINES } from "../state/run-rows.ts";
 import type { RunLine } from "../state/runs.ts";
@@ -13,35 +12,31 @@ import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { VirtualList } from "../ui/virtual-list.tsx";
 import type { RunRow as Row } from "../wire.ts";
-import { isCrowd } from "../state/crowd.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
-import { BulkBar, showInCharts, TrashDialog } from "./run-bulk.tsx";
+import { EditMenu, showInCharts, TrashDialog } from "./run-edit.tsx";
 import { RunFilter } from "./run-filter.tsx";
 import { updateLabels, RunRow } from "./run-row.tsx";
 
 /** A finger needs 44 pixels. */
 const ROW_HEIGHT = matchMedia("(pointer: coarse)").matches ? 44 : 30;
-const MOST_KEYS = 200;
 
 export function RunList({ page }: { readonly page: Page }): JSX.Element {
   const { runs, view } = page;
   const [renaming, setRenaming] = useState<Row | null>(null);
   const [isTrashOpen, setTrashOpen] = useState(false);
   const count = runs.numLines.value;
-  const active = activeLine(page, count);
+  const focused = focusedLine(page, count);
   const onWindow = useCallback((start: number, stop: number) => runs.wantLines(start, stop), [runs]);
-  void view.focus.value;
   return (
     <div class="runs">
       <RunFilter page={page} />
       <RunTools page={page} onTrash={() => setTrashOpen(true)} />
       {runs.numUnread.value > 0 && count > 0 && <p class="runs-reading" role="status">Reading {formatWhole(runs.numUnread.value)} more runs; the list grows meanwhile.</p>}
-      <BulkBar page={page} />
       <div class="runs-list">
         {count === 0
           ? <NoLines page={page} />
           : (
-            <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={active} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
+            <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={view.focus.value === null ? -1 : focused} tallIndex={focused} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
               row={(index) => <LineOf page={page} line={runs.lineAt(index)} onRename={setRenaming} />} />
           )}
       </div>
@@ -52,10 +47,9 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
 }
 
 /** The line of the run in focus; -1 where it is not among the rows that are here. */
-function activeLine({ runs, view }: Page, count: number): number {
-  const focus = view.focus.value;
-  if (focus === null) return -1;
-  for (let index = 0; index < Math.min(count, MOST_LOOKED_AT); index++) {
+function focusedLine({ runs }: Page, count: number): number {
+  const focus = runs.focus.value?.id;
+  for (let index = 0; focus !== undefined && index < Math.min(count, MOST_LOOKED_AT); index++) {
     const line = runs.lineAt(index);
     if (line?.kind === "run" && line.row?.id === focus) return index;
   }
@@ -107,66 +101,36 @@ function LineOf({ page, line, onRename }: LineProps): JSX.Element {
   );
 }
 
-function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: () => void }): JSX.Element {
-  const { view, runs, selection } = page;
-  const order = view.order.value;
-  const hidden = view.text("hidden");
-  const orders = [["-created", "Newest first"], ["created", "Oldest first"], ["-updated", "Written last first"], ["name", "By name"], ...HEADLINES.flatMap((role) => {
+const ORDERS: readonly (readonly [string, string])[] = [
+  ["-created", "Newest first"], ["created", "Oldest first"], ["-updated", "Written last first"], ["name", "By name"],
+  ...HEADLINES.flatMap((role) => {
     const name = role.replace("role:", "").replace("_", " ");
-    return [[role, `Smallest ${name}`], [`-${role}`, `Largest ${name}`]] as [string, string][];
-  })] as [string, string][];
-  const { actions } = selection;
-  // More lines than charts can tell apart are drawn as quantiles, where there is a server to compute them.
-  const isMany = runs.numFitting.value > MOST_SHOWN && page.source.sweep.curves !== null;
-  const showNewest = (): void => {
-    view.isCrowd.value = false;
-    view.shown.value = null;
-  };
+    return [[role, `Smallest ${name}`], [`-${role}`, `Largest ${name}`]] as const;
+  }),
+];
+
+function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: () => void }): JSX.Element {
+  const { view, runs, notifier, source } = page;
+  const hidden = view.text("hidden");
+  const isMany = runs.numFitting.value > MOST_SHOWN && source.sweep.curves !== null;
   const more: (MenuItem | "divider")[] = [
-    { label: "Show all that fit", ...(isMany ? { hint: "as quantiles" } : {}), run: () => (isMany ? (view.isCrowd.value = true) : showInCharts(page, runs.fitting.value.map(({ id }) => id), runs.numFitting.value)) },
+    { label: "Show all matches", isOn: view.isAll.value, ...(isMany ? { hint: "as quantiles" } : {}), run: runs.showAll },
+    { label: "Show the newest", isOn: view.shown.value === null && !view.isAll.value, run: runs.showNewest },
     { label: "Show none", run: () => runs.showOnly([]) },
-    { label: "Show the newest", run: showNewest },
     "divider",
     { label: "List hidden runs", isOn: hidden.value === "1", run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
   ];
-  if (page.source.connection.value !== "archive") {
-    const { notifier } = page;
-    more.push({ label: "Notify when a run ends", isOn: notifier.isOn.value, isDisabled: notifier.obstacle !== null, ...(notifier.obstacle === null ? {} : { hint: notifier.obstacle }), run: () => void notifier.toggle() });
-  }
-  if (actions !== null) {
-    more.push({ label: "Select runs", isOn: selection.isOn.value, hint: "a", run: () => (selection.isOn.value = !selection.isOn.value) }, { label: "Trash…", run: onTrash });
-  }
+  if (source.connection.value !== "archive") more.push({ label: "Notify when a run ends", isOn: notifier.isOn.value, isDisabled: notifier.obstacle !== null, ...(notifier.obstacle === null ? {} : { hint: notifier.obstacle }), run: () => void notifier.toggle() });
+  if (page.selection.actions !== null) more.push({ label: "Trash…", run: onTrash });
   return (
     <div class="runs-tools">
-      <span class="runs-count">{runs.isLoaded.value ? `${isCrowd(page) ? "all" : runs.shown.value.length} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
+      <span class="runs-count">{runs.isLoaded.value ? `${formatWhole(runs.numShown.value)} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
       <span class="card-space" />
-      {(view.shown.value !== null || view.isCrowd.value) && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={showNewest}>newest</button>}
-      <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>
-      <Menu label={`Group runs${view.groupBy.value === null ? "" : `: by ${groupName(view.groupBy.value)}`}`} items={groupItems(page)}>{view.groupBy.value === null ? "group" : `by ${groupName(view.groupBy.value)}`} ▾</Menu>
+      <EditMenu page={page} />
+      <Menu label="Order of runs" items={ORDERS.map(([key, label]) => ({ label, isOn: view.order.value === key, run: () => (view.order.value = key) }))}>↕</Menu>
       <Menu label="Which runs are listed and shown" items={more}>⋯</Menu>
     </div>
   );
-}
-
-/** No groups, everything but the seed, and each key: a second key is added to the first. */
-function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
-  const choice = view.groupBy.value;
-  const keys = runs.configKeys.value.slice(0, MOST_KEYS);
-  const isBut = choice?.startsWith("-") ?? false;
-  const chosen = choice === null ? [] : choice.replace(/^-/, "").split(",");
-  const set = (next: readonly string[], but: boolean): void => {
-    view.groupBy.value = next.length === 0 ? null : `${but ? "-" : ""}${next.join(",")}`;
-  };
-  const toggled = (key: string): readonly string[] => (chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key]);
-  const seeds = keys.filter((key) => /(^|[._])seed$/.test(key));
-  return [
-    { label: "No groups", isOn: choice === null, run: () => set([], false) },
-    ...seeds.map((key) => ({ label: `Everything but ${key}`, isOn: isBut && chosen.includes(key), run: () => set(isBut ? toggled(key) : [key], true) })),
-    "divider",
-    ...keys.map((key) => ({
-      label: isBut ? `… and but ${key}` : key, isOn: chosen.includes(key), run: () => set(toggled(key), isBut),
-    })),
-  ];
 }
 
 interface RenameProps {

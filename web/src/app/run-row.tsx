@@ -5,11 +5,12 @@ import type { JSX } from "preact";
 import { formatDelta, formatNumber, formatNumberOf, slotCss } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { headline, isEnded } from "../state/run-rows.ts";
+import { oneRun } from "../state/selection.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
-import { MiddleText } from "../ui/middle-text.tsx";
 import { phaseTone } from "../panels/parts/phases.ts";
 import type { RunRow as Row, MetricSummary } from "../wire.ts";
+import { RunNote, RunTags } from "./run-edit.tsx";
 import { StatusDot } from "./status.tsx";
 
 export interface RunRowProps {
@@ -20,36 +21,46 @@ export interface RunRowProps {
 
 export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
   const { runs, view } = page;
-  const isShown = runs.shownIds.value.has(row.id);
+  const isShown = runs.isShown(row.id);
   const isDrawn = isShown || view.focus.value === row.id;
-  const color = slotCss(runs.slot(row.id));
+  const color = runs.isCrowd.value ? "var(--muted)" : slotCss(runs.slot(row.id));
   const isFocus = runs.focus.value?.id === row.id;
   const isBaseline = view.baseline.value === row.id;
   const label = runs.label(row.id);
   return (
     <div class={`run${isFocus ? " is-focus" : ""}${isShown ? " is-shown" : ""}`} data-run={row.id}
       onPointerEnter={() => (page.hovered.value = isDrawn ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
-      {page.selection.isOn.value && (
-        <input type="checkbox" class="run-select" checked={page.selection.isSelected(row.id)} aria-label={`Select ${label}`}
-          onClick={(event) => page.selection.toggle(row.id, event.shiftKey)} />
+      <div class="run-line">
+        <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={`${isShown ? "Hide from" : "Show in"} the charts; with Shift, all up to this one`}
+          onClick={(event) => (event.altKey ? runs.soloOn(row.id) : runs.toggle(row.id, event.shiftKey))}>
+          <i style={isShown ? { background: color } : isDrawn ? { boxShadow: `inset 0 0 0 2.5px ${color}` } : {}} />
+        </button>
+        <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
+          <StatusDot row={row} />
+          <span class="run-label">{shortened(label)}</span>
+          {row.phase != null && <em class={`run-note run-phase is-${phaseTone(row.phase)}`} title={`${row.phase}${row.host == null ? "" : ` on ${row.host}`}`}>{row.phase}</em>}
+          {row.is_partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
+          {isBaseline && <em class="run-note">baseline</em>}
+        </button>
+        <Value row={row} baseline={isBaseline ? null : runs.baseline.value} />
+        <Menu label={`Actions for ${label}`} items={actions({ page, row, onRename })}>⋯</Menu>
+      </div>
+      {isFocus && (page.selection.actions !== null || row.tags.length > 0 || row.notes !== null) && (
+        <div class="run-more">
+          <RunTags page={page} row={row} />
+          <RunNote key={row.id} page={page} row={row} />
+        </div>
       )}
-      <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={isShown ? "Hide from the charts" : "Show in the charts"}
-        onClick={(event) => (event.altKey || event.shiftKey ? runs.soloOn(row.id) : runs.toggle(row.id))}>
-        <i style={isShown ? { background: color } : isDrawn ? { boxShadow: `inset 0 0 0 2.5px ${color}` } : {}} />
-      </button>
-      <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
-        <StatusDot row={row} />
-        <MiddleText text={label} numShared={runs.numShared.value} />
-        {row.phase != null && <em class={`run-note run-phase is-${phaseTone(row.phase)}`} title={`${row.phase}${row.host == null ? "" : ` on ${row.host}`}`}>{row.phase}</em>}
-        {row.is_partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
-        {isBaseline && <em class="run-note">baseline</em>}
-        {view.solo.value === row.id && <em class="run-note">solo</em>}
-      </button>
-      <Value row={row} baseline={isBaseline ? null : runs.baseline.value} />
-      <Menu label={`Actions for ${label}`} items={actions({ page, row, onRename })}>⋯</Menu>
     </div>
   );
 }
+
+/** Runs of a sweep differ at the end of their names. */
+function shortened(name: string): string {
+  return name.length <= LONGEST ? name : `${name.slice(0, LONGEST / 2)}…${name.slice(-LONGEST / 2)}`;
+}
+
+const LONGEST = 64;
 
 /** How many findings still hold, the gravest kind in front; and a loss that ended as no number, where nobody looked for any. */
 function Trouble({ row }: { readonly row: Row }): JSX.Element | null {
@@ -106,7 +117,7 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
   const { runs, view, source } = page;
   const isBaseline = view.baseline.value === row.id;
   const items: (MenuItem | "divider")[] = [
-    { label: "Show alone", isOn: view.solo.value === row.id, hint: "double click", run: () => runs.soloOn(row.id) },
+    { label: "Show alone", hint: "double click", run: () => runs.soloOn(row.id) },
     { label: "Baseline", isOn: isBaseline, hint: "b", run: () => (view.baseline.value = isBaseline ? null : row.id) },
     { label: "Colour…", run: () => (page.coloring.value = row.id) },
     { label: "Show only this and the baseline", run: () => runs.showOnly([...new Set([view.baseline.value ?? row.id, row.id])]) },
@@ -116,12 +127,8 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
   }
   const { actions } = page.selection;
   if (actions !== null) {
-    items.push({ label: row.hidden ? "Show in the list again" : "Hide from the list", run: () => void actions.hideOne(row.id, !row.hidden) });
-    items.push({ label: "Select", isOn: page.selection.isSelected(row.id), run: () => {
-      page.selection.isOn.value = true;
-      page.selection.toggle(row.id);
-    } });
-    items.push("divider", { label: "Delete", ...(isEnded(row) ? {} : { hint: "live" }), isDisabled: row.status.state === "running", run: () => void actions.removeOne(row.id) });
+    items.push({ label: row.hidden ? "Show in the list again" : "Hide from the list", run: () => void actions.change(oneRun(row.id), { hidden: !row.hidden }, row.hidden ? "shown again" : "hidden") });
+    items.push("divider", { label: "Delete", ...(isEnded(row) ? {} : { hint: "live" }), isDisabled: row.status.state === "running", run: () => void actions.remove(oneRun(row.id)) });
   }
   return items;
 }

@@ -8,6 +8,7 @@ import type { Brush, Chart, ParallelOptions, ScatterOptions } from "../chart/ind
 import type { Page } from "../state/page.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
+import { isQuery } from "../ui/filter.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
@@ -149,9 +150,8 @@ function BrushBar({ page, rows, kept, brushes, statistic, numTail, setBrushes }:
   const { runs, view, source } = page;
   const query = source.supportsQueries ? brushQuery(rows, brushes, statistic, numTail) : null;
   const filter = (): void => {
-    const before = view.filterMode.value === "query" ? view.filter.value.trim() : "";
+    const before = isQuery(view.filter.value) ? view.filter.value.trim() : "";
     view.filter.value = before === "" ? query! : `(${before}) and ${query!}`;
-    view.filterMode.value = "query";
     setBrushes(new Map());
   };
   return (

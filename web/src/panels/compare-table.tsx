@@ -184,14 +184,11 @@ function Row({ page, row, columns, index }: { readonly page: Page; readonly row:
   return (
     <div class={`compare-row${row.id === runs.focus.value?.id ? " is-focus" : ""}`} role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">
-        {page.selection.isOn.value && (
-          <input type="checkbox" class="run-select" checked={page.selection.isSelected(row.id)} aria-label={`Select ${runs.label(row.id)}`} onClick={(event) => page.selection.toggle(row.id, event.shiftKey)} />
-        )}
         <label class="compare-mark" title={isShown ? "In the charts" : "Not in the charts"}>
           <input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} onChange={() => runs.toggle(row.id)}
             style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} />
         </label>
-        <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} numShared={runs.numShared.value} /></button>
+        <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} /></button>
         {row.nonfinite && <span class="compare-base is-critical" title="The last loss is not finite">✕ not finite</span>}
         {baseline?.id === row.id && <span class="compare-base">baseline</span>}
       </div>

@@ -170,7 +170,7 @@ function Shown(props: ShownProps): JSX.Element {
 }
 
 function TableView({ page, rows, columns, find, statistic, ids, setIds, isOfAll, numTail }: ShownProps): JSX.Element {
-  const { view, runs, selection } = page;
+  const { view, runs } = page;
   const order = view.text("compare-order");
   const diffOnly = view.text("compare-diff");
   const filters = view.text("compare-filters");
@@ -210,7 +210,6 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds, isOfAll,
           setFiltering(event.currentTarget.checked);
           if (!event.currentTarget.checked) filters.value = "";
         }} />Filter columns</label>
-        {selection.actions !== null && <label class="check"><input type="checkbox" checked={selection.isOn.value} onChange={(event) => (selection.isOn.value = event.currentTarget.checked)} />Select runs</label>}
         {runs.groupKeys.value.length > 0 && <label class="check"><input type="checkbox" checked={folded.value === "1"} onChange={(event) => (folded.value = event.currentTarget.checked ? "1" : "")} />Groups only</label>}
         {(kept.length < rows.length || query !== "") && (
           <span class="card-note" role="status">

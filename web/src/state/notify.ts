@@ -6,6 +6,7 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { Update } from "../source/source.ts";
 import type { RunRow } from "../wire.ts";
 import { isEnded } from "./run-rows.ts";
+import { store, stored } from "./storage.ts";
 
 export interface Notifier {
   readonly isOn: ReadonlySignal<boolean>;
@@ -19,11 +20,9 @@ export interface Notifier {
   compare(rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined): void;
 }
 
-const KEY = "epochal-notify";
-
 export function createNotifier(onRefused: (sentence: string) => void): Notifier {
   const isPossible = typeof Notification !== "undefined" && window.isSecureContext;
-  const isOn = signal(isPossible && Notification.permission === "granted" && stored() === "1");
+  const isOn = signal(isPossible && Notification.permission === "granted" && stored("notify") === "1");
   const tell = (row: RunRow): void => {
     const body = row.status.reason ?? (row.step === null ? row.project : `${row.project}, step ${row.step}`);
     new Notification(`${row.name}: ${row.status.text}`, { body, tag: row.id });
@@ -42,12 +41,12 @@ export function createNotifier(onRefused: (sentence: string) => void): Notifier 
     async toggle() {
       if (isOn.value) {
         isOn.value = false;
-        store("0");
+        store("notify", "0");
         return;
       }
       const answer = isPossible ? await Notification.requestPermission() : "denied";
       isOn.value = answer === "granted";
-      store(isOn.value ? "1" : "0");
+      store("notify", isOn.value ? "1" : "0");
       if (!isOn.value) onRefused("The browser does not allow notifications of this page: its settings for this site do.");
     },
     apply: (update, before) => compare(rowsOf(update), before),
@@ -57,21 +56,4 @@ export function createNotifier(onRefused: (sentence: string) => void): Notifier 
 function rowsOf(update: Update): readonly RunRow[] {
   if (update.type === "status") return [update.row];
   return update.type === "runs" ? update.changed : [];
-}
-
-function stored(): string | null {
-  try {
-    return localStorage.getItem(KEY);
-  } catch (error) {
-    if (!(error instanceof DOMException)) throw error;
-    return null; // storage is switched off
-  }
-}
-
-function store(value: string): void {
-  try {
-    localStorage.setItem(KEY, value);
-  } catch (error) {
-    if (!(error instanceof DOMException)) throw error;
-  }
 }

@@ -1,12 +1,11 @@
 /** The list of runs: what there is, what fits the filter, what is in the charts, and in which colour. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
 import type { Update, Source } from "../source/source.ts";
-import { patternQuery, quoted, wordsQuery } from "../ui/filter.ts";
-import { sharedStart } from "../ui/middle-text.tsx";
+import { isQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import type { RunList, RunRow } from "../wire.ts";
 import { chosenSlots, coloringBy, coloringOf } from "./colors.ts";
 import type { Coloring } from "./colors.ts";
@@ -70,9 +69,15 @@ export interface Runs {
   wantMany(): void;
   /** Configuration keys that any run has, in dotted form. */
   readonly configKeys: ReadonlySignal<readonly string[]>;
-  /** In the charts. */
+  /** In the charts, one by one. */
   readonly shown: ReadonlySignal<readonly RunRow[]>;
   readonly shownIds: ReadonlySignal<ReadonlySet<string>>;
+  /** Whether charts draw the runs of the list as quantiles, because they are too many for a line each. */
+  readonly isCrowd: ReadonlySignal<boolean>;
+  /** How many runs are checked. */
+  readonly numShown: ReadonlySignal<number>;
+  /** Whether a run is checked: in the charts by itself, or as one of a crowd. */
+  isShown(id: string): boolean;
   /** Drawn in the charts: those shown and, ticked or not, the one that was chosen. */
   readonly drawn: ReadonlySignal<readonly RunRow[]>;
   /** The run that panels of one run show. */
@@ -81,18 +86,20 @@ export interface Runs {
   row(id: string): RunRow | undefined;
   /** Palette slot of a run in the charts. */
   slot(id: string): number;
-  /** How many characters at the start of their names all listed runs share. */
-  readonly numShared: ReadonlySignal<number>;
   /** How runs in the charts are coloured by a value of their config; null where each has a colour of its own. */
   readonly coloring: ReadonlySignal<Coloring | null>;
   /** What the run is called here: its name, told apart from others of the same name. */
   label(id: string): string;
-  toggle(id: string): void;
+  /** Show a run in the charts, or hide it; with `isRange`, all from the last one that was clicked up to it, as that one. */
+  toggle(id: string, isRange?: boolean): void;
+  /** Show a run alone; once more shows the newest again. */
   soloOn(id: string): void;
   /** Show these in the charts; returns how many of them, because charts have a limit. */
   showOnly(ids: readonly string[]): number;
-  /** The runs of the list from one to another, both included; empty where one of them is not in the list. */
-  idsBetween(one: string, other: string): Promise<readonly string[]>;
+  /** Show all runs of the list: up to the limit of charts one by one, more as quantiles. */
+  showAll(): void;
+  /** Show the newest runs, as at first. */
+  showNewest(): void;
   /** The query that selects the runs of the list, for the server. */
   listQuery(): string;
   /** A condition of the table's columns, where there are too many runs for this page; empty for none. */
@@ -117,7 +124,6 @@ const NEWEST_FIRST = "-created";
 /** Orders in which a run that goes on stays where it is. */
 const FIXED_ORDERS: ReadonlySet<string> = new Set([NEWEST_FIRST, "created", "name"]);
 const BAD_REQUEST = 400;
-const PAGE_ROWS = 500;
 const IDS_AT_ONCE = 25;
 /** How often a list is asked for again at most: one that this page has all rows of, and a longer one. */
 const RELOAD_MS = 1000;
@@ -155,8 +161,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   /** The filter as a query; empty for none. */
   const asked = computed(() => {
     const text = view.filter.value.trim();
-    if (view.filterMode.value === "query") return text;
-    return view.filterMode.value === "regex" && text !== "" && source.supportsQueries ? patternQuery(text) : wordsQuery(text);
+    return isQuery(text) ? text : wordsQuery(text);
   });
   const isRefused = computed(() => refused.value?.filter === asked.value);
   const showsHidden = view.text("hidden");
@@ -172,7 +177,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
     const fields = groupKeys.value.map((key) => fieldOf("config", key));
-    const words = isRefused.value ? "" : view.filterMode.value === "query" && asked.value !== "" ? null : view.filter.value;
+    const words = isRefused.value ? "" : isQuery(view.filter.value) ? null : view.filter.value;
     return {
       query: listQuery(),
       ...(fields.length === 0 && view.order.value === NEWEST_FIRST ? {} : { order: [...fields, serverOrder(view.order.value)].join(",") }),
@@ -181,6 +186,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     };
   });
   const pages = createRunPages(source, request, (list: RunList) => {
+    flush();
     onList(list.rows, (id) => rows.peek().get(id));
     numStored.value = list.stored ?? numStored.peek();
     projects.value = list.projects ?? projects.peek();
@@ -243,10 +249,11 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     return { kind: "run", row: listed.value[place], index: place };
   };
 
+  const isCrowd = computed(() => view.isAll.value && numShown.value > MOST_SHOWN && source.sweep.curves !== null && view.groupBy.value === null);
+  const numShown = computed((): number => (view.isAll.value ? Math.max(0, numFitting.value - view.without.value.length) : shown.value.length));
   const shown = computed((): readonly RunRow[] => {
-    const solo = view.solo.value === null ? undefined : rows.value.get(view.solo.value);
-    if (solo !== undefined) return [solo];
     const chosen = view.shown.value;
+    if (view.isAll.value) return fitting.value.filter(({ id }) => !view.without.value.includes(id)).slice(0, isCrowd.value ? SHOWN_AT_FIRST : MOST_SHOWN);
     if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, SHOWN_AT_FIRST);
     return chosen.map((id) => rows.value.get(id)).filter((row) => row !== undefined).slice(0, MOST_SHOWN);
   });
@@ -264,7 +271,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   effect(() => {
     if (pages.answer.value === null) return;
     void unknown.value;
-    const named = [view.focus.value, view.solo.value, view.baseline.value, ...(view.shown.value ?? [])].filter((id) => id !== null);
+    const named = [view.focus.value, view.baseline.value, ...(view.shown.value ?? [])].filter((id) => id !== null);
     const wanted = [...new Set(named)].filter((id) => !rows.peek().has(id) && !unknown.peek().has(id)).slice(0, MOST_SHOWN);
     if (wanted.length === 0) return;
     // A query has at most 2,000 characters.
@@ -313,38 +320,44 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     }
     rows.value = next;
   };
-  /** The same of runs whose rows are here. */
-  const update = (changed: readonly RunRow[]): void => merge(changed.filter(({ id }) => rows.peek().has(id)));
+  let lastToggled: string | null = null;
+  const isShown = (id: string): boolean => (view.isAll.value ? !view.without.value.includes(id) : shownIds.value.has(id));
+  const show = (ids: readonly string[] | null, isAll = false): void => batch(() => {
+    view.shown.value = ids;
+    view.isAll.value = isAll;
+    view.without.value = [];
+  });
+  /** Newer rows of runs that are here; they are put in place at most once a second, however often runs record something. */
+  const waiting = new Map<string, RunRow>();
+  let flushing: ReturnType<typeof setTimeout> | undefined;
+  let flushedAt = -Infinity;
+  const flush = (): void => {
+    clearTimeout(flushing);
+    flushing = undefined;
+    flushedAt = performance.now();
+    const changed = [...waiting.values()].filter(({ id }) => rows.peek().has(id));
+    waiting.clear();
+    if (changed.length > 0) merge(changed);
+  };
+  const update = (changed: readonly RunRow[]): void => {
+    for (const row of changed) waiting.set(row.id, row);
+    const wait = flushedAt + RELOAD_MS - performance.now();
+    if (wait <= 0) flush();
+    else flushing ??= setTimeout(flush, wait);
+  };
   const forget = (ids: ReadonlySet<string>): void => {
     pages.forget(ids);
     rows.value = new Map([...rows.peek()].filter(([id]) => !ids.has(id)));
   };
 
   return {
-    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget, columnQuery,
+    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, isShown, numShown, isCrowd, drawn, focus, listQuery, lineAt, forget, columnQuery,
     bigList: computed(() => (isLong.value && source.supportsQueries ? { query: request.value.query, order: request.value.order ?? "" } : null)),
     numAll: numStored,
-    numShared: computed(() => sharedStart(fitting.value.map(({ name }) => name))),
     numLines: computed(() => numFitting.value + headings.value.length),
     wantLines(start, stop) {
       const before = headings.peek().filter(({ at }) => at < start).length;
       pages.want(Math.max(0, start - before - 1), stop);
-    },
-    async idsBetween(one, other) {
-      const listed = pages.ids.peek();
-      const ends = [listed.indexOf(one), listed.indexOf(other)];
-      const [start, stop] = [Math.min(...ends), Math.max(...ends) + 1];
-      if (start < 0) return [];
-      const known = listed.slice(start, stop);
-      if (known.every((id) => id !== undefined)) return known;
-      const found: string[] = [];
-      const { group, ...list } = pages.answer.peek()!.request;
-      while (found.length < stop - start) {
-        const { rows: more } = await source.runs({ ...list, offset: start + found.length, limit: Math.min(PAGE_ROWS, stop - start - found.length) });
-        if (more.length === 0) break;
-        found.push(...more.map(({ id }) => id));
-      }
-      return found;
     },
     wantMany: () => pages.want(0, MOST_ROWS),
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
@@ -357,25 +370,29 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       const others = namesakes.value.get(row.name)?.length ?? 1;
       return others > 1 ? `${row.name} · ${(chosenProjects(view.project.value, projects.value)?.length ?? 2) > 1 ? `${row.project} ` : ""}${row.id.slice(0, 6)}` : row.name;
     },
-    toggle(id) {
-      view.isCrowd.value = false;
-      const ids = shown.value.map((row) => row.id);
-      view.solo.value = null;
-      view.shown.value = ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id];
+    toggle(id, isRange = false) {
+      const isOn = !isShown(id);
+      const listed = pages.ids.peek();
+      const ends = isRange && lastToggled !== null ? [listed.indexOf(lastToggled), listed.indexOf(id)] : [-1];
+      lastToggled = id;
+      const which = Math.min(...ends) < 0 ? [id] : listed.slice(Math.min(...ends), Math.max(...ends) + 1).filter((one) => one !== undefined);
+      const named = view.isAll.value ? view.without.value : shown.value.map((row) => row.id);
+      const next = isOn === view.isAll.value ? named.filter((one) => !which.includes(one)) : [...new Set([...named, ...which])];
+      if (view.isAll.value) view.without.value = next;
+      else view.shown.value = next.slice(0, MOST_SHOWN);
     },
     soloOn(id) {
-      view.isCrowd.value = false;
-      const isOn = view.solo.value !== id;
-      view.solo.value = isOn ? id : null;
+      if (view.shown.value?.length === 1 && view.shown.value[0] === id) return show(null);
+      show([id]);
       // Alone means without another that was chosen before.
-      if (isOn) view.focus.value = id;
+      view.focus.value = id;
     },
     showOnly(ids) {
-      view.isCrowd.value = false;
-      view.solo.value = null;
-      view.shown.value = ids.slice(0, MOST_SHOWN);
-      return view.shown.value.length;
+      show(ids.slice(0, MOST_SHOWN));
+      return Math.min(ids.length, MOST_SHOWN);
     },
+    showAll: () => show(null, true),
+    showNewest: () => show(null),
     reload: pages.reload,
     joined: () => reloadSoon(JOINED_MS),
     apply(news) {
@@ -389,10 +406,10 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       if (isNew || isMoving.peek()) reloadSoon(isNew && !isLong.peek() ? RELOAD_MS : LONG_RELOAD_MS);
     },
     setHeadline(id, role, last) {
-      const row = rows.value.get(id);
+      const row = waiting.get(id) ?? rows.peek().get(id);
       const before = row?.summaries[role];
       if (row === undefined || before === undefined || before.last === last) return;
-      merge([{ ...row, summaries: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
+      update([{ ...row, summaries: { ...row.summaries, [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
 }

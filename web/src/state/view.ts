@@ -5,6 +5,7 @@ import type { Signal } from "@preact/signals";
 
 import type { Range, SmoothingKind, SpreadKind } from "../chart/index.ts";
 import type { XKind } from "../wire.ts";
+import { store, stored } from "./storage.ts";
 import {
   choiceField, flagField, namesField, optionalField, optionalNamesField, parseHash, textField, formatHash,
 } from "./url-hash.ts";
@@ -21,7 +22,6 @@ export function isXKind(x: string): x is XKind {
   return (X_KINDS as readonly string[]).includes(x);
 }
 
-export type FilterMode = "words" | "regex" | "query";
 /** Left to the chart, always clipped, never clipped: `clip=1` and `clip=0` in the address. */
 export type OutlierChoice = "auto" | "1" | "0";
 /** `line` draws no band. */
@@ -48,13 +48,13 @@ export interface View {
   readonly focus: Signal<string | null>;
   /** Runs in the charts; null lets the page choose the newest. */
   readonly shown: Signal<readonly string[] | null>;
-  /** Whether charts show all runs of the list, as quantiles. */
-  readonly isCrowd: Signal<boolean>;
-  /** The only run in the charts while it is set. */
-  readonly solo: Signal<string | null>;
+  /** Whether the charts show all runs of the list, as far as they can draw them, whatever `shown` names. */
+  readonly isAll: Signal<boolean>;
+  /** The runs that are left out while all are shown. */
+  readonly without: Signal<readonly string[]>;
   readonly baseline: Signal<string | null>;
+  /** Words that all must occur in a run, or a query. */
   readonly filter: Signal<string>;
-  readonly filterMode: Signal<FilterMode>;
   /** A configuration key by which runs are grouped, such as `optimizer.lr`. */
   readonly groupBy: Signal<string | null>;
   /** `created`, `name` or a metric's name; a minus in front turns it around. */
@@ -104,13 +104,24 @@ interface Kept {
   readonly signal: Signal<unknown>;
 }
 
-/** Changes of these are steps that the browser's back button takes back. */
-const STEPS: ReadonlySet<string> = new Set(["place", "at", "run", "full", "board", "draft"]);
+/** How somebody likes to see charts and lists: kept by the browser, for addresses that name none of these. */
+const SETTINGS: ReadonlySet<string> = new Set([
+  "x", "smooth", "smooth-as", "log-x", "log-y-all", "clip", "chart-size", "columns", "order", "spread", "centre",
+]);
+/** A change that comes later after a key or a click was not made by the person. */
+const PERSON_MS = 1500;
+/** Changes of the same things that follow each other this quickly are one step of the browser's history. */
+const SAME_STEP_MS = 1000;
+/** Whatever changes this soon after a step belongs to it; browsers allow few steps a second. */
+const SAME_ACTION_MS = 150;
+const WRITE_MS = 100;
+const INPUTS = ["pointerdown", "pointerup", "keydown", "input", "wheel"] as const;
 
 export function createView(location: Location = window.location, history: History = window.history): View {
   const kept = new Map<string, Kept>();
   const numKept = signal(0);
   let given = parseHash(location.hash);
+  if (![...given.keys()].some((key) => SETTINGS.has(key))) given = new Map([...parseHash(stored("settings") ?? ""), ...given]);
   const keep = <Value>(field: Field<Value>): Signal<Value> => {
     const known = kept.get(field.key);
     if (known !== undefined) return known.signal as Signal<Value>;
@@ -128,11 +139,10 @@ export function createView(location: Location = window.location, history: Histor
     project: keep(optionalField("project")),
     focus: keep(optionalField("run")),
     shown: keep(optionalNamesField("runs")),
-    isCrowd: keep(flagField("all")),
-    solo: keep(optionalField("solo")),
+    isAll: keep(flagField("all")),
+    without: keep(namesField("without")),
     baseline: keep(optionalField("baseline")),
     filter: keep(textField("filter")),
-    filterMode: keep(choiceField<FilterMode>("filter-as", ["words", "regex", "query"], "words")),
     groupBy: keep(optionalField("group")),
     order: keep(textField("order", "-created")),
     x: keep(choiceField("x", X_KINDS, "step")),
@@ -153,11 +163,16 @@ export function createView(location: Location = window.location, history: Histor
     pinned: keep(namesField("pin")),
     folded: keep(namesField("fold")),
     full: keep(optionalField("full")),
-    spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "none")),
+    spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "std")),
     centre: keep(choiceField<Centre>("centre", ["mean", "median"], "mean")),
     withUnfinished: keep(flagField("unfinished")),
-    text: (key, initial = "") => keep(textField(`p-${key}`, initial)),
-    address: () => `#${formatHash(texts())}`,
+    text: (key, initial = "") => keep(textField(key, initial)),
+    address() {
+      const all = texts();
+      // An address that names a setting brings all of them: the reader's own ones do not apply.
+      if (![...all.keys()].some((key) => SETTINGS.has(key))) all.set("x", view.x.peek());
+      return `#${formatHash(all)}`;
+    },
   };
 
   const texts = (): Map<string, string> => {
@@ -171,16 +186,38 @@ export function createView(location: Location = window.location, history: Histor
     for (const [key, text] of given) if (!kept.has(key)) all.set(key, text);
     return all;
   };
-  effect(() => {
-    void numKept.value;
-    const next = texts();
-    const before = parseHash(location.hash);
+  let inputAt = -Infinity;
+  let writtenAt = -Infinity;
+  let step = { keys: "", at: -Infinity, changedAt: -Infinity };
+  let writing: ReturnType<typeof setTimeout> | undefined;
+  for (const type of INPUTS) window.addEventListener(type, () => (inputAt = performance.now()), { capture: true, passive: true });
+  /** Put the view into the address: as a new step of the history where a person changed something else than just before. */
+  const write = (): void => {
+    writing = undefined;
+    const [next, before, now] = [texts(), parseHash(location.hash), performance.now()];
     const written = formatHash(next);
     if (written === formatHash(before)) return;
-    const isStep = [...STEPS].some((key) => next.get(key) !== before.get(key));
+    const changed = [...new Set([...next.keys(), ...before.keys()])].filter((key) => next.get(key) !== before.get(key));
+    const keys = changed.join();
+    const isSame = now - step.at < SAME_ACTION_MS || (keys === step.keys && now - step.changedAt < SAME_STEP_MS);
+    const isByPerson = now - inputAt < PERSON_MS;
+    const isStep = isByPerson && !isSame;
+    writtenAt = now;
+    step = isStep ? { keys, at: now, changedAt: now } : { ...step, changedAt: now };
     history[isStep ? "pushState" : "replaceState"](null, "", written === "" ? "#" : `#${written}`);
+    if (isByPerson) keepSettings(changed, next);
+  };
+  effect(() => {
+    void numKept.value;
+    texts();
+    const wait = writtenAt + WRITE_MS - performance.now();
+    if (wait > 0) writing ??= setTimeout(write, wait);
+    else write();
   });
   const reread = (): void => {
+    clearTimeout(writing);
+    writing = undefined;
+    step = { keys: "", at: -Infinity, changedAt: -Infinity };
     given = parseHash(location.hash);
     batch(() => {
       for (const { field, signal: one } of kept.values()) one.value = read(field, given);
@@ -189,6 +226,17 @@ export function createView(location: Location = window.location, history: Histor
   window.addEventListener("popstate", reread);
   window.addEventListener("hashchange", reread);
   return view;
+}
+
+function keepSettings(changed: readonly string[], texts: ReadonlyMap<string, string>): void {
+  const keys = changed.filter((key) => SETTINGS.has(key));
+  if (keys.length === 0) return;
+  const settings = new Map(parseHash(stored("settings") ?? ""));
+  for (const key of keys) {
+    if (texts.has(key)) settings.set(key, texts.get(key)!);
+    else settings.delete(key);
+  }
+  store("settings", formatHash(settings));
 }
 
 function read<Value>(field: Field<Value>, given: ReadonlyMap<string, string>): Value {

@@ -25,6 +25,11 @@ function occurInOrder(parts: readonly string[], text: string): boolean {
   });
 }
 
+/** Whether a filter of runs is a query rather than words: it compares something, or begins to name a field. */
+export function isQuery(text: string): boolean {
+  return /[<>~]|[=!]=|\s=\s|\bin\s+(\[|tags\b)|^\s*(not\s+|\()*((config|summary|best)\.|exists\(|hidden$)/.test(text);
+}
+
 /** The query that asks the server for the runs in which a regular expression is found, in the texts of the search box or in one field. */
 export function patternQuery(query: string, field = "text"): string {
   return `${field} ~ ${quoted(withAnyCase(query))}`;

@@ -6,8 +6,7 @@ import { groupKeysOf, groupTitle, valuesTitle, varyingKeys } from "../../src/sta
 import { undoOf } from "../../src/state/selection.ts";
 import { completed, completionsOf } from "../../src/ui/completion.ts";
 import { excerptOf } from "../../src/app/run-filter.tsx";
-import { wordsQuery } from "../../src/ui/filter.ts";
-import { sharedStart } from "../../src/ui/middle-text.tsx";
+import { isQuery, wordsQuery } from "../../src/ui/filter.ts";
 import type { RunRow } from "../../src/wire.ts";
 
 const row = (config: Record<string, unknown>): RunRow => ({ config }) as unknown as RunRow;
@@ -53,10 +52,22 @@ test("words become a query in which every sign stands for itself", () => {
   expect(wordsQuery("")).toBe("");
 });
 
+test("a filter is a query where it compares something or names a field", () => {
+  const queries = ["config.lr < 3e-4", "name ~ \"^a\"", "lr = 3", '"keep" in tags', "id in [\"a\"]", "config.l", "not config.fast", "step>3", "not hidden"];
+  const words = ["", "lr=0.001-bs32", "bert in domain", "gpt 2", "hidden layers", "loss*seed1", "config"];
+  expect([queries.filter((text) => !isQuery(text)), words.filter(isQuery)]).toEqual([[], []]);
+});
+
 test("a column's filter takes limits, ranges and texts", () => {
   const keeps = (text: string, value: number | string | null): boolean => columnFilter(text)(value, String(value));
   expect([keeps("< 3e-4", 1e-4), keeps("< 3e-4", 3e-4), keeps("0.1..0.5", 0.5), keeps("=12", 12), keeps(">= 1", "x")]).toEqual([true, false, true, true, false]);
   expect([keeps("Fin", "finished"), keeps("!fin", "finished"), keeps("!fin", "failed")]).toEqual([true, false, true]);
+});
+
+test("a filter is a query where it compares something or names a field", () => {
+  const queries = ["config.lr < 3e-4", "name ~ \"^a\"", "lr = 3", '"keep" in tags', "id in [\"a\"]", "config.l", "not config.fast", "step>3", "not hidden"];
+  const words = ["", "lr=0.001-bs32", "bert in domain", "gpt 2", "hidden layers", "loss*seed1", "config"];
+  expect([queries.filter((text) => !isQuery(text)), words.filter(isQuery)]).toEqual([[], []]);
 });
 
 test("a column's filter is a query where the server chooses", () => {
@@ -83,8 +94,3 @@ test("an undo gives each run back what it had, and nothing else", () => {
   expect(undoOf({ changed, refused: [] }, { notes: "x" })).toEqual({ a: { notes: null, notes_before: "x", remove_tags: [], add_tags: [] } });
 });
 
-test("what all names share at their start is left out up to the end of a word", () => {
-  expect(sharedStart(["sweep-gpt2-lr1", "sweep-gpt2-lr2"])).toBe(11);
-  expect(sharedStart(["abc-1", "abc-2"])).toBe(0);
-  expect(sharedStart(["only-one-name"])).toBe(0);
-});

@@ -41,6 +41,7 @@ test("an answer does not have the list asked for again", async () => {
 
 function emptyView(): View {
   vi.stubGlobal("window", { addEventListener: () => undefined });
+  vi.stubGlobal("localStorage", { getItem: () => null, setItem: () => undefined });
   return createView({ hash: "" } as Location, { replaceState: () => undefined, pushState: () => undefined } as unknown as History);
 }
 
@@ -146,7 +147,6 @@ test("a filter that the server cannot answer yet for all runs is asked again unt
   const { source, asked } = storeOf(5, () => ({ pending: pending === 0 ? 0 : pending-- }));
   const view = emptyView();
   view.filter.value = "summary.loss.mean@10 < 2";
-  view.filterMode.value = "query";
   const runs = createRuns(source, view);
   await vi.advanceTimersByTimeAsync(100);
   expect(runs.numUnread.value).toBe(2);
@@ -158,7 +158,6 @@ test("a mistake in the query of the address leaves the list as it is without it"
   const { source } = storeOf(150, ({ query }) => (query?.includes("cofnig") === true ? Promise.reject(new SourceError("no field cofnig", 400)) : {}));
   const view = emptyView();
   view.filter.value = "cofnig.lr < 1";
-  view.filterMode.value = "query";
   const runs = createRuns(source, view);
   await vi.advanceTimersByTimeAsync(3000);
   expect([runs.fitting.value.length, runs.problem.value, runs.filterProblem.value]).toEqual([150, null, "no field cofnig"]);
@@ -205,7 +204,6 @@ test("a saved page filters, orders and groups the runs that are in it", async ()
   expect(await listed()).toBe("dac");
   view.focus.value = "b";
   expect([await listed(), runs.focus.value?.id]).toEqual(["dac", "b"]);
-  view.filterMode.value = "query";
   view.filter.value = "config.lr < 1";
   expect([await listed(), runs.filterProblem.value?.slice(0, 23)]).toEqual(["dac", "Queries need the server"]);
 });

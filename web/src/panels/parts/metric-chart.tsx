@@ -13,8 +13,6 @@ import { isCrowd } from "../../state/crowd.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
-import { useSeriesQueries } from "../../state/queries.ts";
-import type { SeriesQueryResult } from "../../state/queries.ts";
 import { isEnded } from "../../state/run-rows.ts";
 import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import { groupKeys, readingText, sweepRuns, useSweep } from "../../state/sweep.ts";
@@ -55,32 +53,9 @@ const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", t
 const PLURALS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", progress: "progress" };
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
-  const { page, runs, ranks } = props;
-  const isSummary = ranks === undefined && (drawsGroups(page) || (runs === undefined && isCrowd(page)));
-  return isSummary ? <SummaryChart {...props} /> : <RunChart {...props} />;
-}
-
-/** What a specification means for the runs on the page. */
-export interface ChartSubject {
-  /** Metrics and formulas. */
-  readonly names: readonly string[];
-  /** The same with those that are too many to draw. */
-  readonly numMatches: number;
-  /** Those that a run logged. */
-  readonly metrics: readonly Metric[];
-  /** The x of requests; null for the axis that a run defined for the metric, else steps. */
-  readonly x: string | null;
-  readonly title: string;
-}
-
-export function subjectOf({ view, metrics }: Page, spec: ChartSpec): ChartSubject {
-  const matches = expandPatterns(spec.series, metrics.value.map(({ name }) => name));
-  const names = matches.slice(0, MOST_SERIES);
-  const found = metrics.value.filter(({ name }) => names.includes(name));
-  // Metrics that a run defined along different axes have steps in common.
-  const chosen = view.x.value === "step" && new Set(found.map(({ x }) => x)).size < 2 ? null : view.x.value;
-  const x = spec.x === "time" ? "wall" : (spec.x ?? chosen);
-  return { names, numMatches: matches.length, metrics: found, x, title: titleOf(spec) };
+  const isOfGroups = props.runs === undefined && props.ranks === undefined && drawsGroups(props.page);
+  if (props.runs === undefined && props.ranks === undefined && props.page.runs.isCrowd.value) return <CrowdChart {...props} />;
+  return isOfGroups ? <GroupChart {...props} /> : <RunChart {...props} />;
 }
 
 function RunChart(props: MetricChartProps): JSX.Element {
