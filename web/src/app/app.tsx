@@ -6,6 +6,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { PLACES } from "../panels/index.ts";
 import type { Page } from "../state/page.ts";
+import { store, stored } from "../state/storage.ts";
 import { Empty } from "../ui/empty.tsx";
 import { ShortcutSheet, useShortcuts } from "../ui/shortcuts.tsx";
 import { Splitter } from "../ui/splitter.tsx";
@@ -13,12 +14,12 @@ import { Tabs } from "../ui/tabs.tsx";
 import { ToastList } from "../ui/toast.tsx";
 import type { TrashedRun } from "../wire.ts";
 import { ControlBar } from "./control-bar.tsx";
+import { FullChart } from "./full-chart.tsx";
 import { RunColor } from "./run-color.tsx";
 import { RunList } from "./run-list.tsx";
 import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
 import { TopBar } from "./top-bar.tsx";
-
 
 export interface AppProps {
   readonly page: Page;
@@ -38,7 +39,8 @@ with epochal.init(project="first", config={"lr": 3e-4}) as run:
 export function App({ page, theme }: AppProps): JSX.Element {
   const [isSheetOpen, setSheetOpen] = useState(false);
   const [isDrawerOpen, setDrawerOpen] = useState(false);
-  const [sideWidth, setSideWidth] = useState(SIDE.start);
+  const [sideWidth, setSideWidth] = useState(() => Number(stored("list-width")) || SIDE.start);
+  useEffect(() => store("list-width", String(sideWidth)), [sideWidth]);
   const shortcuts = useMemo(
     () => shortcutsOf({ page, theme, showSheet: () => setSheetOpen(true), openDrawer: () => setDrawerOpen(true) }),
     [page],
@@ -48,11 +50,12 @@ export function App({ page, theme }: AppProps): JSX.Element {
   const { view } = page;
   const place = PLACES.find(({ id }) => id === view.place.value) ?? PLACES[0]!;
   const Content = place.component;
+  const isFull = view.full.value !== null;
   return (
-    <div class={`app${isDrawerOpen ? " has-drawer" : ""}`} style={{ "--side": `${sideWidth}px` }}>
+    <div class={`app${isDrawerOpen ? " has-drawer" : ""}${isFull ? " is-full" : ""}`} style={{ "--side": `${sideWidth}px` }}>
       <TopBar page={page} theme={theme} onDrawer={() => setDrawerOpen(!isDrawerOpen)} onShortcuts={() => setSheetOpen(true)} />
-      <aside class="side" aria-label="Runs"><RunList page={page} /></aside>
-      <div class="splitter-place" role="region" aria-label="Width of the list of runs"><Splitter label="Width of the list" size={sideWidth} min={SIDE.min} max={SIDE.max} onChange={setSideWidth} /></div>
+      {!isFull && <aside class="side" aria-label="Runs"><RunList page={page} /></aside>}
+      {!isFull && <div class="splitter-place" role="region" aria-label="Width of the list of runs"><Splitter label="Width of the list" size={sideWidth} min={SIDE.min} max={SIDE.max} onChange={setSideWidth} /></div>}
       {isDrawerOpen && <button type="button" class="drawer-shade" aria-label="Close the list of runs" onClick={() => setDrawerOpen(false)} />}
       <main class="main">
         <div class="main-head">
@@ -62,7 +65,7 @@ export function App({ page, theme }: AppProps): JSX.Element {
         <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title}>
           <Problem page={page} />
           <MissingRun page={page} />
-          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : <Content key={place.id} page={page} />}
+          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : isFull ? <FullChart page={page} /> : <Content key={place.id} page={page} />}
         </section>
       </main>
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />

@@ -1,25 +1,23 @@
-/** The choices that all charts follow: what x is, how smooth lines are, how groups are drawn. */
+/** The choices that every place follows: x axis, smoothing, grouping; and what can be shared. In full screen it has the filter of runs as well. */
 
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 
 import type { SmoothingKind } from "../chart/index.ts";
+import { groupName, varyingKeys } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
-import type { Centre, SpreadChoice, View } from "../state/view.ts";
+import type { Centre, SpreadChoice } from "../state/view.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
-import { Segmented } from "../ui/segmented.tsx";
 import { Slider } from "../ui/slider.tsx";
 import type { XKind } from "../wire.ts";
+import { RunFilter } from "./run-filter.tsx";
 
-const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed", progress: "Progress" };
-const BANDS: readonly { readonly value: SpreadChoice; readonly label: string; readonly short: string }[] = [
-  { value: "std", label: "± standard deviation", short: "± std" },
-  { value: "stderr", label: "± standard error", short: "± SE" },
-  { value: "ci", label: "95 % interval of the mean", short: "95 %" },
-  { value: "iqr", label: "Quartiles", short: "quartiles" },
-  { value: "minmax", label: "Smallest to largest", short: "range" },
-  { value: "line", label: "No band", short: "" },
+const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed" };
+const CENTRES: readonly (readonly [Centre, string])[] = [["mean", "Mean"], ["median", "Median"]];
+const BANDS: readonly (readonly [SpreadChoice, string])[] = [
+  ["std", "± standard deviation"], ["stderr", "± standard error"], ["ci", "95 % interval of the mean"], ["iqr", "Quartiles"], ["minmax", "Smallest to largest"], ["line", "No band"],
 ];
 const SMOOTHINGS: readonly (readonly [SmoothingKind, string])[] = [
   ["ema", "Exponential average over points"],
@@ -27,51 +25,88 @@ const SMOOTHINGS: readonly (readonly [SmoothingKind, string])[] = [
   ["gaussian", "Gaussian"],
   ["mean", "Running mean"],
 ];
-const SMOOTHEST = 0.99;
+export const SMOOTHEST = 0.99;
+const MOST_KEYS = 200;
 
 export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
   const { view } = page;
+  const [isOpen, setOpen] = useState(false);
+  const group = view.groupBy.value;
   return (
-    <div class="view-bar" role="toolbar" aria-label="View">
-      <Segmented label="X axis" choices={X_KINDS.map((value) => ({ value, label: X_NAMES[value] }))} value={view.x.value} onChange={(value) => setX(page, value)} />
-      <span class="view-smooth">
+    <div class={`controls${isOpen ? " is-open" : ""}`} role="toolbar" aria-label="View">
+      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▴" : "▾"}</button>
+      {view.full.value !== null && <RunFilter page={page} />}
+      <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>x: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
+      <span class="controls-smooth">
         <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
           onChange={(value) => (view.smoothness.value = value)} />
         <Menu label="How lines are smoothed" items={SMOOTHINGS.map(([kind, label]) => ({ label, isOn: view.smoothing.value === kind, run: () => (view.smoothing.value = kind) }))}>▾</Menu>
       </span>
-      {view.groupBy.value !== null && (
-        <Menu label={`How groups are drawn: ${groupText(view)}`} items={groupItems(view)}>{groupText(view)} ▾</Menu>
-      )}
-      <button type="button" class="button is-quiet view-unzoom" disabled={view.zoom.value === null} title="Show everything (z)"
-        onClick={() => (view.zoom.value = null)}>Reset zoom</button>
+      <Menu label={`Group runs${group === null ? "" : `: by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "group" : `group: ${groupName(group)}`} ▾</Menu>
+      {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
+      <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
+      {view.full.value !== null && <button type="button" class="button" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕ Close</button>}
     </div>
   );
 }
 
-function groupItems({ spread, centre, withUnfinished }: View): readonly (MenuItem | "divider")[] {
-  const draw = (value: SpreadChoice): void => {
-    spread.value = value;
+/** No groups, everything but the seed, and each key that differs, where a second key is added to the first; then how groups are drawn. */
+function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
+  const { spread, centre, withUnfinished } = view;
+  const choice = view.groupBy.value;
+  const isBut = choice?.startsWith("-") ?? false;
+  const chosen = choice === null ? [] : choice.replace(/^-/, "").split(",");
+  const keys = [...new Set([...varyingKeys(runs.all.value), ...chosen])].slice(0, MOST_KEYS);
+  const set = (next: readonly string[], but: boolean): void => {
+    view.groupBy.value = next.length === 0 ? null : `${but ? "-" : ""}${next.join(",")}`;
   };
-  const setCentre = (value: Centre): void => {
-    centre.value = value;
-    if (spread.value === "none") draw("std");
-  };
+  const toggled = (key: string): readonly string[] => (chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key]);
+  const seeds = keys.filter((key) => /(^|[._])seed$/.test(key));
   const isDrawn = spread.value !== "none";
-  return [
-    { label: "Each run separately", isOn: !isDrawn, run: () => draw("none") },
+  const drawn: (MenuItem | "divider")[] = choice === null ? [] : [
     "divider",
-    { label: "Mean", isOn: isDrawn && centre.value === "mean", run: () => setCentre("mean") },
-    { label: "Median", isOn: isDrawn && centre.value === "median", run: () => setCentre("median") },
+    { label: "Each run separately", isOn: !isDrawn, run: () => (spread.value = "none") },
+    ...CENTRES.map(([value, label]) => ({
+      label, isOn: isDrawn && centre.value === value, run: () => {
+        centre.value = value;
+        if (!isDrawn) spread.value = "std";
+      },
+    })),
     "divider",
-    ...BANDS.map(({ value, label }) => ({ label, isOn: spread.value === value, run: () => draw(value) })),
+    ...BANDS.map(([value, label]) => ({ label, isOn: spread.value === value, run: () => (spread.value = value) })),
     "divider",
     { label: "Include unfinished runs", isOn: withUnfinished.value, run: () => (withUnfinished.value = !withUnfinished.value) },
   ];
+  return [
+    { label: "No groups", isOn: choice === null, run: () => set([], false) },
+    ...seeds.map((key) => ({ label: `Everything but ${key}`, isOn: isBut && chosen.includes(key), run: () => set(isBut ? toggled(key) : [key], true) })),
+    ...keys.filter((key) => isBut || !seeds.includes(key) || chosen.includes(key) || keys.length === 1).map((key) => ({
+      label: isBut ? `… and but ${key}` : key, isOn: chosen.includes(key), run: () => set(toggled(key), isBut),
+    })),
+    ...drawn,
+  ];
 }
 
-function groupText({ spread, centre }: View): string {
-  if (spread.value === "none") return "groups";
-  return `${centre.value} ${BANDS.find(({ value }) => value === spread.value)?.short ?? ""}`.trim();
+function shareItems(page: Page): readonly MenuItem[] {
+  const { source, view, runs, selection, toasts } = page;
+  const link = location.href.replace(/#.*$/, "") + view.address();
+  const file = source.exportUrl(view.place.value === "board" && view.board.value !== null
+    ? { board: view.board.value, ...(view.project.value === null ? {} : { project: view.project.value }) }
+    : view.isAll.value ? { query: selection.checked().query! } : { run: runs.shown.value.map(({ id }) => id) });
+  return [
+    { label: "Copy link", hint: "this view", run: () => void copy(link).then((isCopied) => toasts.show(isCopied ? "The link to this view is copied." : link)) },
+    ...(file === null ? [] : [{ label: "Save as HTML", hint: "one file", run: () => location.assign(file) }]),
+  ];
+}
+
+/** False where the browser has no clipboard, as at addresses without https. */
+async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export function setX({ view }: Page, x: XKind): void {

@@ -9,10 +9,9 @@ import { X_KINDS } from "../state/view.ts";
 import type { Shortcut } from "../ui/shortcuts.tsx";
 import { THEMES } from "./theme.ts";
 import type { Theme } from "./theme.ts";
-import { setX } from "./control-bar.tsx";
+import { setX, SMOOTHEST } from "./control-bar.tsx";
 
 const SMOOTHER = 0.1;
-const SMOOTHEST = 0.99;
 
 export interface ShortcutHost {
   readonly page: Page;

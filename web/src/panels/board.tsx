@@ -1,27 +1,22 @@
 /** Every metric of every selected run, along steps, epochs, tokens or time. */
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
 
 import { formatWhole, slotSample } from "../chart/index.ts";
 import { configText } from "../state/config.ts";
 import { sectionsOf } from "../state/metrics.ts";
-import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
 import { CHART_COLUMNS, CHART_SIZES } from "../state/view.ts";
 import type { ChartColumns } from "../state/view.ts";
-import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { PanelProps } from "./panel.ts";
-import { ChartMenu, hasRankMap, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
-import type { Pictured } from "./parts/chart-card.tsx";
-import { drawsGroups } from "./parts/curves.ts";
-import { RankMap } from "./parts/rank-map.tsx";
+import { OutlierMenu, toggled } from "./parts/chart-card.tsx";
+import { drawsGroups } from "./parts/group-chart.tsx";
 import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
-import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
+import { CHART_MARKS, hiddenMarks } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
 import { NoMetrics } from "./parts/no-metrics.tsx";
 import { useMetricFilter } from "./parts/metric-filter.ts";
@@ -68,7 +63,6 @@ export function Board({ page }: PanelProps): JSX.Element {
       )}
       <ChartSections page={page} sections={sectionsOf(fitting, view.sections.value)} isFiltered={isFiltered} total={fitting.length} wide={wide} />
       {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
-      <FullChart page={page} />
     </div>
   );
 }
@@ -161,21 +155,4 @@ function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly
     return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
   }
   return <NoMetrics page={page} />;
-}
-
-/** One chart that fills the window; the address keeps it. */
-function FullChart({ page }: { readonly page: Page }): JSX.Element {
-  const { view, metrics, runs } = page;
-  const chart = useRef<Pictured | null>(null);
-  const metric: Metric | undefined = metrics.value.find(({ name }) => name === view.full.value);
-  return (
-    <Dialog title={metric?.name ?? ""} isOpen={metric !== undefined} isFull onClose={() => (view.full.value = null)}>
-      {metric !== undefined && (
-        <div class="full-chart">
-          {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, window.innerHeight - 140)} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} spec={{ series: [metric.name] }} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}
-          <div class="full-tools"><ChartMenu page={page} metric={metric} chart={() => chart.current} /></div>
-        </div>
-      )}
-    </Dialog>
-  );
 }

@@ -18,7 +18,8 @@ export interface MenuProps {
   readonly label: string;
   /** What the button shows; its name is `label`. */
   readonly children: ComponentChildren;
-  readonly items: readonly (MenuItem | "divider")[];
+  /** A function is called while the menu is open. */
+  readonly items: readonly (MenuItem | "divider")[] | (() => readonly (MenuItem | "divider")[]);
 }
 
 const EDGE_PX = 8;
@@ -61,7 +62,7 @@ export function Menu({ label, children, items }: MenuProps): JSX.Element {
       {isOpen && (
         <div ref={list} id={id} class="menu" role="menu" popover="auto" aria-label={label} onKeyDown={onKeyDown}
           onToggle={(event) => event.newState === "closed" && setOpen(false)}>
-          {items.map((item, index) => (item === "divider"
+          {(typeof items === "function" ? items() : items).map((item, index) => (item === "divider"
             ? <hr key={index} class="menu-divider" />
             : <Entry key={index} item={item} onChosen={close} />))}
         </div>

@@ -1,0 +1,39 @@
+/** One chart that fills the page below the control bar; the address keeps it, Escape or Back leaves it. */
+
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+import { ChartMenu, hasRankMap, ranksOf } from "../panels/parts/chart-card.tsx";
+import type { Pictured } from "../panels/parts/chart-card.tsx";
+import { MetricChart } from "../panels/parts/metric-chart.tsx";
+import { RankMap } from "../panels/parts/rank-map.tsx";
+import type { Page } from "../state/page.ts";
+
+export function FullChart({ page }: { readonly page: Page }): JSX.Element {
+  const { view, metrics, runs } = page;
+  const chart = useRef<Pictured | null>(null);
+  const metric = metrics.value.find(({ name }) => name === view.full.value);
+  useEffect(() => {
+    const leave = (event: KeyboardEvent): void => {
+      if (event.key === "Escape" && !event.defaultPrevented && document.querySelector("dialog[open], .menu") === null) view.full.value = null;
+    };
+    document.addEventListener("keydown", leave);
+    return () => document.removeEventListener("keydown", leave);
+  }, []);
+  if (metric === undefined) return <p class="card-note" role="status">{metrics.value.length === 0 ? "Loading…" : `No run that is shown has ${view.full.value}.`}</p>;
+  const draw = (made: Pictured): void => {
+    chart.current = made;
+  };
+  return (
+    <div class="full-chart">
+      <header class="card-head">
+        <h2>{metric.name}</h2>
+        <span class="card-space" />
+        <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+      </header>
+      <div class="full-body">
+        {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, innerHeight - 170)} onChart={draw} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={draw} />}
+      </div>
+    </div>
+  );
+}
