@@ -1,158 +1,174 @@
-/** Every metric of every selected run, along steps, epochs, tokens or time. */
+/** Charts and samples that people arrange: all metrics, or the blocks of a board. */
 
 import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
 
-import { formatWhole, slotSample } from "../chart/index.ts";
-import { configText } from "../state/config.ts";
-import { sectionsOf } from "../state/metrics.ts";
+import { formatNumberOf } from "../chart/index.ts";
+import { blockOf, EMPTY_BOARD, withBlocks } from "../state/boards.ts";
+import type { Block } from "../state/boards.ts";
+import { titleOf } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
-import { CHART_COLUMNS, CHART_SIZES } from "../state/view.ts";
-import type { ChartColumns } from "../state/view.ts";
+import { MOST_SHOWN } from "../state/runs.ts";
+import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
-import { SearchBox } from "../ui/search-box.tsx";
-import { Segmented } from "../ui/segmented.tsx";
+import type { MenuItem } from "../ui/menu.tsx";
+import { Blocks } from "./board-blocks.tsx";
+import { ChartDialog, NameDialog } from "./parts/board-dialogs.tsx";
+import { ColorKeys, Display } from "./board-display.tsx";
+import { AllMetrics } from "./board-metrics.tsx";
 import type { PanelProps } from "./panel.ts";
-import { OutlierMenu, toggled } from "./parts/chart-card.tsx";
-import { drawsGroups } from "./parts/group-chart.tsx";
-import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
-import { CHART_MARKS, hiddenMarks } from "./parts/metric-chart.tsx";
-import type { ChartMark } from "./parts/metric-chart.tsx";
-import { NoMetrics } from "./parts/no-metrics.tsx";
-import { useMetricFilter } from "./parts/metric-filter.ts";
-import { useWideMetrics } from "./parts/wide-metrics.ts";
+import { ChartMenu, Drawn } from "./parts/chart-card.tsx";
+import type { Pictured } from "./parts/chart-card.tsx";
+import "./board.css";
 
 export function Board({ page }: PanelProps): JSX.Element {
-  const { view, metrics, runs } = page;
-  const { matches, problem } = useMetricFilter(page);
-  const fitting = metrics.value.filter(({ name }) => matches(name));
-  const pinned = view.pinned.value.map((name) => metrics.value.find((metric) => metric.name === name)).filter((metric) => metric !== undefined);
-  const isFiltered = view.metrics.value !== "";
-  const wide = useWideMetrics(page);
-  const total = Math.max(metrics.value.length, wide?.total ?? 0);
-  const numFitting = isFiltered ? Math.max(fitting.length, wide?.numFound ?? 0) : total;
+  const { boards, view } = page;
+  const board = boards.board.value;
   return (
-    <div class="charts">
-      <div class="toolbar">
-        <div class="toolbar-search" id="metric-search">
-          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={page.source.supportsQueries ? view.metricsAreRegex.value : undefined} problem={problem} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
-            onChange={(query, isRegex) => {
-              view.metrics.value = query;
-              view.metricsAreRegex.value = isRegex;
-            }} />
-        </div>
-        <OutlierMenu page={page} />
-        <label class="check"><input type="checkbox" checked={view.isLogX.value}
-          onChange={(event) => (view.isLogX.value = event.currentTarget.checked)} /> Log x</label>
-        <label class="check"><input type="checkbox" checked={view.isLogY.value}
-          onChange={(event) => (view.isLogY.value = event.currentTarget.checked)} /> Log y</label>
-        {metrics.value.some(({ ranks }) => ranks.some((rank) => rank > 0)) && <RankChoice page={page} />}
-        <MarkChoice page={page} />
-        <ColorChoice page={page} />
-        <LayoutChoice page={page} />
-      </div>
+    <div class="board">
+      <BoardBar page={page} />
+      <Conflict page={page} />
       <ColorKeys page={page} />
-      {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
-        ? `${fitting.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
-        : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
-      {pinned.length > 0 && !isFiltered && (
-        <section class="group" aria-label="favourites">
-          <h2 class="group-title">favourites <span class="group-count">{pinned.length}</span></h2>
-          <ChartGrid page={page} metrics={pinned} />
-        </section>
+      {board !== null ? <Blocks page={page} board={board} /> : view.board.value === null ? <AllMetrics page={page} /> : <MissingBoard page={page} name={view.board.value} />}
+      <FullChart page={page} />
+    </div>
+  );
+}
+
+function MissingBoard({ page: { boards }, name }: { readonly page: Page; readonly name: string }): JSX.Element {
+  if (boards.stored.value === null) return <div class="pane" aria-busy="true"><p class="card-note">Loading the board…</p></div>;
+  const broken = boards.stored.value.find(({ board }) => board.name === name)?.problem ?? boards.problem.value;
+  return (
+    <Empty title={broken === null ? `There is no board “${name}” here` : `The board “${name}” cannot be shown`}>
+      {broken ?? "It may have been renamed or deleted, or it belongs to another project."} <button type="button" class="link" onClick={() => boards.open(null)}>Show all metrics</button>
+    </Empty>
+  );
+}
+
+function BoardBar({ page }: { readonly page: Page }): JSX.Element {
+  const { boards, view, runs } = page;
+  const board = boards.board.value;
+  const [adding, setAdding] = useState<Block | null>(null);
+  const stored = boards.stored.value ?? [];
+  const add = (block: Block): void => (board === null ? boards.create({ ...EMPTY_BOARD, blocks: [block] }) : boards.change(withBlocks(board, board.blocks.length, 0, block)));
+  const name = board === null ? (view.board.value ?? "All metrics") : board.name || "New board";
+  return (
+    <div class="toolbar board-bar">
+      <Menu label={`Board: ${name}`} items={[
+        { label: "All metrics", isOn: board === null && view.board.value === null, run: () => boards.open(null) },
+        ...(stored.length === 0 ? [] : ["divider" as const]),
+        ...stored.map(({ project, board: { name: label }, problem }) => ({
+          label, isOn: view.board.value === label, ...(problem !== null ? { hint: "cannot be read" } : runs.projects.value.length > 1 ? { hint: project } : {}), run: () => boards.open(label),
+        })),
+        ...(boards.canSave ? ["divider" as const, { label: "New board", run: () => boards.create(EMPTY_BOARD) }] : []),
+      ]}><b class="board-name">{name}</b> ▾</Menu>
+      {boards.canSave && (
+        <>
+          <button type="button" class="button" onClick={() => setAdding(blockOf("chart"))}>+ chart</button>
+          <button type="button" class="button" onClick={() => add(blockOf("text", { width: 12 }))}>+ text</button>
+          <button type="button" class="button" onClick={() => setAdding(blockOf("samples", { width: 12 }))}>+ samples</button>
+        </>
       )}
-      <ChartSections page={page} sections={sectionsOf(fitting, view.sections.value)} isFiltered={isFiltered} total={fitting.length} wide={wide} />
-      {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
+      <Display page={page} />
+      {board?.runs != null && <span class="board-frozen" title="This board shows these runs only, and no new ones.">{formatNumberOf(board.runs.length, "frozen run")}</span>}
+      <span class="board-space" />
+      {board !== null && boards.canSave && <SaveTools page={page} />}
+      {adding !== null && <ChartDialog page={page} block={adding} onDone={add} onClose={() => setAdding(null)} />}
     </div>
   );
 }
 
-const RANK_VIEWS = [{ value: "", label: "Rank 0" }, { value: "all", label: "Each rank" }, { value: "mean", label: "Mean ± range" }, { value: "map", label: "Heat map" }] as const;
+type Naming = "save" | "copy" | "rename";
 
-function RankChoice({ page }: { readonly page: Page }): JSX.Element {
-  const ranks = page.view.text("ranks");
-  const value = RANK_VIEWS.find((one) => one.value === ranks.value)?.value ?? "";
-  return <Segmented label="Ranks" choices={RANK_VIEWS} value={value} onChange={(chosen) => (ranks.value = chosen)} />;
-}
+const NAMING: Readonly<Record<Naming, { readonly title: string; readonly action: string }>> = {
+  save: { title: "Save the board", action: "Save" },
+  copy: { title: "Save a copy of the board", action: "Save the copy" },
+  rename: { title: "Rename the board", action: "Rename" },
+};
 
-const SIZE_NAMES = { s: "Small charts", m: "Medium charts", l: "Large charts" } as const;
-
-function LayoutChoice({ page: { view } }: { readonly page: Page }): JSX.Element {
-  const columnsName = (columns: ChartColumns): string => (columns === "auto" ? "As many columns as fit" : columns === "1" ? "1 column" : `${columns} columns`);
+/** Whether the board is saved, and what can be done about it. */
+function SaveTools({ page }: { readonly page: Page }): JSX.Element {
+  const { boards, toasts } = page;
+  const [saved, board, isChanged] = [boards.saved.value, boards.board.value!, boards.isChanged.value];
+  const [naming, setNaming] = useState<Naming | null>(null);
+  const remove = async (): Promise<void> => {
+    await boards.remove();
+    toasts.show(`The board “${saved!.board.name}” was deleted.`, "info", { label: "Undo", run: () => void attempt(page, () => boards.restore(saved!)) });
+  };
+  const items: (MenuItem | "divider")[] = [
+    ...(saved === null ? [] : [{ label: "Rename…", run: () => setNaming("rename") }, { label: "Save as a copy…", run: () => setNaming("copy") }]),
+    { label: saved === null ? "Discard" : "Revert to the saved board", isDisabled: !isChanged, run: () => boards.open(saved?.board.name ?? null) },
+    "divider",
+    board.runs === null
+      ? { label: "Freeze the runs", hint: "for a report", run: () => boards.change({ ...board, runs: runsToFreeze(page) }) }
+      : { label: "Show new runs again", run: () => boards.change({ ...board, runs: null }) },
+    ...(saved === null ? [] : ["divider" as const, { label: "Delete the board", run: () => void attempt(page, remove) }]),
+  ];
   return (
-    <Menu label="Layout: size and columns of charts" items={[
-      ...CHART_SIZES.map((size) => ({ label: SIZE_NAMES[size], isOn: view.chartSize.value === size, run: () => (view.chartSize.value = size) })),
-      "divider",
-      ...CHART_COLUMNS.map((columns) => ({ label: columnsName(columns), isOn: view.chartColumns.value === columns, run: () => (view.chartColumns.value = columns) })),
-    ]}>layout ▾</Menu>
+    <>
+      <span class="card-note" role="status">{saved === null ? "not saved yet" : isChanged ? "unsaved changes" : "saved"}</span>
+      {isChanged && <button type="button" class="button is-primary" onClick={() => (saved === null ? setNaming("save") : void attempt(page, () => boards.save(saved.project, saved.board.name)))}>Save</button>}
+      <Menu label="Actions for the board" items={items}>⋯</Menu>
+      {naming !== null && <Naming page={page} naming={naming} onClose={() => setNaming(null)} />}
+    </>
   );
 }
 
-const MOST_KEYS = 200;
-
-/** Colour runs by a key of the config whose values differ. */
-function ColorChoice({ page: { view, runs } }: { readonly page: Page }): JSX.Element | null {
-  const rows = runs.drawn.value;
-  const keys = runs.configKeys.value.filter((key) => new Set(rows.map(({ config }) => configText(config, key))).size > 1).slice(0, MOST_KEYS);
-  if (keys.length === 0 && view.colorBy.value === null && view.colors.value.length === 0) return null;
+function Naming({ page, naming, onClose }: { readonly page: Page; readonly naming: Naming; readonly onClose: () => void }): JSX.Element {
+  const { boards } = page;
+  const name = boards.board.value?.name ?? "";
   return (
-    <Menu label={view.colorBy.value === null ? "Colour of runs" : `Colour of runs: colour by ${view.colorBy.value}`} items={[
-      { label: "A colour for each run", isOn: view.colorBy.value === null, run: () => (view.colorBy.value = null) },
-      ...(view.colors.value.length === 0 ? [] : [{ label: "Forget chosen colours", run: () => (view.colors.value = []) }]),
-      ...(keys.length === 0 ? [] : ["divider" as const]),
-      ...keys.map((key) => ({ label: `By ${key}`, isOn: view.colorBy.value === key, run: () => (view.colorBy.value = key) })),
-    ]}>{view.colorBy.value === null ? "colour ▾" : `colour by ${view.colorBy.value} ▾`}</Menu>
+    <NameDialog page={page} {...NAMING[naming]} name={naming === "copy" ? `${name} copy` : name} hasProject={naming !== "rename"} onClose={onClose}
+      onName={(given, project) => (naming === "rename" ? boards.rename(given) : boards.save(project, given))} />
   );
 }
 
-/** What the colours mean where they stand for values of the config. */
-function ColorKeys({ page }: { readonly page: Page }): JSX.Element | null {
-  const { view, runs } = page;
-  const coloring = runs.coloring.value;
-  if (coloring === null) return drawsGroups(page) ? <GroupColors page={page} /> : null;
+/** Somebody else saved the board: nothing is lost, and nothing is replaced. */
+function Conflict({ page }: { readonly page: Page }): JSX.Element | null {
+  const { boards, view } = page;
+  const [isCopying, setCopying] = useState(false);
+  if (boards.conflict.value === null || !boards.canSave) return null;
   return (
-    <div class="color-keys" role="group" aria-label={`Colours by ${view.colorBy.value}`}>
-      <span>{view.colorBy.value}{coloring.isRange ? ", from low to high" : ""}</span>
-      {coloring.keys.map(({ text, slot, count }) => <span key={text}><i style={{ background: slotSample(slot) }} />{text === "" ? "none" : text}<small>{coloring.isRange ? "" : ` ${count}`}</small></span>)}
-    </div>
+    <p class="problem board-conflict" role="alert">
+      <span>{boards.conflict.value}</span>
+      <button type="button" class="button" onClick={() => setCopying(true)}>Save as a copy</button>
+      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(view.board.value)}>Load the newer one</button>}
+      {isCopying && <Naming page={page} naming="copy" onClose={() => setCopying(false)} />}
+    </p>
   );
 }
 
-/** Small charts have no legend of their own, and a phone no list beside them. */
-function GroupColors({ page: { runs } }: { readonly page: Page }): JSX.Element | null {
-  const groups = runs.groups.value.filter(({ title, rows }) => title !== null && rows.length > 0);
-  if (groups.length < 2 || groups.length > MOST_GROUPS) return null;
-  return (
-    <div class="color-keys" role="group" aria-label="Colours of groups">
-      {groups.map(({ title, rows }) => <span key={title}><i style={{ background: slotSample(runs.slot(rows[0]!.id)) }} />{title}<small> {formatWhole(rows.length)}</small></span>)}
-    </div>
-  );
+/** The runs in the charts; of groups, all members. */
+function runsToFreeze({ runs, view }: Page): readonly string[] {
+  const rows = view.groupBy.value === null ? runs.shown.value : runs.fitting.value.filter(({ hidden }) => !hidden);
+  return rows.slice(0, MOST_SHOWN).map(({ id }) => id);
 }
 
-const MOST_GROUPS = 24;
-
-const MARK_NAMES: Readonly<Record<ChartMark, string>> = { finding: "Findings", restart: "Restarts", epoch: "Epochs", checkpoint: "Checkpoints" };
-
-function MarkChoice({ page }: { readonly page: Page }): JSX.Element {
-  const hidden = hiddenMarks(page);
-  return (
-    <Menu label="Marks in charts" items={CHART_MARKS.map((kind) => ({
-      label: MARK_NAMES[kind],
-      isOn: !hidden.includes(kind),
-      run: () => (page.view.text("no-marks").value = toggled(hidden, kind).join(" ")),
-    }))}>marks ▾</Menu>
-  );
-}
-
-function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly isFiltered: boolean; readonly numRuns: number }): JSX.Element {
-  if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see other metrics.</Empty>;
-  const { runs, view } = page;
-  if (!runs.isLoaded.value) return <Empty title="Loading runs…" />;
-  if (numRuns === 0) {
-    const project = view.project.value;
-    if (project !== null && !runs.projects.value.includes(project)) return <Empty title={`There is no project “${project}” here`}>It may have been deleted, or the link is misspelt. Choose another at the top.</Empty>;
-    if (runs.fitting.value.length === 0 && view.filter.value !== "") return <Empty title="No run matches the filter">Change or clear the filter above the list of runs.</Empty>;
-    return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
+async function attempt({ toasts }: Page, action: () => Promise<void>): Promise<void> {
+  try {
+    await action();
+  } catch (error) {
+    toasts.show(error instanceof Error ? error.message : String(error), "critical");
   }
-  return <NoMetrics page={page} />;
+}
+
+/** One chart that fills the window; the address keeps it. */
+function FullChart({ page }: { readonly page: Page }): JSX.Element {
+  const { view, metrics, boards } = page;
+  const chart = useRef<Pictured | null>(null);
+  const name = view.full.value;
+  const block = boards.board.value?.blocks.find((one) => one.kind === "chart" && titleOf(one) === name);
+  const metric = metrics.value.find((one) => one.name === (block === undefined ? name : block.series.length === 1 ? block.series[0] : null));
+  const spec = block ?? (metric === undefined ? undefined : { series: [metric.name] });
+  return (
+    <Dialog title={name ?? ""} isOpen={spec !== undefined} isFull onClose={() => (view.full.value = null)}>
+      {spec !== undefined && (
+        <div class="full-chart">
+          <Drawn page={page} metric={metric} spec={spec} height="100%" onChart={(made) => (chart.current = made)} />
+          <div class="full-tools"><ChartMenu page={page} metric={metric} spec={spec} isOnBoard={block !== undefined} chart={() => chart.current} /></div>
+        </div>
+      )}
+    </Dialog>
+  );
 }

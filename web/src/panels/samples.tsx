@@ -1,9 +1,11 @@
 /** Texts, pictures, tables, audio, video and files that were logged, side by side for several runs or several steps. */
 
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { formatNumberOf, formatWhole } from "../chart/index.ts";
+import { expandPatterns } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponses } from "../state/queries.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -36,9 +38,20 @@ run.log_file("vocabulary.json")`;
 
 export const section: RunSection = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples, hasContent: () => true };
 
-function Samples({ page, run }: SectionProps): JSX.Element {
-  const across = page.view.text("sample-columns", "runs");
-  const chosen = page.view.text("sample-step");
+function Samples({ page }: PanelProps): JSX.Element {
+  return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} />}</FocusedRun>;
+}
+
+/** Samples of some names or patterns, for the runs in the charts or the steps of one run. */
+export function BoardSamples({ page, names }: { readonly page: Page; readonly names: readonly string[] }): JSX.Element {
+  const isNamed = useMemo(() => (name: string) => expandPatterns(names, [name]).includes(name), [names.join("\n")]);
+  return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} isNamed={isNamed} />}</FocusedRun>;
+}
+
+function SamplesOf({ page, run, isNamed }: { readonly page: Page; readonly run: RunRow; readonly isNamed?: (name: string) => boolean }): JSX.Element {
+  const own = [useSignal("runs"), useSignal("")] as const;
+  const across = isNamed === undefined ? page.view.text("sample-columns", "runs") : own[0];
+  const chosen = isNamed === undefined ? page.view.text("sample-step") : own[1];
   const search = searchOf(page, "sample");
   const [opened, setOpened] = useState<Opened | null>(null);
   const wanted = parseStep(chosen.value);
@@ -48,18 +61,19 @@ function Samples({ page, run }: SectionProps): JSX.Element {
     chosen.value = step === null ? "" : String(step);
   };
   useKeys({ ArrowLeft: () => setStep(stepBy(steps, wanted, -1)), ArrowRight: () => setStep(stepBy(steps, wanted, 1)) }, opened !== null);
-  const shown = useMemo(() => names.filter(search.matches), [names, search.query]);
+  const shown = useMemo(() => names.filter(isNamed ?? search.matches), [names, search.query, isNamed]);
   const slider = <StepSlider steps={steps} step={wanted} onChange={setStep} />;
   return (
     <div class="pane samples-pane" aria-busy={!isLoaded}>
       <div class="pane-bar">
+        {(isNamed === undefined || across.value === "steps") && <RunPicker page={page} />}
         <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
           choices={[{ value: "runs", label: "Runs" }, { value: "steps", label: "Steps" }]} />
         {slider}
         {isLoaded && numRuns > columns.length && (
           <span class="card-note" title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}>{columns.length} of {numRuns} runs</span>
         )}
-        {names.length > 4 && <SearchBox label="Filter samples" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
+        {names.length > 4 && isNamed === undefined && <SearchBox label="Filter samples" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
       </div>
       <Legend page={page} classes={classes} />
       {problem !== null && <p role="status">{problem}</p>}
@@ -77,8 +91,8 @@ function Samples({ page, run }: SectionProps): JSX.Element {
             </InView>
           ))}
         </div>
-        {shown.length === 0 && names.length > 0 && <p role="status">{`No sample has a name with “${search.query}”.`}</p>}
-        <Files page={page} run={run} />
+        {shown.length === 0 && names.length > 0 && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "These runs have no samples of these names."}</p>}
+        {isNamed === undefined && <Files page={page} run={run} />}
         {isLoaded && names.length === 0 && <Empty title="This run has no samples" code={EXAMPLE}>Log texts, pictures, tables, audio or video to see them here by step.</Empty>}
       </div>
       <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />

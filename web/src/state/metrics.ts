@@ -65,14 +65,13 @@ export interface MetricSection {
 /** Fewer metrics than this need no sections inside. */
 const SPLIT_FROM = 25;
 
-/** Sections by the first part of names, in a given order as far as it goes; large ones have sections inside. */
-export function sectionsOf(metrics: readonly Metric[], order: readonly string[] = []): readonly MetricSection[] {
+/** Sections by the first part of names; large ones have sections inside. */
+export function sectionsOf(metrics: readonly Metric[]): readonly MetricSection[] {
   const groups = [...groupBy(metrics, ({ name }) => groupOf(name))];
-  const at = (title: string): number => (order.includes(title) ? order.indexOf(title) : order.length);
   // A training is read from its loss on.
   const lossFirst = (members: readonly Metric[]): number => (members.some(({ role }) => role === "loss") ? 0 : 1);
   return groups
-    .sort(([one, ofOne], [other, ofOther]) => at(one) - at(other) || lossFirst(ofOne) - lossFirst(ofOther) || place(one) - place(other) || (one < other ? -1 : 1))
+    .sort(([one, ofOne], [other, ofOther]) => lossFirst(ofOne) - lossFirst(ofOther) || place(one) - place(other) || (one < other ? -1 : 1))
     .map(([title, members]) => sectionOf(title, title, [...members].sort(byName), title === PLAIN_GROUP ? 0 : title.length + 1));
 }
 
@@ -110,13 +109,6 @@ export function isClosedAtFirst(path: string, { depth, index, total, count }: { 
   if (LAST_GROUPS.includes(path.split("/")[0]!)) return true;
   if (depth > 0) return total > MANY_METRICS;
   return total > MOST_OPEN_METRICS && index > 0 && count > 12;
-}
-
-/** The titles of sections with one of them moved: to the start, or by one place. */
-export function movedSection(titles: readonly string[], title: string, by: -1 | 1 | "first"): readonly string[] {
-  const others = titles.filter((one) => one !== title);
-  const to = by === "first" ? 0 : Math.max(0, Math.min(others.length, titles.indexOf(title) + by));
-  return others.toSpliced(to, 0, title);
 }
 
 function place(title: string): number {

@@ -12,7 +12,8 @@ import { createSeriesCache } from "./series-cache.ts";
 import type { SeriesCache } from "./series-cache.ts";
 import { createDetails, isWide } from "./run-details.ts";
 import type { Details } from "./run-details.ts";
-import { keepFavourites } from "./favourites.ts";
+import { createBoards } from "./boards.ts";
+import type { Boards } from "./boards.ts";
 import { createFindings } from "./findings.ts";
 import type { Findings } from "./findings.ts";
 import { createMarks } from "./marks.ts";
@@ -35,6 +36,7 @@ export interface Page {
   readonly source: Source;
   readonly view: View;
   readonly runs: Runs;
+  readonly boards: Boards;
   /** Runs that were ticked to be changed together. */
   readonly selection: Selection;
   readonly details: Details;
@@ -76,10 +78,10 @@ export interface Page {
 const MOST_FOLLOWED = 24;
 
 export function createPage(source: Source, view: View = createView()): Page {
-  keepFavourites(view);
   const toasts = createToasts();
   const notifier = createNotifier((sentence) => toasts.show(sentence, "critical"));
-  const runs = createRuns(source, view, notifier.compare);
+  const boards = createBoards(source, view);
+  const runs = createRuns(source, view, notifier.compare, boards.frozen);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
   const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)), whileRemoving: details.hold });
   const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
@@ -147,7 +149,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   effect(() => void metrics.value);
 
   return {
-    source, view, runs, selection, details, seriesCache, findings, marks, readings, notifier, toasts, now, isPaused,
+    source, view, runs, boards, selection, details, seriesCache, findings, marks, readings, notifier, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
     coloring: signal<string | null>(null),

@@ -131,8 +131,8 @@ const LONG_RELOAD_MS = 5000;
 /** When charts have been drawn for the first time: what happened before the stream began is little and rare. */
 const JOINED_MS = 1500;
 
-/** `onList` is told of rows that the server was asked for, before they replace those that are known. */
-export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined): Runs {
+/** `onList` is told of rows that the server was asked for, before they replace those that are known. `frozen` are the only runs of a report. */
+export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined, frozen: ReadonlySignal<readonly string[] | null> = signal(null)): Runs {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
   const numStored = signal(0);
   const projects = signal<readonly string[]>([]);
@@ -171,6 +171,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     showsHidden.value === "1" ? "" : "not hidden",
     asked.value === "" || isRefused.value ? "" : `(${asked.value})`,
     columnQuery.value,
+    frozen.value === null ? "" : `id in [${frozen.value.map(quoted).join(", ")}]`,
   ].filter((part) => part !== "").join(" and ");
   /** Whether what a run has become may move it in the list, or out of it. */
   const isMoving = computed(() => asked.value !== "" || columnQuery.value !== "" || !FIXED_ORDERS.has(view.order.value));
@@ -182,7 +183,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       query: listQuery(),
       ...(fields.length === 0 && view.order.value === NEWEST_FIRST ? {} : { order: [...fields, serverOrder(view.order.value)].join(",") }),
       ...(fields.length === 0 ? {} : { group: fields.join(",") }),
-      choice: { projects: chosenProjects(view.project.value, projects.value), withHidden: showsHidden.value === "1", words, order: view.order.value, groupKeys: groupKeys.value },
+      choice: { ...(frozen.value === null ? {} : { ids: frozen.value }), projects: chosenProjects(view.project.value, projects.value), withHidden: showsHidden.value === "1", words, order: view.order.value, groupKeys: groupKeys.value },
     };
   });
   const pages = createRunPages(source, request, (list: RunList) => {
@@ -253,8 +254,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const numShown = computed((): number => (view.isAll.value ? Math.max(0, numFitting.value - view.without.value.length) : shown.value.length));
   const shown = computed((): readonly RunRow[] => {
     const chosen = view.shown.value;
-    if (view.isAll.value) return fitting.value.filter(({ id }) => !view.without.value.includes(id)).slice(0, isCrowd.value ? SHOWN_AT_FIRST : MOST_SHOWN);
-    if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, SHOWN_AT_FIRST);
+    if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, frozen.value === null ? SHOWN_AT_FIRST : MOST_SHOWN);
     return chosen.map((id) => rows.value.get(id)).filter((row) => row !== undefined).slice(0, MOST_SHOWN);
   });
   const drawn = computed((): readonly RunRow[] => {

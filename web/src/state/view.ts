@@ -29,8 +29,6 @@ export type SpreadChoice = "none" | "line" | SpreadKind;
 export type Centre = "mean" | "median";
 export const CHART_SIZES = ["s", "m", "l"] as const;
 export type ChartSize = (typeof CHART_SIZES)[number];
-export const CHART_COLUMNS = ["auto", "1", "2", "3", "4", "6"] as const;
-export type ChartColumns = (typeof CHART_COLUMNS)[number];
 
 export const PLACE_IDS = ["run", "board", "compare", "projects"] as const;
 export type PlaceId = (typeof PLACE_IDS)[number];
@@ -75,14 +73,10 @@ export interface View {
   /** Whether the y axes of all charts are logarithmic; `logY` then names those that are not. */
   readonly isLogY: Signal<boolean>;
   readonly chartSize: Signal<ChartSize>;
-  readonly chartColumns: Signal<ChartColumns>;
-  /** The order of sections of charts, as far as somebody changed it. */
-  readonly sections: Signal<readonly string[]>;
   /** The config key by which runs are coloured. */
   readonly colorBy: Signal<string | null>;
   /** Colours that were chosen for runs, such as `4k2x:3d68ca`. */
   readonly colors: Signal<readonly string[]>;
-  readonly pinned: Signal<readonly string[]>;
   /** Groups of charts that are not as they are by default: open or closed. */
   readonly folded: Signal<readonly string[]>;
   /** The metric whose chart fills the window. */
@@ -156,11 +150,8 @@ export function createView(location: Location = window.location, history: Histor
     outliers: keep(choiceField<OutlierChoice>("clip", ["auto", "1", "0"], "auto")),
     isLogY: keep(flagField("log-y-all")),
     chartSize: keep(choiceField<ChartSize>("chart-size", CHART_SIZES, "m")),
-    chartColumns: keep(choiceField<ChartColumns>("columns", CHART_COLUMNS, "auto")),
-    sections: keep(namesField("sections")),
     colorBy: keep(optionalField("color-by")),
     colors: keep(namesField("colors")),
-    pinned: keep(namesField("pin")),
     folded: keep(namesField("fold")),
     full: keep(optionalField("full")),
     spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "std")),

@@ -90,7 +90,7 @@ function entries(box: HTMLElement): HTMLButtonElement[] {
   return [...box.querySelectorAll<HTMLButtonElement>(".menu-item:not(:disabled)")];
 }
 
-function place(box: HTMLElement, button: HTMLElement): void {
+export function place(box: HTMLElement, button: HTMLElement): void {
   const at = button.getBoundingClientRect();
   const left = Math.min(at.left, document.documentElement.clientWidth - box.offsetWidth - EDGE_PX);
   const below = at.bottom + 4;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { groupOf, isClosedAtFirst, metricsOf, movedSection, sectionsOf, setNamesOf } from "../../src/state/metrics.ts";
+import { groupOf, isClosedAtFirst, metricsOf, sectionsOf, setNamesOf } from "../../src/state/metrics.ts";
 import type { MetricRow, RunDetail } from "../../src/wire.ts";
 
 function row(name: string, more: Partial<MetricRow> = {}): MetricRow {
@@ -46,14 +46,6 @@ test("names without a separator are split where digits or underscores begin, sma
   const [section] = sectionsOf(named(...flat));
   expect(section!.sections.map(({ title, count }) => `${title} ${count}`)).toEqual(["act 20", "grad 20"]);
   expect(sectionsOf(named("a/b/c", "a/b/d"))[0]!.sections).toEqual([]);
-});
-
-test("a chosen order of sections goes first", () => {
-  const metrics = named("train/a", "eval/a", "zeta/a");
-  expect(sectionsOf(metrics, ["zeta"]).map(({ title }) => title)).toEqual(["zeta", "train", "eval"]);
-  expect(movedSection(["a", "b", "c"], "c", -1)).toEqual(["a", "c", "b"]);
-  expect(movedSection(["a", "b", "c"], "c", "first")).toEqual(["c", "a", "b"]);
-  expect(movedSection(["a", "b", "c"], "a", 1)).toEqual(["b", "a", "c"]);
 });
 
 test("with many metrics sections inside others are closed at first", () => {

@@ -1,16 +1,20 @@
-/** A metric's chart with its heading and what can be done with it. */
+/** A chart with its heading and what can be done with it. */
 
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 
 import type { Chart } from "../../chart/index.ts";
+import { titleOf } from "../../state/chart-spec.ts";
+import type { ChartSpec } from "../../state/chart-spec.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
 import type { MenuItem } from "../../ui/menu.tsx";
-import { drawsGroups } from "./curves.ts";
-import { chartCsv } from "./exact-csv.ts";
+import { AddDialog } from "./board-dialogs.tsx";
+import type { Handle } from "./board-drag.ts";
+import { exactCsv } from "./exact-csv.ts";
+import { drawsGroups, groupCsv } from "./group-chart.tsx";
 import { isLogY, MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
 import { RankMap } from "./rank-map.tsx";
@@ -18,85 +22,96 @@ import { InView } from "./in-view.tsx";
 
 export interface ChartCardProps {
   readonly page: Page;
-  readonly metric: Metric;
+  /** The only metric of the chart, where it has one of the runs. */
+  readonly metric?: Metric | undefined;
+  readonly spec?: ChartSpec;
   readonly height: number;
+  /** What the place of the chart adds to its menu; a board keeps the scale and the limits of its charts itself. */
+  readonly items?: readonly (MenuItem | "divider")[];
+  readonly isOnBoard?: boolean;
+  /** What makes the heading a handle. */
+  readonly head?: Handle | undefined;
 }
 
 const MOST_IN_LEGEND = 4;
 
-export function ChartCard({ page, metric, height }: ChartCardProps): JSX.Element {
+export function ChartCard({ page, metric, spec = { series: [metric!.name] }, height, head, ...menu }: ChartCardProps): JSX.Element {
   const chart = useRef<Pictured | null>(null);
-  const { view } = page;
-  const isFavourite = view.pinned.value.includes(metric.name);
+  const name = titleOf(spec);
   return (
-    <section class="card chart-card" aria-label={metric.name} data-metric={metric.name}>
-      <header class="card-head">
-        <h3 title={metric.name}>{metric.name}</h3>
-        {metric.unit !== null && <span class="card-note">{metric.unit}</span>}
-        {isAlongMetric(page, metric) && <span class="card-note" title="The x axis that the run defined">along {metric.x}</span>}
+    <section class="card chart-card" aria-label={name} data-metric={name}>
+      <header class="card-head" {...head}>
+        <h3 title={name}>{name}</h3>
+        {metric?.unit != null && <span class="card-note">{metric.unit}</span>}
+        {metric !== undefined && isAlongMetric(page, metric) && <span class="card-note" title="The x axis that the run defined">along {metric.x}</span>}
         <span class="card-space" />
-        <button type="button" class="button is-quiet chart-star" aria-pressed={isFavourite} title={isFavourite ? "A favourite: shown at the top" : "Make it a favourite, shown at the top"} aria-label={`Favourite: ${metric.name}`}
-          onClick={() => toggleFavourite(page, metric.name)}>{isFavourite ? "★" : "☆"}</button>
-        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`}
-          onClick={() => (view.full.value = metric.name)}>⤢</button>
-        <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => (page.view.full.value = name)}>⤢</button>
+        <ChartMenu page={page} metric={metric} spec={spec} chart={() => chart.current} {...menu} />
       </header>
-      <InView height={height}>{() => hasRankMap(page, metric) ? <RankMap page={page} run={page.runs.focus.value!.id} metric={metric} height={height} onChart={(made) => (chart.current = made)} /> : <MetricChart page={page} spec={{ series: [metric.name] }} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
+      <InView height={height}>{() => <Drawn page={page} metric={metric} spec={spec} height={height} mostInLegend={MOST_IN_LEGEND} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
 }
 
-function isAlongMetric({ view }: Page, { x }: Metric): boolean {
-  return x !== null && view.x.value === "step";
+interface DrawnProps extends Pick<MetricChartProps, "page" | "mostInLegend"> {
+  readonly metric: Metric | undefined;
+  readonly spec: ChartSpec;
+  readonly height: number | "100%";
+  readonly onChart: (chart: Pictured) => void;
 }
 
-/** Whether a chart shows the ranks of the run in focus as a heat map. */
-export function hasRankMap({ view, runs }: Page, { ranks }: Metric): boolean {
+/** A chart of lines, or the ranks of the run in focus as a heat map. */
+export function Drawn({ metric, spec, ...props }: DrawnProps): JSX.Element {
+  const { page, height } = props;
+  if (metric !== undefined && hasRankMap(page, metric)) {
+    return <RankMap {...props} run={page.runs.focus.value!.id} metric={metric} height={height === "100%" ? Math.max(300, window.innerHeight - 140) : height} />;
+  }
+  return <MetricChart {...props} metric={metric ?? { name: spec.series[0] ?? "", axis: "step", unit: null }} {...ranksOf(page)} />;
+}
+
+function isAlongMetric({ view }: Page, { name, x }: Metric): boolean {
+  return x !== null && view.x.value === "step" && !view.onStep.value.includes(name);
+}
+
+function hasRankMap({ view, runs }: Page, { ranks }: Metric): boolean {
   return view.text("ranks").value === "map" && ranks.length > 1 && runs.focus.value !== null;
 }
 
 /** Whether charts show every rank, their mean or, as long as nobody asks, the first. */
-export function ranksOf({ view }: Page): Pick<MetricChartProps, "ranks"> {
+function ranksOf({ view }: Page): Pick<MetricChartProps, "ranks"> {
   const chosen = view.text("ranks").value;
   return chosen === "all" ? { ranks: "each" } : chosen === "mean" ? { ranks: "mean" } : {};
-}
-
-const OUTLIERS = [["auto", "Clip runs that flatten the others"], ["1", "Clip outliers"], ["0", "Show all values"]] as const;
-
-export function OutlierMenu({ page: { view: { outliers } } }: { readonly page: Page }): JSX.Element {
-  return <Menu label="Outliers" items={OUTLIERS.map(([value, label]) => ({ label, isOn: outliers.value === value, run: () => (outliers.value = value) }))}>outliers ▾</Menu>;
 }
 
 /** A chart of which pictures can be saved. */
 export type Pictured = Pick<Chart<unknown>, "png" | "svg">;
 
-export interface ChartMenuProps {
-  readonly page: Page;
-  readonly metric: Metric;
+export interface ChartMenuProps extends Pick<ChartCardProps, "page" | "metric" | "spec" | "items" | "isOnBoard"> {
   readonly chart: () => Pictured | null;
 }
 
-export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element {
+export function ChartMenu({ page, metric, spec = { series: [metric!.name] }, chart, items = [], isOnBoard = false }: ChartMenuProps): JSX.Element {
   const { view } = page;
-  const { name } = metric;
-  const isFavourite = view.pinned.value.includes(name);
-  const isLog = isLogY(view, { series: [name] });
-  const items: (MenuItem | "divider")[] = [
-    { label: "Favourite, shown at the top", isOn: isFavourite, run: () => toggleFavourite(page, name) },
-    { label: "Logarithmic values", isOn: isLog, run: () => (view.logY.value = toggled(view.logY.value, name)) },
+  const name = titleOf(spec);
+  const [isAdding, setAdding] = useState(false);
+  const all: (MenuItem | "divider")[] = [
+    ...items,
+    ...(page.boards.canSave ? [{ label: "Add to a board…", run: () => setAdding(true) }] : []),
+    ...(metric === undefined || isOnBoard ? [] : [
+      { label: "Logarithmic values", isOn: isLogY(view, name), run: () => (view.logY.value = toggled(view.logY.value, name)) },
+      ...(metric.x === null ? [] : [{ label: `Along ${metric.x}`, isOn: !view.onStep.value.includes(name), run: () => (view.onStep.value = toggled(view.onStep.value, name)) }]),
+    ]),
     "divider",
-    { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void saveCsv(page, metric) },
+    { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void saveCsv(page, metric!) },
     { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
     { label: "Download SVG", run: () => download(`${name}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
   ];
   return (
-    <Menu label={`Actions for ${name}`} items={items}>⋯</Menu>
+    <>
+      <Menu label={`Actions for ${name}`} items={all}>⋯</Menu>
+      {isAdding && <AddDialog page={page} spec={spec} onClose={() => setAdding(false)} />}
+    </>
   );
-}
-
-/** Favourites are kept in the address, and by this browser for the next visit. */
-function toggleFavourite({ view }: Page, name: string): void {
-  view.pinned.value = toggled(view.pinned.value, name);
 }
 
 async function saveCsv(page: Page, metric: Metric): Promise<void> {

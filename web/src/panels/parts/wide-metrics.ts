@@ -1,4 +1,4 @@
-/** Runs with more metrics than their answers list: a filter, a favourite, a chart in the address or a section has others of them listed. */
+/** Runs with more metrics than their answers list: a filter, a chart in the address or a section has others of them listed. */
 
 import { computed } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -57,7 +57,7 @@ export function useWideMetrics(page: Page): WideMetrics | null {
       clearTimeout(timer);
     };
   }, [text, isRegex, ids.join(" ")]);
-  const named = [...view.pinned.value, ...(view.full.value === null ? [] : [view.full.value])];
+  const named = view.full.value === null ? [] : [view.full.value];
   useEffect(() => {
     const known = new Set(metrics.value.map(({ name }) => name));
     const name = named.filter((one) => !known.has(one) && !isAsked.current.has(one));

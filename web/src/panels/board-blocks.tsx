@@ -1,0 +1,205 @@
+/** The blocks of a board in a grid of twelve columns: moved, joined and resized by mouse, by menu and by keys. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+
+import { changed, HEIGHTS, joined, keyOf, moved, nearest, resized, WIDTHS, withBlocks } from "../state/boards.ts";
+import type { Block, Board } from "../state/boards.ts";
+import { titleOf } from "../state/chart-spec.ts";
+import type { Page } from "../state/page.ts";
+import { Empty } from "../ui/empty.tsx";
+import { Menu } from "../ui/menu.tsx";
+import type { MenuItem } from "../ui/menu.tsx";
+import { ChartDialog, ChoiceDialog } from "./parts/board-dialogs.tsx";
+import { useDrag } from "./parts/board-drag.ts";
+import type { Handle, Target } from "./parts/board-drag.ts";
+import { ChartCard } from "./parts/chart-card.tsx";
+import { MarkdownText } from "./parts/markdown.tsx";
+import { BoardSamples } from "./samples.tsx";
+
+/** Heights of charts and samples. */
+const BLOCK_PX: Readonly<Record<number, number>> = { 1: 150, 2: 260, 3: 460 };
+/** The heading and the frame of a card. */
+const HEAD_PX = 42;
+const NAMES = { chart: "chart", text: "text", samples: "samples" } as const;
+
+export function Blocks({ page, board }: { readonly page: Page; readonly board: Board }): JSX.Element {
+  const { boards, toasts } = page;
+  const { blocks } = board;
+  const grid = useRef<HTMLDivElement>(null);
+  const [editing, setEditing] = useState<Block | null>(null);
+  const [joining, setJoining] = useState<number | null>(null);
+  const areCharts = (...some: readonly number[]): boolean => some.every((index) => blocks[index]?.kind === "chart");
+  const change = (next: Board, focused?: Block): void => {
+    boards.change(next);
+    // A block that moves in the document loses the focus.
+    if (focused !== undefined) requestAnimationFrame(() => grid.current?.querySelector<HTMLElement>(`[data-block="${keyOf(focused)}"]`)?.focus());
+  };
+  const join = (from: number, into: number): void => change(joined(board, from, into));
+  const replace = (index: number, block: Block): void => change(withBlocks(board, index, 1, block), block);
+  const remove = (index: number): void => {
+    change(withBlocks(board, index, 1), blocks[index + 1] ?? blocks[index - 1]);
+    toasts.show(`The ${NAMES[blocks[index]!.kind]} was deleted.`, "info", { label: "Undo", run: () => boards.change(board) });
+  };
+  const drag = useDrag<number>({
+    hints: (from, over) => (areCharts(from, over) ? ["before", "join", "after"] : ["before", "after"]),
+    onDrop: (from, over, hint) => (hint === "join" ? join(from, over) : change(moved(board, from, over - Number(from < over) + Number(hint === "after")))),
+  });
+  if (blocks.length === 0) return <Empty title="This board is empty">Add a chart, a text or samples above, or choose “Add to a board…” in the menu of any chart.</Empty>;
+  return (
+    <div ref={grid} class="blocks">
+      {blocks.map((block, index) => {
+        const isText = block.kind === "text";
+        const resize = (wider: number, higher: number): void => replace(index, resized(block, wider, isText ? 0 : higher));
+        const move = (by: number): void => change(moved(board, index, index + by), block);
+        const edit = (): void => setEditing(block);
+        const items: readonly (MenuItem | "divider")[] = [
+          { label: "Edit…", hint: "e", run: edit },
+          ...(block.kind === "chart" && blocks.some((_, other) => other !== index && areCharts(other)) ? [{ label: "Join with…", run: () => setJoining(index) }] : []),
+          { label: "Duplicate", run: () => change(withBlocks(board, index + 1, 0, { ...block })) },
+          { label: "Delete", hint: "Del", run: () => remove(index) },
+          "divider",
+          { label: "Move earlier", hint: "←", isDisabled: index === 0, run: () => move(-1) },
+          { label: "Move later", hint: "→", isDisabled: index === blocks.length - 1, run: () => move(1) },
+          { label: "Wider", hint: "⇧ →", isDisabled: block.width === WIDTHS.at(-1), run: () => resize(1, 0) },
+          { label: "Narrower", hint: "⇧ ←", isDisabled: block.width === WIDTHS[0], run: () => resize(-1, 0) },
+          ...(isText ? [] : [
+            { label: "Taller", hint: "⇧ ↓", isDisabled: block.height === HEIGHTS.at(-1), run: () => resize(0, 1) },
+            { label: "Shorter", hint: "⇧ ↑", isDisabled: block.height === HEIGHTS[0], run: () => resize(0, -1) },
+          ]),
+          "divider",
+        ];
+        const keys: Readonly<Record<string, () => void>> = {
+          e: edit, Enter: edit, Delete: () => remove(index), Backspace: () => remove(index),
+          ArrowLeft: () => move(-1), ArrowUp: () => move(-1), ArrowRight: () => move(1), ArrowDown: () => move(1),
+        };
+        const shifted: Readonly<Record<string, () => void>> = { ArrowRight: () => resize(1, 0), ArrowLeft: () => resize(-1, 0), ArrowDown: () => resize(0, 1), ArrowUp: () => resize(0, -1) };
+        return (
+          <BlockFrame key={keyOf(block)} block={block} canChange={boards.canSave} drop={drag.target(index)} keys={keys} shifted={shifted} onSize={(size) => replace(index, changed(block, size))}>
+            {(size) => <Content page={page} block={block} height={BLOCK_PX[size.height]!} items={boards.canSave ? items : []} head={boards.canSave ? drag.handle(index) : undefined} isEditing={editing === block || (isText && block.text === "")}
+              onText={(text) => {
+                setEditing(null);
+                if (text !== null && text !== block.text) replace(index, changed(block, { text }));
+              }} />}
+          </BlockFrame>
+        );
+      })}
+      {editing !== null && editing.kind !== "text" && <ChartDialog page={page} block={editing} onDone={(block) => replace(blocks.indexOf(editing), changed(editing, block))} onClose={() => setEditing(null)} />}
+      {joining !== null && (
+        <ChoiceDialog title={`Join ${titleOf(blocks[joining]!)} with`} onClose={() => setJoining(null)}
+          choices={blocks.flatMap((block, index) => (index === joining || block.kind !== "chart" ? [] : [{ label: titleOf(block), run: () => join(index, joining) }]))} />
+      )}
+    </div>
+  );
+}
+
+type Size = Pick<Block, "width" | "height">;
+
+interface BlockFrameProps {
+  readonly block: Block;
+  readonly canChange: boolean;
+  readonly drop: Target;
+  /** What keys do while the block has the focus, without and with shift. */
+  readonly keys: Readonly<Record<string, () => void>>;
+  readonly shifted: Readonly<Record<string, () => void>>;
+  readonly onSize: (size: Size) => void;
+  readonly children: (size: Size) => ComponentChildren;
+}
+
+function BlockFrame({ block, canChange, drop, keys, shifted, onSize, children }: BlockFrameProps): JSX.Element {
+  const frame = useRef<HTMLDivElement>(null);
+  const [dragged, setDragged] = useState<Size | null>(null);
+  const size = dragged ?? block;
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const run = (event.shiftKey ? shifted : keys)[event.key];
+    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey || run === undefined) return;
+    event.preventDefault();
+    run();
+  };
+  const sizeAt = ({ clientX, clientY }: PointerEvent): Size => {
+    const { left, top } = frame.current!.getBoundingClientRect();
+    const heights = HEIGHTS.map((height) => BLOCK_PX[height]!);
+    return {
+      width: nearest(WIDTHS, ((clientX - left) / frame.current!.parentElement!.clientWidth) * 12),
+      height: block.kind === "text" ? block.height : HEIGHTS[heights.indexOf(nearest(heights, clientY - top - HEAD_PX))]!,
+    };
+  };
+  return (
+    <div ref={frame} class={`block${dragged === null ? "" : " is-resized"}`} data-block={keyOf(block)} style={{ "--span": String(size.width) }} role="group" aria-label={`${NAMES[block.kind]} ${titleOf(block)}`.trim()}
+      {...(canChange ? { ...drop, tabIndex: 0, onKeyDown } : {})}>
+      {children(size)}
+      {canChange && (
+        <span class="block-handle" aria-hidden="true" title="Drag to resize"
+          onPointerDown={(event) => {
+            event.preventDefault();
+            event.currentTarget.setPointerCapture(event.pointerId);
+            setDragged(sizeAt(event));
+          }}
+          onPointerMove={(event) => dragged !== null && setDragged(sizeAt(event))}
+          onPointerCancel={() => setDragged(null)}
+          onPointerUp={() => {
+            setDragged(null);
+            if (dragged !== null && (dragged.width !== block.width || dragged.height !== block.height)) onSize(dragged);
+          }} />
+      )}
+    </div>
+  );
+}
+
+interface ContentProps {
+  readonly page: Page;
+  readonly block: Block;
+  readonly height: number;
+  readonly items: readonly (MenuItem | "divider")[];
+  readonly head: Handle | undefined;
+  readonly isEditing: boolean;
+  /** With null the text stays as it was. */
+  readonly onText: (text: string | null) => void;
+}
+
+function Content({ page, block, height, items, head, isEditing, onText }: ContentProps): JSX.Element {
+  if (block.kind === "chart") {
+    const metric = block.series.length === 1 ? page.metrics.value.find(({ name }) => name === block.series[0]) : undefined;
+    return <ChartCard page={page} metric={metric} spec={block} height={height} items={items} head={head} isOnBoard />;
+  }
+  if (block.kind === "text") {
+    return (
+      <div class={`block-text${isEditing ? " is-edited" : ""}`}>
+        {isEditing ? <TextEditor text={block.text} onText={onText} /> : <MarkdownText text={block.text} />}
+        {items.length > 0 && <div class="block-tools" {...head}><span aria-hidden="true">⠿</span><Menu label="Actions for the text" items={items}>⋯</Menu></div>}
+      </div>
+    );
+  }
+  const title = titleOf(block);
+  return (
+    <section class="card block-samples" aria-label={title}>
+      <header class="card-head" {...head}>
+        <h3 title={title}>{title}</h3>
+        <span class="card-space" />
+        {items.length > 0 && <Menu label={`Actions for ${title}`} items={items}>⋯</Menu>}
+      </header>
+      <div class="block-rows" style={{ height: `${height}px` }}><BoardSamples page={page} names={block.series} /></div>
+    </section>
+  );
+}
+
+function TextEditor({ text, onText }: { readonly text: string; readonly onText: ContentProps["onText"] }): JSX.Element {
+  const [draft, setDraft] = useState(text);
+  const isLeft = useRef(false);
+  return (
+    <textarea class="block-editor" value={draft} rows={Math.max(4, draft.split("\n").length + 1)} autofocus aria-label="Text in Markdown" placeholder="Text in Markdown. Ctrl + Enter to finish, Escape to undo."
+      ref={(element) => {
+        if (document.activeElement?.closest("textarea") == null) element?.focus();
+      }}
+      onInput={(event) => setDraft(event.currentTarget.value)}
+      onBlur={() => !isLeft.current && onText(draft)}
+      onKeyDown={(event) => {
+        const isDone = event.key === "Enter" && (event.ctrlKey || event.metaKey);
+        if (!isDone && event.key !== "Escape") return;
+        event.preventDefault();
+        event.stopPropagation();
+        isLeft.current = true;
+        onText(isDone ? draft : null);
+      }} />
+  );
+}

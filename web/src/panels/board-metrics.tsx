@@ -1,0 +1,77 @@
+/** The board of all metrics: one chart for each, in sections by the start of their names. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { blockOf, EMPTY_BOARD, joined, MOST_CHARTS } from "../state/boards.ts";
+import { sectionsOf } from "../state/metrics.ts";
+import type { Metric } from "../state/metrics.ts";
+import type { Page } from "../state/page.ts";
+import { Empty } from "../ui/empty.tsx";
+import { SearchBox } from "../ui/search-box.tsx";
+import { useDrag } from "./parts/board-drag.ts";
+import { ChoiceDialog } from "./parts/board-dialogs.tsx";
+import { ChartCard } from "./parts/chart-card.tsx";
+import { ChartSections } from "./parts/chart-sections.tsx";
+import { useMetricFilter } from "./parts/metric-filter.ts";
+import { NoMetrics } from "./parts/no-metrics.tsx";
+import { useWideMetrics } from "./parts/wide-metrics.ts";
+
+export function AllMetrics({ page }: { readonly page: Page }): JSX.Element {
+  const { view, metrics, boards } = page;
+  const { matches, problem } = useMetricFilter(page);
+  const fitting = metrics.value.filter(({ name }) => matches(name));
+  const isFiltered = view.metrics.value !== "";
+  const wide = useWideMetrics(page);
+  const total = Math.max(metrics.value.length, wide?.total ?? 0);
+  const numFitting = isFiltered ? Math.max(fitting.length, wide?.numFound ?? 0) : total;
+  const [joining, setJoining] = useState<Metric | null>(null);
+  const join = (one: string, other: string): void => joinMetrics(page, one, other, fitting);
+  const drag = useDrag<string>({ hints: () => ["join"], onDrop: join });
+  const card = (metric: Metric, height: number): JSX.Element => (
+    <div class="chart-drop" {...drag.target(metric.name)}>
+      <ChartCard page={page} metric={metric} height={height} {...(boards.canSave ? { head: drag.handle(metric.name) } : {})}
+        items={boards.canSave && fitting.length > 1 ? [{ label: "Join with…", run: () => setJoining(metric) }] : []} />
+    </div>
+  );
+  return (
+    <>
+      <div class="toolbar">
+        <div class="toolbar-search" id="metric-search">
+          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={page.source.supportsQueries ? view.metricsAreRegex.value : undefined} problem={problem} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
+            onChange={(query, isRegex) => {
+              view.metrics.value = query;
+              view.metricsAreRegex.value = isRegex;
+            }} />
+        </div>
+        {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
+          ? `${fitting.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
+          : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
+      </div>
+      <ChartSections page={page} sections={sectionsOf(fitting)} isFiltered={isFiltered} total={fitting.length} wide={wide} card={card} />
+      {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} />}
+      {joining !== null && (
+        <ChoiceDialog title={`Join ${joining.name} with`} onClose={() => setJoining(null)}
+          choices={fitting.filter(({ name }) => name !== joining.name).map(({ name }) => ({ label: name, run: () => join(name, joining.name) }))} />
+      )}
+    </>
+  );
+}
+
+/** A board of the charts on the page, one of which draws two metrics. */
+function joinMetrics({ boards }: Page, one: string, other: string, metrics: readonly Metric[]): void {
+  const names = [...new Set([other, one, ...metrics.map(({ name }) => name)])].slice(0, MOST_CHARTS);
+  const blocks = names.map((name) => blockOf("chart", { series: [name], width: name === other ? 8 : 4 }));
+  boards.create(joined({ ...EMPTY_BOARD, blocks }, 1, 0));
+}
+
+function NoCharts({ page, isFiltered }: { readonly page: Page; readonly isFiltered: boolean }): JSX.Element {
+  if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see other metrics.</Empty>;
+  const { runs, view } = page;
+  if (!runs.isLoaded.value) return <Empty title="Loading runs…" />;
+  if (runs.drawn.value.length > 0) return <NoMetrics page={page} />;
+  const project = view.project.value;
+  if (project !== null && !runs.projects.value.includes(project)) return <Empty title={`There is no project “${project}” here`}>It may have been deleted, or the link is misspelt. Choose another at the top.</Empty>;
+  if (runs.fitting.value.length === 0 && view.filter.value !== "") return <Empty title="No run matches the filter">Change or clear the filter above the list of runs.</Empty>;
+  return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
+}

@@ -1,0 +1,213 @@
+/** Dialogs of boards: what a chart draws, what a board is called, which board or chart something goes to. */
+
+import type { JSX } from "preact";
+import { useId, useState } from "preact/hooks";
+
+import { blockOf, EMPTY_BOARD, withBlocks } from "../../state/boards.ts";
+import type { Block } from "../../state/boards.ts";
+import type { ChartSpec } from "../../state/chart-spec.ts";
+import type { Page } from "../../state/page.ts";
+import { chosenProjects } from "../../state/projects.ts";
+import { completed, completionsOf } from "../../ui/completion.ts";
+import { Dialog } from "../../ui/dialog.tsx";
+import { Drawn } from "./chart-card.tsx";
+
+const X_CHOICES = { step: "Step", epoch: "Epoch", tokens: "Tokens", time: "Time", relative: "Elapsed time", progress: "Progress in percent" } as const;
+const MOST_COMPLETIONS = 500;
+const PREVIEW_PX = 190;
+
+export interface ChartDialogProps {
+  readonly page: Page;
+  readonly block: Block;
+  readonly onDone: (block: Block) => void;
+  readonly onClose: () => void;
+}
+
+/** Series, title, axes and limits of a chart, with a picture of it. */
+export function ChartDialog({ page, block, onDone, onClose }: ChartDialogProps): JSX.Element {
+  const [draft, setDraft] = useState(block);
+  const [text, setText] = useState("");
+  const [ends, setEnds] = useState((block.limits ?? [null, null]).map((end) => (end === null ? "" : String(end))));
+  const limits = ends.map(endOf);
+  const problem = limits.some(Number.isNaN) ? "Write limits as numbers such as 0.5 or 1e-3, or leave them empty."
+    : limits[0] != null && limits[1] != null && limits[0] >= limits[1] ? "The lower limit must be below the upper one." : null;
+  const withText = text.trim() === "" ? draft.series : [...new Set([...draft.series, text.trim()])];
+  const result: Block = { ...draft, series: withText, title: draft.title?.trim() || null, limits: limits.every((end) => end === null) || problem !== null ? null : (limits as [number | null, number | null]) };
+  const add = (): void => {
+    setDraft({ ...draft, series: withText });
+    setText("");
+  };
+  return (
+    <Dialog title={block.series.length === 0 ? "Add a chart" : "Edit the chart"} isOpen onClose={onClose}>
+      <form class="form" onSubmit={(event) => {
+        event.preventDefault();
+        if (withText.length === 0 || problem !== null) return;
+        onDone(result);
+        onClose();
+      }}>
+        <SeriesField page={page} series={draft.series} text={text} onText={setText} onAdd={add} onRemove={(name) => setDraft({ ...draft, series: draft.series.filter((one) => one !== name) })} />
+        <div class="form-row">
+          <label>Title <input type="text" value={draft.title ?? ""} placeholder={withText.join(", ")} onInput={(event) => setDraft({ ...draft, title: event.currentTarget.value })} /></label>
+          <label>X axis
+            <select class="select" value={draft.x ?? ""} onChange={(event) => setDraft({ ...draft, x: event.currentTarget.value || null })}>
+              <option value="">As in the control bar</option>
+              {Object.entries(X_CHOICES).map(([value, label]) => <option key={value} value={value}>{label}</option>)}
+              <optgroup label="Along a metric">{page.metrics.value.slice(0, MOST_COMPLETIONS).map(({ name }) => <option key={name} value={name}>{name}</option>)}</optgroup>
+            </select>
+          </label>
+        </div>
+        <div class="form-row">
+          {(["Lower limit of y", "Upper limit of y"] as const).map((label, end) => (
+            <label key={label}>{label} <input type="text" inputMode="decimal" value={ends[end]} placeholder="from the data" aria-invalid={Number.isNaN(limits[end])}
+              onInput={(event) => setEnds(ends.with(end, event.currentTarget.value))} /></label>
+          ))}
+          <label class="check"><input type="checkbox" checked={draft.log_y} onChange={(event) => setDraft({ ...draft, log_y: event.currentTarget.checked })} /> Logarithmic y</label>
+        </div>
+        {problem !== null && <p class="form-problem" role="status">{problem}</p>}
+        {draft.series.length > 0 && <Preview page={page} spec={{ ...result, series: draft.series }} />}
+        <div class="form-row"><button type="submit" class="button is-primary" disabled={withText.length === 0 || problem !== null}>{block.series.length === 0 ? "Add the chart" : "Apply"}</button></div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Preview({ page, spec }: { readonly page: Page; readonly spec: ChartSpec }): JSX.Element {
+  const metric = page.metrics.value.find(({ name }) => spec.series.length === 1 && name === spec.series[0]);
+  return <Drawn page={page} metric={metric} spec={spec} height={PREVIEW_PX} onChart={() => undefined} />;
+}
+
+interface SeriesFieldProps {
+  readonly page: Page;
+  readonly series: readonly string[];
+  readonly text: string;
+  readonly onText: (text: string) => void;
+  readonly onAdd: () => void;
+  readonly onRemove: (name: string) => void;
+}
+
+/** Chips, and a field that completes names of metrics inside formulas too. */
+function SeriesField({ page, series, text, onText, onAdd, onRemove }: SeriesFieldProps): JSX.Element {
+  const id = useId();
+  const names = page.metrics.value.map(({ name }) => name);
+  const options = text === "" ? names : completionsOf(text, text.length, names).map((name) => completed(text, text.length, name).text.trimEnd());
+  return (
+    <div class="form-field">
+      <label for={`${id}-text`}>Series</label>
+      {series.length > 0 && (
+        <ul class="chips">
+          {series.map((name) => (
+            <li key={name} class="chip"><code>{name}</code><button type="button" class="button is-quiet" aria-label={`Remove ${name}`} title="Remove" onClick={() => onRemove(name)}>✕</button></li>
+          ))}
+        </ul>
+      )}
+      <div class="form-line">
+        <input id={`${id}-text`} type="text" list={`${id}-names`} value={text} placeholder="train/loss" autocomplete="off" spellcheck={false} autofocus
+          onInput={(event) => onText(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter" && text.trim() !== "") {
+              event.preventDefault();
+              onAdd();
+            }
+            if (event.key === "Backspace" && text === "" && series.length > 0) onRemove(series.at(-1)!);
+          }} />
+        <button type="button" class="button" disabled={text.trim() === ""} onClick={onAdd}>Add series</button>
+      </div>
+      <datalist id={`${id}-names`}>{options.slice(0, MOST_COMPLETIONS).map((option) => <option key={option} value={option} />)}</datalist>
+      <p class="card-note">A metric, a pattern such as <code>eval/*</code>, or a formula such as <code>train/loss - eval/loss</code> or <code>ema(loss, 0.9)</code>.</p>
+    </div>
+  );
+}
+
+/** A number that somebody typed; null for nothing, nan for no number. */
+export function endOf(text: string): number | null {
+  return text.trim() === "" ? null : Number(text);
+}
+
+export interface NameDialogProps {
+  readonly page: Page;
+  readonly title: string;
+  readonly name: string;
+  readonly action: string;
+  /** Whether the project can be chosen too. */
+  readonly hasProject: boolean;
+  readonly onName: (name: string, project: string) => Promise<void>;
+  readonly onClose: () => void;
+}
+
+export function NameDialog({ page, title, name, action, hasProject, onName, onClose }: NameDialogProps): JSX.Element {
+  const projects = projectsOf(page);
+  const [text, setText] = useState(name);
+  const [project, setProject] = useState(page.boards.saved.value?.project ?? page.runs.focus.value?.project ?? projects[0] ?? "");
+  const [problem, setProblem] = useState<string | null>(null);
+  return (
+    <Dialog title={title} isOpen onClose={onClose}>
+      <form class="form" onSubmit={(event) => {
+        event.preventDefault();
+        if (text.trim() !== "") onName(text.trim(), project).then(onClose, (error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
+      }}>
+        <label>Name <input type="text" value={text} maxLength={200} autofocus onInput={(event) => setText(event.currentTarget.value)} /></label>
+        {hasProject && projects.length > 1 && (
+          <label>Project <select class="select" value={project} onChange={(event) => setProject(event.currentTarget.value)}>{projects.map((one) => <option key={one} value={one}>{one}</option>)}</select></label>
+        )}
+        {problem !== null && <p class="form-problem" role="status">{problem}</p>}
+        <div class="form-row"><button type="submit" class="button is-primary" disabled={text.trim() === ""}>{action}</button></div>
+      </form>
+    </Dialog>
+  );
+}
+
+function projectsOf({ view, runs }: Page): readonly string[] {
+  return chosenProjects(view.project.value, runs.projects.value) ?? runs.projects.value;
+}
+
+export interface ChoiceDialogProps {
+  readonly title: string;
+  readonly choices: readonly { readonly label: string; readonly hint?: string; readonly run: () => void }[];
+  readonly onClose: () => void;
+}
+
+export function ChoiceDialog({ title, choices, onClose }: ChoiceDialogProps): JSX.Element {
+  return (
+    <Dialog title={title} isOpen onClose={onClose}>
+      <div class="choices">
+        {choices.map(({ label, hint, run }, index) => (
+          <button key={index} type="button" class="menu-item" onClick={() => {
+            onClose();
+            run();
+          }}><span>{label}</span>{hint !== undefined && <span class="menu-hint">{hint}</span>}</button>
+        ))}
+      </div>
+    </Dialog>
+  );
+}
+
+/** Which board a chart is added to: the open one, a saved one, or a new one. */
+export function AddDialog({ page, spec, onClose }: { readonly page: Page; readonly spec: ChartSpec; readonly onClose: () => void }): JSX.Element {
+  const { boards } = page;
+  const block = blockOf("chart", { series: spec.series, title: spec.title ?? null, x: spec.x ?? null, log_y: spec.log_y ?? false, limits: spec.limits ?? null });
+  const open = boards.board.value;
+  const saved = (boards.stored.value ?? []).filter(({ board, problem }) => problem === null && board.name !== boards.saved.value?.board.name);
+  if (boards.stored.value === null) void boards.refresh();
+  const add = async (to: (typeof saved)[number]): Promise<void> => {
+    try {
+      await boards.add(to, block);
+      page.toasts.show(`Added to “${to.board.name}”.`, "good", { label: "Open the board", run: () => {
+        page.open("board");
+        boards.open(to.board.name);
+      } });
+    } catch (error) {
+      page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
+      void boards.refresh();
+    }
+  };
+  return (
+    <ChoiceDialog title="Add to a board" onClose={onClose} choices={[
+      ...(open === null ? [] : [{ label: open.name || "The new board", hint: "open", run: () => boards.change(withBlocks(open, open.blocks.length, 0, block)) }]),
+      ...saved.map((one) => ({ label: one.board.name, hint: one.project, run: () => void add(one) })),
+      { label: "New board", run: () => {
+        page.open("board");
+        boards.create({ ...EMPTY_BOARD, blocks: [block] });
+      } },
+    ]} />
+  );
+}
