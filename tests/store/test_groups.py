@@ -145,3 +145,9 @@ def test_members_are_smoothed_over_their_points_before_they_are_averaged(root: P
             axis=0,
         )
     assert first.numbers.mean == pytest.approx(expected[first.numbers.at.astype(int)], abs=1e-9)
+
+
+def test_runs_without_groups_have_a_best_one(root: Path) -> None:
+    with reading.open(root) as runs:
+        sentence = runs.groups(by=[]).table("loss").verdict
+    assert sentence == "lr0.001-s0 is best: loss 1.0000; the next, lr0.001-s1, is 0.1000 worse."

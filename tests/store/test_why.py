@@ -83,12 +83,12 @@ def test_a_rate_that_is_too_low_explains_a_worse_loss(tmp_path: Path) -> None:
     assert found.parted_at is not None
     assert found.parted_at < 50
     assert found.sentence.startswith("slow is worse than good by ")
-    assert "config lr is 0.001 instead of 0.1" in found.sentence
+    assert "config lr: 0.001 instead of 0.1" in found.sentence
     turned = asked(tmp_path, "good", "slow")
     assert turned.worse == "right"
     assert turned.gap == pytest.approx(-found.gap)
     assert turned.differences[0].key == "lr"
-    assert turned.sentence.endswith("config lr is 0.001 instead of 0.1.")
+    assert turned.sentence.endswith("config lr: 0.001 instead of 0.1.")
 
 
 def test_runs_that_differ_in_the_seed_only_are_noise(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_sentence_names_findings_of_one_run_only(tmp_path: Path) -> None:
             journal.metrics(step, loss=loss if name == "good" or step < 150 else float("nan"))
         journal.finish()
     told = asked(tmp_path, "bad", "good").sentence
-    assert "config lr is 0.2 instead of 0.1" in told
+    assert "config lr: 0.2 instead of 0.1" in told
     assert told.endswith("Only bad has findings of nonfinite.")
 
 

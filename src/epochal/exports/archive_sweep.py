@@ -34,8 +34,8 @@ def pack_sweep(
 ) -> dict[str, Any]:
     """Tables of groups by choice of keys, and rankings by metric, as far as they fit.
 
-    A choice is a key, or ``-seed`` for everything but the seed. ``redact`` gives the config of a
-    run as it may be shown.
+    A choice is a key, ``-seed`` for everything but the seed, or empty for no groups. ``redact``
+    gives the config of a run as it may be shown.
     """
     members = [
         Member(one.run, one.info, dict(flat_items(redact(one.run)))) for one in members_of(runs)
@@ -66,9 +66,9 @@ def pack_sweep(
 
 
 def _choices(members: Sequence[Member]) -> dict[str, dict[str, Sequence[str]]]:
-    """Everything but the seed, and each key that differs."""
+    """No groups, everything but the seed, and each key that differs."""
     grouping = group_members(members, by=())
-    choices: dict[str, dict[str, Sequence[str]]] = {}
+    choices: dict[str, dict[str, Sequence[str]]] = {"": {"by": ()}}
     if grouping.repeats:
         choices["-" + ",".join(grouping.repeats)] = {"all_but": grouping.repeats}
     for key in grouping.varying[:_MOST_KEYS]:

@@ -603,7 +603,11 @@ def group_table(grouping: Grouping, values: RunValues) -> GroupTable:
         choose = min if values.goal == "min" else max
         best = choose(having, key=lambda index: rows[index].mean)
         found = differences(units, best, values.goal)
-    sentence = _verdict(values, rows, best, found, len(units[best or 0]), _unit_word(grouping))
+    if grouping.keys:
+        num_units, word = len(units[best or 0]), _unit_word(grouping)
+        sentence = _verdict(values, rows, best, found, num_units, word)
+    else:
+        sentence = _best_run(values)
     return GroupTable(values.metric, values.goal, rows, best, sentence, found, values.unfinished)
 
 
@@ -678,6 +682,26 @@ def _verdict(
         return f"{start}, but {label} may be as good: it {gap}."
     share = f"all {len(found)}" if len(unclear) == len(found) else f"{len(unclear)} of {len(found)}"
     return f"{start}, but {share} other groups may be as good; the nearest, {label}, {gap}."
+
+
+def _best_run(values: RunValues) -> str:
+    """One sentence about runs that are not grouped: the best one, and how far the next one is."""
+    metric, goal = values.metric, values.goal
+    names = {one.run: one.name for one in values.values}
+    runs = [(value, names[run]) for run, value in values.counted().items()]
+    if not runs:
+        return f"No run that counts has a finite {metric}."
+    if goal is not None:
+        runs.sort(key=lambda one: one[0], reverse=goal == "max")
+    first, best = runs[0]
+    if len(runs) == 1:
+        return f"{best} is the only run to compare: its {metric} is {format_number(first)}."
+    if goal is None:
+        return f"No run is best, because the goal of {metric} is not known."
+    second, following = runs[1]
+    gap = abs(second - first)
+    how_far = f"is {format_number(gap)} worse" if gap else "has the same value"
+    return f"{best} is best: {metric} {format_number(first)}; the next, {following}, {how_far}."
 
 
 def _gap_text(one: Difference, goal: Goal | None, word: str) -> str:

@@ -598,9 +598,9 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
     # As a difference of the worse side.
     values = (first.right, first.left) if why.worse == "right" else (first.left, first.right)
     own, other = map(value_text, values)
-    text = f"{first.area} {first.key} is {own} instead of {other}"
+    text = f"the difference in {first.area} {first.key}: {own} instead of {other}"
     if verdict == "weak":
-        return f"The best explanation is weak: {text}."
+        return f"The best explanation is weak. It is {text}."
     if verdict == "several":
         alike = [f"{one.area} {one.key}" for one in _alike(causes)]
         more = f" and {len(alike) - _MOST_SAID} more" if len(alike) > _MOST_SAID else ""
@@ -612,12 +612,12 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
     doubt = ""
     if repeats and spread is None:
         doubt = f" {repeats} differs too, and no repeats tell how much that alone changes."
-    return f"The best explanation: {text}.{doubt}"
+    return f"The best explanation is {text}.{doubt}"
 
 
 def value_text(value: Any) -> str:
     """A value of a difference for people."""
-    return value if isinstance(value, str) else level_text(value)
+    return (value or "nothing") if isinstance(value, str) else level_text(value)
 
 
 def _is_spread(why: Why) -> bool:
