@@ -1,4 +1,4 @@
-/** Parts of axes that were chosen in parallel coordinates: the runs that they keep, and the same as a query. */
+/** Parts of axes that were chosen in parallel coordinates: the runs that they keep, and the query for the same runs. */
 
 import { isNameOf, passes } from "../chart/index.ts";
 import type { Brush } from "../chart/index.ts";
@@ -10,16 +10,16 @@ import type { Column, Statistic } from "./compare-columns.ts";
 
 export type Brushes = ReadonlyMap<string, Brush>;
 
-/** The rows that pass every brush; a brush of a column that nobody knows keeps all. */
+/** The rows that pass every brush; a brush of an unknown column keeps all. */
 export function keptRows(rows: readonly RunRow[], brushes: Brushes, find: (id: string) => Column | null): readonly RunRow[] {
   const parts = [...brushes].map(([id, brush]) => ({ brush, column: find(id) }));
   return rows.filter((row) => parts.every(({ brush, column }) => column === null || passes(brush, column.valueOf(row))));
 }
 
-/** The brushes in the query language, with `tail` over so many last points; null where it has no words for one. */
-export function brushQuery(rows: readonly RunRow[], brushes: Brushes, statistic: Statistic, tail = 0): string | null {
+/** The brushes as a query; null where the query language cannot express one. */
+export function brushQuery(rows: readonly RunRow[], brushes: Brushes, statistic: Statistic): string | null {
   const parts = [...brushes].map(([id, { range, names }]) => {
-    const field = serverField(id, statistic, tail);
+    const field = serverField(id, statistic);
     const literals = names.filter((name) => name !== null && name !== "nan").map((name) => literalOf(rows, id, name!));
     const limits = range === null ? [] : [
       ...(range[0] > -Number.MAX_VALUE ? [`${field} >= ${range[0]}`] : []), ...(range[1] < Number.MAX_VALUE ? [`${field} <= ${range[1]}`] : []),

@@ -1,9 +1,8 @@
-/** The columns in which runs are compared: facts, configuration keys and what metrics amount to. */
+/** The columns in which runs are compared: facts, config keys and summaries of metrics. */
 
 import { formatDuration, formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
 import { configValue, shortNumber, valueText } from "../state/config.ts";
 import { fieldOf } from "../state/run-pages.ts";
-import { patternQuery, plainPattern } from "../ui/filter.ts";
 import type { RunRow, MetricSummary } from "../wire.ts";
 
 export type Statistic = "last" | "best" | "min" | "max" | "mean";
@@ -12,10 +11,9 @@ export const STATISTICS: readonly Statistic[] = ["last", "best", "min", "max", "
 export type Value = number | string | null;
 
 export interface Column {
-  /** Stands in the address: `fact:step`, `config:optimizer.lr`, `metric:eval/loss`; `last:eval/loss` stands beside the latter's best. */
+  /** Part of the address: `fact:step`, `config:optimizer.lr`, `metric:eval/loss`. */
   readonly id: string;
   readonly title: string;
-  readonly isNumeric: boolean;
   readonly kind: "fact" | "config" | "metric";
   valueOf(row: RunRow): Value;
   textOf(row: RunRow): string;
@@ -23,25 +21,25 @@ export interface Column {
   fullOf?(row: RunRow): string;
 }
 
-const FACTS: Readonly<Record<string, { readonly title: string; readonly isNumeric: boolean; readonly valueOf: (row: RunRow) => Value; readonly write?: (value: number) => string }>> = {
-  status: { title: "status", isNumeric: false, valueOf: ({ status }) => status.text },
-  project: { title: "project", isNumeric: false, valueOf: ({ project }) => project },
-  created: { title: "started", isNumeric: true, valueOf: ({ created }) => created, write: (value) => formatWallClock(value).slice(0, 16) },
-  duration: {
-    title: "duration", isNumeric: true, write: formatDuration,
-    valueOf: ({ created, updated }) => (created === null || updated === null ? null : Math.max(0, updated - created)),
-  },
-  step: { title: "step", isNumeric: true, valueOf: ({ step }) => step, write: formatWhole },
-  epoch: { title: "epoch", isNumeric: true, valueOf: ({ epoch }) => epoch, write: formatWhole },
-  attempts: { title: "attempts", isNumeric: true, valueOf: ({ attempts }) => attempts, write: formatWhole },
-  tags: { title: "tags", isNumeric: false, valueOf: ({ tags }) => tags.join(", ") },
-  group: { title: "group", isNumeric: false, valueOf: ({ group }) => group },
-  job_type: { title: "job type", isNumeric: false, valueOf: ({ job_type }) => job_type },
-  owner: { title: "owner", isNumeric: false, valueOf: ({ owner }) => owner },
-  notes: { title: "notes", isNumeric: false, valueOf: ({ notes }) => notes },
+const FACTS: Readonly<Record<string, { readonly title: string; readonly valueOf: (row: RunRow) => Value; readonly write?: (value: number) => string }>> = {
+  step: { title: "steps", valueOf: ({ step }) => step, write: formatWhole },
+  duration: { title: "time", write: formatDuration, valueOf: ({ created, updated }) => (created === null || updated === null ? null : Math.max(0, updated - created)) },
+  status: { title: "status", valueOf: ({ status }) => status.text },
+  notes: { title: "note", valueOf: ({ notes }) => notes },
+  tags: { title: "tags", valueOf: ({ tags }) => tags.join(", ") || null },
+  project: { title: "project", valueOf: ({ project }) => project },
+  created: { title: "started", valueOf: ({ created }) => created, write: (value) => formatWallClock(value).slice(0, 16) },
+  epoch: { title: "epoch", valueOf: ({ epoch }) => epoch, write: formatWhole },
+  attempts: { title: "attempts", valueOf: ({ attempts }) => attempts, write: formatWhole },
+  group: { title: "group", valueOf: ({ group }) => group },
+  job_type: { title: "job type", valueOf: ({ job_type }) => job_type },
+  owner: { title: "owner", valueOf: ({ owner }) => owner },
 };
-
 export const FACT_IDS: readonly string[] = Object.keys(FACTS).map((name) => `fact:${name}`);
+/** The facts of the table, unless others are chosen. */
+export const FIRST_FACTS = FACT_IDS.slice(0, 5);
+/** The loss of each run, whatever its name is. */
+export const ROLES = [{ role: "eval_loss", id: "metric:role:eval_loss", title: "eval loss of each run" }, { role: "loss", id: "metric:role:loss", title: "loss of each run" }];
 
 /** Summaries by run and metric; they come later than the rows. */
 export type Summaries = ReadonlyMap<string, Readonly<Record<string, MetricSummary>>>;
@@ -52,34 +50,23 @@ export function columnOf(id: string, { summaries, statistic }: { readonly summar
   if (kind === "fact") {
     const fact = FACTS[name];
     if (fact === undefined) return null;
-    const { title, isNumeric, valueOf, write } = fact;
-    return { id, title, isNumeric, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), write) };
+    const { title, valueOf, write } = fact;
+    return { id, title, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), write) };
   }
   if (kind === "config") {
     const valueOf = (row: RunRow): Value => plainValue(configValue(row.config, name));
-    return { id, title: name, isNumeric: false, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), shortNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
+    return { id, title: name, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), shortNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
   }
-  if (kind === "last") return { ...columnOf(`metric:${name}`, { summaries, statistic: "last" })!, id };
   if (kind !== "metric") return null;
   const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
-  const title = `${name.replace(/^role:/, "").replace(/^eval_loss$/, "eval loss")} ${statistic}`;
-  return { id, title, isNumeric: true, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
-}
-
-/** Columns with what each metric ended with in front of its best; once where no run knows what is better, or where the value was set and not logged. */
-export function withLast(ids: readonly string[], summaries: Summaries): readonly string[] {
-  return ids.flatMap((id) => {
-    if (!id.startsWith("metric:")) return [id];
-    const name = id.slice(7);
-    const last = `last:${name}`;
-    return [...summaries.values()].some((summary) => summary[name]?.best_x != null) ? [last, id] : [last];
-  });
+  const title = `${name.replace(/^role:/, "").replace(/^eval_loss$/, "eval loss")}${statistic === "last" ? "" : ` ${statistic}`}`;
+  return { id, title, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
 }
 
 export function statisticOf(summary: MetricSummary | undefined, statistic: Statistic): Value {
   if (summary === undefined) return null;
   if (statistic === "last") return summary.last ?? summary.last_nonfinite;
-  // What is better is not known of every metric; then its last value stands.
+  // What is better is not known of every metric; then this is its last value.
   if (statistic === "best") return summary.best ?? summary.last ?? summary.last_nonfinite;
   return summary[statistic];
 }
@@ -95,23 +82,28 @@ export function differingKeys(keys: readonly string[], rows: readonly RunRow[]):
   return differing.sort((one, other) => Number(other.numSame > 1) - Number(one.numSame > 1) || other.numSet - one.numSet).map(({ key }) => key);
 }
 
-/** Rows by a column, what is not known at the end either way; `-` in front turns it around. */
+/** Rows by a column, unknown values last either way; `-` in front reverses the order. */
 export function sortedBy(rows: readonly RunRow[], order: string, find: (id: string) => Column | null): readonly RunRow[] {
   const isDown = order.startsWith("-");
   const column = find(order.replace(/^-/, ""));
   if (column === null) return rows;
-  return [...rows].sort((one, other) => compareValues(column.valueOf(one), column.valueOf(other), isDown));
+  return rows.toSorted((one, other) => compareValues(column.valueOf(one), column.valueOf(other), isDown));
 }
 
 const BY_TEXT = new Intl.Collator("en", { numeric: true });
 
+/** Numbers before texts before unknown values, in both directions: a loss that ended as nan is never the first. */
 export function compareValues(one: Value, other: Value, isDown: boolean): number {
-  if (one === null || other === null) return Number(one === null) - Number(other === null);
+  if (typeof one !== typeof other || one === null || other === null) return rankOf(one) - rankOf(other);
   const sign = typeof one === "number" && typeof other === "number" ? one - other : BY_TEXT.compare(String(one), String(other));
   return isDown ? -sign : sign;
 }
 
-/** What a group of runs amounts to in a column: mean and standard deviation of the numbers in it. */
+function rankOf(value: Value): number {
+  return value === null ? 2 : Number(typeof value === "string");
+}
+
+/** Mean and standard deviation of the numbers that a group of runs has in a column. */
 export function meanOf(rows: readonly RunRow[], column: Column): { readonly num: number; readonly mean: number; readonly std: number } {
   const values = rows.map((row) => column.valueOf(row)).filter((value) => typeof value === "number");
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -129,51 +121,12 @@ function valueAsText(value: Value, write: ((value: number) => string) | undefine
   return typeof value === "number" ? (write ?? String)(value) : value;
 }
 
-/** What a column's filter keeps: `< 3e-4`, `0.1..0.5`, `= 12`, a text that occurs, `!text` that does not. */
-export function columnFilter(text: string): (value: Value, shown: string) => boolean {
-  const asked = text.trim();
-  const compared = COMPARED.exec(asked);
-  if (compared !== null) {
-    const [, operator = "", digits] = compared;
-    const limit = Number(digits);
-    return (value) => typeof value === "number" && COMPARISONS[operator]!(value, limit);
-  }
-  const range = RANGE.exec(asked);
-  if (range !== null) return (value) => typeof value === "number" && value >= Number(range[1]) && value <= Number(range[2]);
-  const isNot = asked.startsWith("!");
-  const words = asked.replace(/^!\s*/, "").toLowerCase();
-  return (_, shown) => shown.toLowerCase().includes(words) !== isNot;
-}
-
-const COMPARED = /^(<=|>=|!=|<|>|=)\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i;
-const RANGE = /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i;
-
-/** The same as a query of the server, which knows all runs; a number alone is a value, not a part of its digits. */
-export function columnQuery(field: string, text: string): string {
-  const asked = text.trim();
-  const [, operator = "", limit] = COMPARED.exec(asked) ?? [];
-  if (limit !== undefined) return `${field} ${operator === "=" ? "==" : operator} ${Number(limit)}`;
-  const [, low, high] = RANGE.exec(asked) ?? [];
-  if (low !== undefined) return `(${field} >= ${Number(low)} and ${field} <= ${Number(high)})`;
-  const words = asked.replace(/^!\s*/, "");
-  const found = patternQuery(plainPattern(words), field);
-  const query = words !== "" && Number.isFinite(Number(words)) ? `(${field} == ${Number(words)} or ${found})` : found;
-  return asked.startsWith("!") ? `not ${query}` : query;
-}
-
-const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boolean>> = {
-  "<": (value, limit) => value < limit, "<=": (value, limit) => value <= limit, ">": (value, limit) => value > limit,
-  ">=": (value, limit) => value >= limit, "=": (value, limit) => value === limit, "!=": (value, limit) => value !== limit,
-};
-
-/** The server's word for what a column holds, with `tail` over so many last points. */
-export function serverField(id: string, statistic: Statistic, tail = 0): string {
+/** The field of a column in a query of the server. */
+export function serverField(id: string, statistic: Statistic): string {
   const colon = id.indexOf(":");
   const [kind, name] = [id.slice(0, colon), id.slice(colon + 1).replace(/^role:/, "")];
   if (id === "name") return "name";
   if (kind === "config") return fieldOf("config", name);
   if (kind === "fact") return name;
-  const asked = kind === "last" ? "last" : statistic;
-  if (tail > 0) return fieldOf("summary", name, `${asked}@${tail}`);
-  return asked === "best" ? fieldOf("best", name) : fieldOf("summary", name, asked);
+  return statistic === "best" ? fieldOf("best", name) : fieldOf("summary", name, statistic);
 }

@@ -8,35 +8,16 @@ import type { Page } from "../state/page.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { Mount } from "../ui/mount.tsx";
 import type { Importance, Interaction, Level, Parameter } from "../wire.ts";
-import { MetricSelect, useMetric } from "./compare-groups.tsx";
+import type { Subject } from "./compare.tsx";
+import { pText } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
-import { UnfinishedNote } from "./parts/unfinished.tsx";
-import "./compare-groups.css";
 
-const VALUES = [["last", "Last value"], ["best", "Best value"], ["min", "Smallest value"], ["max", "Largest value"]] as const;
-
-export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
-  const { view } = page;
-  const [metric, setMetric] = useMetric(page);
-  const value = view.text("group-value", "last");
-  const pair = view.text("importance-pair");
-  const request = {
-    ...sweepRuns(page), metric, value: value.value, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }),
-  };
+export function ImportanceView({ page, metric, statistic }: Subject): JSX.Element {
+  const pair = page.view.text("importance-pair");
+  const request = { ...sweepRuns(page), metric, value: statistic, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }) };
   const { answer, problem, isWaiting } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
-  return (
-    <>
-      <div class="pane-bar">
-        <MetricSelect page={page} value={metric} onChange={setMetric} />
-        <select class="select" aria-label="Value of each run" value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
-          {VALUES.map(([one, label]) => <option key={one} value={one}>{label}</option>)}
-        </select>
-      </div>
-      <UnfinishedNote page={page} unfinished={answer?.unfinished} />
-      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-      {answer === null ? problem === null && <p class="groups-waiting" role="status">{readingText(page)}</p> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
-    </>
-  );
+  if (answer === null) return <p class="groups-waiting" role="status">{problem ?? readingText(page)}</p>;
+  return <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />;
 }
 
 interface RankingProps {
@@ -77,7 +58,7 @@ function runsText({ num_runs: runs, nonfinite, missing }: Importance): string {
 
 function RankTable({ found, chosen, onChoose }: { readonly found: Importance; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
   return (
-    <div class="groups-scroll" tabIndex={0}>
+    <div class="groups-scroll" tabIndex={0} role="region" aria-label="Keys">
       <table class="groups-table">
         <thead>
           <tr>
@@ -109,15 +90,11 @@ function Share({ value }: { readonly value: number | null }): JSX.Element {
 
 function PairSelect({ found, pair, onPair }: { readonly found: Importance; readonly pair: Interaction; readonly onPair: (keys: readonly string[]) => void }): JSX.Element {
   const [first, second] = [pair.keys[0]!, pair.keys[1]!];
-  const options = found.parameters.map(({ key }) => key);
+  const options = found.parameters.map(({ key }) => <option key={key} value={key}>{key}</option>);
   return (
     <>
-      <select class="select" aria-label="Rows" value={first} onChange={(event) => onPair([event.currentTarget.value, event.currentTarget.value === second ? first : second])}>
-        {options.map((key) => <option key={key} value={key}>{key}</option>)}
-      </select>
-      <select class="select" aria-label="Columns" value={second} onChange={(event) => onPair([event.currentTarget.value === first ? second : first, event.currentTarget.value])}>
-        {options.map((key) => <option key={key} value={key}>{key}</option>)}
-      </select>
+      <select class="select" aria-label="Rows" value={first} onChange={({ currentTarget: { value } }) => onPair([value, value === second ? first : second])}>{options}</select>
+      <select class="select" aria-label="Columns" value={second} onChange={({ currentTarget: { value } }) => onPair([value === first ? second : first, value])}>{options}</select>
     </>
   );
 }
@@ -205,9 +182,4 @@ export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonf
 function PairMap({ metric, pair }: { readonly metric: string; readonly pair: Interaction }): JSX.Element {
   const options = pairOptions(metric, pair);
   return <div class="section-body"><Mount height={Math.max(140, pair.rows.length * 30 + 60)} create={(root) => createHeatmap(root, options)} update={(chart) => chart.update(options)} /></div>;
-}
-
-function pText(p: number | null): string {
-  if (p === null) return "";
-  return p < 1e-4 ? "< 0.0001" : p.toPrecision(2);
 }

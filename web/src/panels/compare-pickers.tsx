@@ -1,84 +1,75 @@
-/** Choosing columns: from a list that can be searched, or one for an axis. */
+/** Choosing columns from a list that can be searched. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
+import type { Page } from "../state/page.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { compileFilter } from "../ui/filter.ts";
 import { SearchBox } from "../ui/search-box.tsx";
-
-export interface ColumnChoice {
-  readonly id: string;
-  readonly title: string;
-}
+import { columnOf, FACT_IDS, ROLES } from "./compare-columns.ts";
 
 export interface ColumnGroup {
   readonly title: string;
-  readonly choices: readonly ColumnChoice[];
+  readonly choices: readonly { readonly id: string; readonly title: string }[];
 }
 
 const MOST_SHOWN = 400;
 
-export function ColumnDialog(props: { readonly groups: readonly ColumnGroup[]; readonly chosen: readonly string[]; readonly onChange: (ids: readonly string[]) => void }): JSX.Element {
-  const { groups, chosen, onChange } = props;
+/** Every column that there is. */
+export function useColumnGroups(page: Page): readonly ColumnGroup[] {
+  const [metrics, keys, setNames] = [page.metrics.value, page.runs.configKeys.value, page.setNames.value];
+  return useMemo(() => [
+    { title: "Config", choices: keys.map((key) => ({ id: `config:${key}`, title: key })) },
+    { title: "Metrics", choices: [...ROLES, ...[...new Set([...metrics.map(({ name }) => name), ...setNames])].sort().map((name) => ({ id: `metric:${name}`, title: name }))] },
+    { title: "Run", choices: FACT_IDS.map((id) => ({ id, title: columnOf(id, { summaries: new Map(), statistic: "last" })!.title })) },
+  ], [metrics, keys, setNames]);
+}
+
+/** The button and the dialog; `setting` is where the choice is kept, empty for the columns that are there by default. */
+export function ColumnDialog({ page, setting, chosen }: { readonly page: Page; readonly setting: string; readonly chosen: readonly string[] }): JSX.Element {
+  const kept = page.view.text(setting);
+  const groups = useColumnGroups(page);
   const [isOpen, setOpen] = useState(false);
   const [query, setQuery] = useState("");
   const matches = compileFilter(query);
-  const all = groups.flatMap(({ choices }) => choices);
-  const titles = new Map(all.map(({ id, title }) => [id, title]));
-  const fitting = all.filter(({ title }) => matches(title)).map(({ id }) => id);
-  const shownGroups = query === "" ? [{ title: "Chosen", choices: chosen.map((id) => ({ id, title: titles.get(id) ?? id.slice(id.indexOf(":") + 1) })) }, ...withoutChosen(groups, chosen)] : groups;
+  const fitting = groups.map(({ title, choices }) => ({ title, choices: choices.filter((choice) => matches(choice.title)) })).filter(({ choices }) => choices.length > 0);
+  const set = (ids: readonly string[]): void => {
+    kept.value = JSON.stringify(ids);
+  };
   return (
     <>
       <button type="button" class="button" onClick={() => setOpen(true)}>Columns {chosen.length}</button>
+      {kept.value !== "" && <button type="button" class="button is-quiet" onClick={() => (kept.value = "")}>Reset</button>}
       <Dialog title="Columns" isOpen={isOpen} onClose={() => setOpen(false)}>
         <SearchBox label="Find a column" query={query} onChange={setQuery} />
-        {query !== "" && (
-          <div class="columns-tools">
-            <span class="card-note">{fitting.length} match</span>
-            <button type="button" class="button" disabled={fitting.length === 0} onClick={() => onChange([...new Set([...chosen, ...fitting])])}>Add all</button>
-            <button type="button" class="button" disabled={fitting.length === 0} onClick={() => onChange(chosen.filter((id) => !fitting.includes(id)))}>Remove all</button>
-          </div>
-        )}
         <div class="columns">
-          {query !== "" && fitting.length === 0 && <p class="card-note">No column matches.</p>}
-          {shownGroups.map(({ title, choices }) => {
-            const matching = choices.filter((choice) => matches(choice.title));
-            const fits = matching.slice(0, MOST_SHOWN);
-            return fits.length === 0 ? null : (
-              <fieldset key={title}>
-                <legend>{title}{matching.length > fits.length ? ` (the first ${fits.length} of ${matching.length}; search for the others)` : ""}</legend>
-                {fits.map((choice) => (
-                  <label key={choice.id} class="columns-choice">
-                    <input type="checkbox" checked={chosen.includes(choice.id)}
-                      onChange={(event) => onChange(event.currentTarget.checked ? [...chosen, choice.id] : chosen.filter((id) => id !== choice.id))} />
-                    <span>{choice.title}</span>
-                  </label>
-                ))}
-              </fieldset>
-            );
-          })}
+          {fitting.length === 0 && <p class="card-note">No column matches.</p>}
+          {fitting.map(({ title, choices }) => (
+            <fieldset key={title}>
+              <legend>{title}{choices.length > MOST_SHOWN ? ` (the first ${MOST_SHOWN} of ${choices.length}; search for the others)` : ""}</legend>
+              {choices.slice(0, MOST_SHOWN).map(({ id, title: name }) => (
+                <label key={id} class="columns-choice">
+                  <input type="checkbox" checked={chosen.includes(id)} onChange={(event) => set(event.currentTarget.checked ? [...chosen, id] : chosen.filter((one) => one !== id))} />
+                  <span>{name}</span>
+                </label>
+              ))}
+            </fieldset>
+          ))}
         </div>
       </Dialog>
     </>
   );
 }
 
-function withoutChosen(groups: readonly ColumnGroup[], chosen: readonly string[]): readonly ColumnGroup[] {
-  return groups.map(({ title, choices }) => ({ title, choices: choices.filter(({ id }) => !chosen.includes(id)) }));
-}
-
-export function ColumnSelect(props: { readonly label: string; readonly groups: readonly ColumnGroup[]; readonly value: string; readonly onChange: (id: string) => void }): JSX.Element {
-  return (
-    <label class="column-select">
-      <span class="slider-label">{props.label}</span>
-      <select class="select" value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
-        {props.groups.map(({ title, choices }) => (
-          <optgroup key={title} label={title}>
-            {choices.map(({ id, title: name }) => <option key={id} value={id}>{name}</option>)}
-          </optgroup>
-        ))}
-      </select>
-    </label>
-  );
+/** The ids that were chosen; null for those by default. */
+export function parseIds(text: string): readonly string[] | null {
+  if (text === "") return null;
+  try {
+    const value: unknown = JSON.parse(text);
+    return Array.isArray(value) ? value.filter((one) => typeof one === "string") : null;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return null;
+  }
 }

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-import { brushesText, createParallel, createScatter, formatWhole, rankCorrelation } from "../chart/index.ts";
+import { brushesText, createParallel, createScatter, formatWhole, parseBrushes, rankCorrelation } from "../chart/index.ts";
 import type { Brush, Chart, ParallelOptions, ScatterOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
@@ -14,13 +14,16 @@ import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { Mount } from "../ui/mount.tsx";
 import type { Importance, Parameter, RunRow } from "../wire.ts";
-import { brushQuery } from "./compare-brushes.ts";
+import type { Subject } from "./compare.tsx";
+import { brushQuery, keptRows } from "./compare-brushes.ts";
 import type { Brushes } from "./compare-brushes.ts";
-import { compareValues, differingKeys } from "./compare-columns.ts";
+import { columnOf, compareValues, differingKeys } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
-import { ColumnSelect } from "./compare-pickers.tsx";
+import { ColumnDialog, parseIds, useColumnGroups } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
+import { useSummaries } from "./compare-summaries.ts";
 import { Section } from "./parts/section.tsx";
+import { countedRows } from "./parts/unfinished.tsx";
 
 const MOST_AXES = 12;
 /** Of the config, at first. */
@@ -28,20 +31,11 @@ const FIRST_AXES = 6;
 const AXIS_PX = 92;
 const HEIGHT = 440;
 
-/** What a picture is of: the metric, what is better, and the keys that it depends on. */
-export interface Subject {
-  readonly metric: string;
-  readonly goal: "min" | "max" | null;
-  readonly ranking: Importance | null;
-  readonly isWaiting: boolean;
-}
-
-/** Ask which keys a metric depends on; an empty metric asks nothing. */
-export function useSubject(page: Page, metric: string, statistic: Statistic): Subject {
+/** The keys that the metric depends on; null until they are known. */
+function useRanking({ page, metric, statistic }: Subject): { readonly ranking: Importance | null; readonly isWaiting: boolean } {
   const request = { ...sweepRuns(page), metric, value: statistic };
   const { answer, problem } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
-  const goal = page.metrics.value.find(({ name }) => name === metric)?.goal ?? answer?.goal ?? null;
-  return { metric, goal, ranking: answer?.metric === metric ? answer : null, isWaiting: metric !== "" && answer === null && problem === null };
+  return { ranking: answer?.metric === metric ? answer : null, isWaiting: metric !== "" && answer === null && problem === null };
 }
 
 /** The keys to draw at first: those that matter most, the most important last; without a ranking those that differ. */
@@ -50,6 +44,16 @@ export function firstKeys(ranking: Importance | null, keys: readonly string[], r
   const ranked = (ranking?.parameters ?? []).filter(({ key, verdict }) => !isSeed(key) || verdict === "matters").map(({ key }) => key);
   const chosen = ranked.length > 0 ? ranked : differingKeys(keys, rows).filter((key) => !isSeed(key));
   return chosen.slice(0, FIRST_AXES).reverse();
+}
+
+/** The columns of a picture with some ids, and the runs that it draws: those that count. */
+function usePicture({ page, metric, statistic }: Subject, ids: readonly string[]): { readonly find: (id: string) => Column | null; readonly rows: readonly RunRow[]; readonly isReading: boolean } {
+  const metricId = `metric:${metric}`;
+  const { summaries, isReading } = useSummaries(page, [metricId, ...ids]);
+  const find = (id: string): Column | null => columnOf(id, { summaries, statistic });
+  const outcome = metric === "" ? null : find(metricId);
+  const rows = countedRows(page.runs.fitting.value, page.view.withUnfinished.value, (row) => outcome === null || outcome.valueOf(row) !== null);
+  return { find, rows, isReading: isReading && summaries.size === 0 };
 }
 
 function Downloads({ title, chart }: { readonly title: string; readonly chart: () => Pick<Chart<unknown>, "png" | "svg"> | null }): JSX.Element {
@@ -61,68 +65,66 @@ function Downloads({ title, chart }: { readonly title: string; readonly chart: (
   );
 }
 
-function OneRun(): JSX.Element {
-  return <Empty title="One run has nothing to compare with">A second run of the list makes a picture.</Empty>;
+/** Why there is no picture. */
+function NoPicture({ page, isWaiting, rows, children }: { readonly page: Page; readonly isWaiting: boolean; readonly rows: readonly RunRow[]; readonly children: string }): JSX.Element {
+  if (isWaiting) return <p class="groups-waiting" role="status">{readingText(page)}</p>;
+  return rows.length === 1 ? <Empty title="There is only one run">Start or show a second one to compare them.</Empty> : <Empty title="There is nothing to draw">{children}</Empty>;
 }
 
-interface ParallelProps {
-  readonly page: Page;
-  readonly rows: readonly RunRow[];
-  readonly kept: readonly RunRow[];
-  readonly columns: readonly Column[];
-  readonly subject: Subject;
-  readonly statistic: Statistic;
-  readonly numTail: number;
-  readonly brushes: Brushes;
-}
-
-export function ParallelView({ page, rows, kept, columns, subject, statistic, numTail, brushes }: ParallelProps): JSX.Element {
-  const brushText = page.view.text("parallel-brush");
+export function ParallelView(subject: Subject): JSX.Element {
+  const { page, metric, statistic, goal } = subject;
+  const { view, runs } = page;
+  const brushText = view.text("parallel-brush");
+  const brushes = parseBrushes(brushText.value);
   const chart = useRef<Chart<ParallelOptions> | null>(null);
   const box = useRef<HTMLDivElement>(null);
-  const metricId = `metric:${subject.metric}`;
+  const { ranking, isWaiting } = useRanking(subject);
+  const metricId = `metric:${metric}`;
+  const chosen = parseIds(view.text("parallel-axes").value) ?? (isWaiting ? [] : firstKeys(ranking, runs.configKeys.value, runs.fitting.value).map((key) => `config:${key}`));
+  // The result is at the right, and colours the lines.
+  const ids = [...chosen.filter((id) => id !== metricId), ...(metric === "" ? [] : [metricId])];
+  const { find, rows, isReading } = usePicture(subject, [...ids, ...brushes.keys()]);
   const isVaried = (column: Column): boolean => new Set(rows.map((row) => column.valueOf(row))).size > 1;
-  const varied = columns.filter(isVaried);
-  // The result is read at the right, and colours the lines.
-  const axes = [...varied.filter(({ id }) => id !== metricId).slice(0, MOST_AXES), ...varied.filter(({ id }) => id === metricId)];
-  // Where there is no room for all axes, the result and what matters most are in view at first.
+  const axes = ids.map(find).filter((column) => column !== null).filter(isVaried).slice(-MOST_AXES);
+  // Where there is no room for all axes, the result and the most important keys are in view at first.
   useLayoutEffect(() => {
     if (box.current !== null) box.current.scrollLeft = box.current.scrollWidth;
   }, [axes.length]);
-  if (axes.length < 2) {
-    return subject.isWaiting ? <p class="groups-waiting" role="status">{readingText(page)}</p>
-      : rows.length === 1 ? <OneRun />
-        : <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
-  }
+  const bar = <div class="pane-bar"><ColumnDialog page={page} setting="parallel-axes" chosen={ids} /></div>;
+  if (axes.length < 2) return <>{bar}<NoPicture page={page} rows={rows} isWaiting={isWaiting || isReading}>These runs do not differ in the columns that are chosen.</NoPicture></>;
+  const kept = keptRows(rows, brushes, find);
   const setBrushes = (next: Brushes): void => {
     brushText.value = brushesText(next);
   };
   const options: ParallelOptions = {
     label: "Runs",
-    axes: axes.map((column) => ({ name: column.title, isMeasured: column.kind === "metric", ...noteOf(subject.ranking, column) })),
-    items: rows.map((row) => ({ id: row.id, label: page.runs.label(row.id), slot: page.runs.slot(row.id), values: axes.map((column) => column.valueOf(row)) })),
+    axes: axes.map((column) => ({ name: column.title, isMeasured: column.kind === "metric", ...noteOf(ranking, column) })),
+    items: rows.map((row) => ({ id: row.id, label: runs.label(row.id), slot: runs.slot(row.id), values: axes.map((column) => column.valueOf(row)) })),
     colorAxis: axes.at(-1)!.id === metricId ? axes.length - 1 : null,
-    goal: subject.goal,
+    goal,
     brushes: new Map(axes.flatMap((column, index): [number, Brush][] => (brushes.has(column.id) ? [[index, brushes.get(column.id)!]] : []))),
-    highlighted: page.view.focus.value,
+    highlighted: view.focus.value,
     onBrush: (next) => {
       const elsewhere = [...brushes].filter(([id]) => !axes.some((column) => column.id === id));
       setBrushes(new Map([...elsewhere, ...[...next].map(([index, brush]) => [axes[index]!.id, brush] as const)]));
     },
-    onItem: (id) => (page.view.focus.value = id),
+    onItem: (id) => (view.focus.value = id),
   };
   return (
-    <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; press it again to take that back"}
-      tools={<Downloads title="Parallel coordinates" chart={() => chart.current} />}>
-      <div class="parallel chart-scroll" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
-        <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />
-      </div></div>
-      {brushes.size > 0 && <BrushBar {...{ page, rows, kept: bestFirst(kept, axes.at(-1)!, subject.goal), brushes, statistic, numTail, setBrushes }} />}
-    </Section>
+    <>
+      {bar}
+      <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; press it again to undo"}
+        tools={<Downloads title="Parallel coordinates" chart={() => chart.current} />}>
+        <div class="parallel chart-scroll" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
+          <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />
+        </div></div>
+        {brushes.size > 0 && <BrushBar {...{ page, rows, kept: bestFirst(kept, axes.at(-1)!, goal), brushes, statistic, setBrushes }} />}
+      </Section>
+    </>
   );
 }
 
-/** Rows from the best to the worst; as they are where nobody knows what is better. */
+/** Rows from the best to the worst; in their order if the goal is not known. */
 export function bestFirst(rows: readonly RunRow[], metric: Column, goal: Subject["goal"]): readonly RunRow[] {
   if (goal === null) return rows;
   const valueOf = (row: RunRow): number | null => {
@@ -141,14 +143,19 @@ function rankOf(ranking: Importance | null, { kind, id }: Column): Parameter | u
   return kind === "config" ? ranking?.parameters.find(({ key, same_as: others }) => [key, ...others].includes(id.slice(7))) : undefined;
 }
 
-interface BrushBarProps extends Pick<ParallelProps, "page" | "rows" | "kept" | "brushes" | "statistic" | "numTail"> {
+interface BrushBarProps {
+  readonly page: Page;
+  readonly rows: readonly RunRow[];
+  readonly kept: readonly RunRow[];
+  readonly brushes: Brushes;
+  readonly statistic: Statistic;
   readonly setBrushes: (brushes: Brushes) => void;
 }
 
 /** What to do with the runs that are kept. */
-function BrushBar({ page, rows, kept, brushes, statistic, numTail, setBrushes }: BrushBarProps): JSX.Element {
+function BrushBar({ page, rows, kept, brushes, statistic, setBrushes }: BrushBarProps): JSX.Element {
   const { runs, view, source } = page;
-  const query = source.supportsQueries ? brushQuery(rows, brushes, statistic, numTail) : null;
+  const query = source.supportsQueries ? brushQuery(rows, brushes, statistic) : null;
   const filter = (): void => {
     const before = isQuery(view.filter.value) ? view.filter.value.trim() : "";
     view.filter.value = before === "" ? query! : `(${before}) and ${query!}`;
@@ -163,32 +170,22 @@ function BrushBar({ page, rows, kept, brushes, statistic, numTail, setBrushes }:
   );
 }
 
-interface ScatterProps {
-  readonly page: Page;
-  readonly rows: readonly RunRow[];
-  readonly groups: readonly ColumnGroup[];
-  readonly x: Column | null;
-  readonly y: Column | null;
-  readonly color: Column | null;
-  readonly subject: Subject;
-  /** Whether the ranking is of the runs and values that are drawn. */
-  readonly isRanked: boolean;
-}
-
 const OWN_COLORS: ColumnGroup = { title: "Runs", choices: [{ id: "", title: "runs in charts" }] };
 
-export function ScatterView({ page, rows, groups, x, y, color, subject, isRanked }: ScatterProps): JSX.Element {
+export function ScatterView(subject: Subject): JSX.Element {
+  const { page, metric } = subject;
   const { view, runs } = page;
   const chart = useRef<Chart<ScatterOptions> | null>(null);
-  const set = (key: string) => (id: string): void => {
-    view.text(key).value = id;
-  };
-  if (x === null || y === null) {
-    return subject.isWaiting ? <p class="groups-waiting" role="status">{readingText(page)}</p>
-      : rows.length === 1 ? <OneRun />
-        : <Empty title="No numbers to compare">{y === null ? "These runs have no metrics." : "No config value differs between these runs."}</Empty>;
-  }
-  const row = isRanked ? rankOf(subject.ranking, x) : undefined;
+  const groups = useColumnGroups(page);
+  const [xId, colorId] = [view.text("scatter-x"), view.text("scatter-color")];
+  const { ranking, isWaiting } = useRanking(subject);
+  const { find, rows, isReading } = usePicture(subject, [xId.value, colorId.value]);
+  const first = firstKeys(ranking, runs.configKeys.value, runs.fitting.value).at(-1);
+  const x = find(xId.value) ?? (first === undefined || isWaiting ? null : find(`config:${first}`));
+  const y = metric === "" ? null : find(`metric:${metric}`);
+  const color = find(colorId.value);
+  if (x === null || y === null || isReading) return <NoPicture page={page} rows={rows} isWaiting={isWaiting || isReading}>{y === null ? "These runs have no metrics." : "No config value differs between these runs."}</NoPicture>;
+  const row = rankOf(ranking, x);
   const items = rows.map((one) => ({
     id: one.id, label: runs.label(one.id), slot: runs.shownIds.value.has(one.id) ? runs.slot(one.id) : null, x: x.valueOf(one), y: y.valueOf(one), color: color?.valueOf(one) ?? null,
   }));
@@ -209,14 +206,26 @@ export function ScatterView({ page, rows, groups, x, y, color, subject, isRanked
     <Section title={title} note={color === null && numQuiet > 0 ? `${formatWhole(numQuiet)} runs that are not in the charts are grey` : undefined} tools={<Downloads title={title} chart={() => chart.current} />}>
       <div class="section-body">
         <div class="pane-bar">
-          <ColumnSelect label="x" groups={groups} value={x.id} onChange={set("scatter-x")} />
-          <ColumnSelect label="y" groups={groups} value={y.id} onChange={set("scatter-y")} />
-          <ColumnSelect label="Colour" groups={[OWN_COLORS, ...groups]} value={color?.id ?? ""} onChange={set("scatter-color")} />
+          <ColumnSelect label="x" groups={groups} value={x.id} onChange={(id) => (xId.value = id)} />
+          <ColumnSelect label="Colour" groups={[OWN_COLORS, ...groups]} value={color?.id ?? ""} onChange={(id) => (colorId.value = id)} />
         </div>
         <Mount height={HEIGHT} create={(root) => (chart.current = createScatter(root, options))} update={(made) => made.update(options)} />
         {row !== undefined && <p class="card-note">Bars: mean and 95 % interval of each value{row.is_numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
       </div>
     </Section>
+  );
+}
+
+function ColumnSelect(props: { readonly label: string; readonly groups: readonly ColumnGroup[]; readonly value: string; readonly onChange: (id: string) => void }): JSX.Element {
+  return (
+    <label class="choice">
+      <span class="slider-label">{props.label}</span>
+      <select class="select" value={props.value} onChange={(event) => props.onChange(event.currentTarget.value)}>
+        {props.groups.map(({ title, choices }) => (
+          <optgroup key={title} label={title}>{choices.map(({ id, title: name }) => <option key={id} value={id}>{name}</option>)}</optgroup>
+        ))}
+      </select>
+    </label>
   );
 }
 

@@ -1,4 +1,4 @@
-/** What metrics of many runs amount to: asked for when columns need it, and again now and then while runs go on. */
+/** Summaries of metrics of many runs: asked for when columns need them, and again now and then while runs go on. */
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -18,11 +18,12 @@ interface ReadSummaries {
   readonly isReading: boolean;
 }
 
-/** Summaries of metrics; of so many last points where `tail` is not 0. */
-export function useSummaries(page: Page, names: readonly string[], tail: number): ReadSummaries {
+/** The summaries of the metrics among some columns. */
+export function useSummaries(page: Page, ids: readonly string[]): ReadSummaries {
+  const names = [...new Set(ids)].filter((id) => id.startsWith("metric:") && id !== "metric:").map((id) => id.slice(7));
   const [found, setFound] = useState({ key: "", summaries: NOTHING });
   const list = page.runs.bigList.value;
-  const key = JSON.stringify([names, tail, list]);
+  const key = JSON.stringify([names, list]);
   const numRuns = list === null ? page.runs.all.value.length : 0;
   const areLive = page.runs.all.value.some((row) => !isEnded(row));
   useEffect(() => {
@@ -31,10 +32,10 @@ export function useSummaries(page: Page, names: readonly string[], tail: number)
     const ask = async (): Promise<void> => {
       const all = new Map<string, Readonly<Record<string, MetricSummary>>>();
       for (let total = 1; all.size < total; ) {
-        const found = await page.source.runs({ ...list, offset: all.size, limit: PAGE_ROWS, summaries: names, tail });
+        const answer = await page.source.runs({ ...list, offset: all.size, limit: PAGE_ROWS, summaries: names });
         if (isOver) return;
-        for (const { id, summaries } of found.rows) all.set(id, summaries);
-        total = found.rows.length === 0 ? 0 : list === null ? found.total : Math.min(found.total, MOST_ROWS);
+        for (const { id, summaries } of answer.rows) all.set(id, summaries);
+        total = answer.rows.length === 0 ? 0 : list === null ? answer.total : Math.min(answer.total, MOST_ROWS);
       }
       setFound({ key, summaries: all });
     };

@@ -4,101 +4,139 @@ import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 
 import { formatDelta, formatNumber, slotCss } from "../chart/index.ts";
+import { csvField } from "../chart/line/exports.ts";
 import { groupBy } from "../state/group-by.ts";
 import { groupTitle } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
+import { download } from "../ui/download.ts";
+import { Empty } from "../ui/empty.tsx";
 import { MiddleText } from "../ui/middle-text.tsx";
 import { useScrollView, windowOf } from "../ui/window.ts";
 import type { RunRow } from "../wire.ts";
-import { meanOf } from "./compare-columns.ts";
+import type { Subject } from "./compare.tsx";
+import { columnOf, differingKeys, FIRST_FACTS, meanOf, ROLES, serverField, sortedBy } from "./compare-columns.ts";
 import type { Column } from "./compare-columns.ts";
-import { isUnfinished } from "./parts/unfinished.tsx";
-
-export interface CompareTableProps {
-  readonly page: Page;
-  readonly rows: readonly RunRow[];
-  readonly columns: readonly Column[];
-  /** Id of the column that rows are sorted by, with a minus in front to turn it around. */
-  readonly order: string;
-  readonly onOrder: (order: string) => void;
-  readonly onHide: (id: string) => void;
-  /** What each column keeps; null hides the fields for it. */
-  readonly filters: Readonly<Record<string, string>> | null;
-  readonly onFilter: (id: string, text: string) => void;
-}
+import { ColumnDialog, parseIds } from "./compare-pickers.tsx";
+import { useSummaries } from "./compare-summaries.ts";
+import { LabelField } from "./parts/label-field.tsx";
+import { countedRows } from "./parts/unfinished.tsx";
 
 type Line = { readonly kind: "run"; readonly row: RunRow } | { readonly kind: "group"; readonly title: string; readonly rows: readonly RunRow[]; readonly isFolded: boolean };
 
+const MOST_CONFIG_COLUMNS = 8;
+const MOST_METRIC_COLUMNS = 6;
 const ROW_PX = 30;
 const OVERSCAN = 10;
-const NAME_PX = 250;
-/** On a phone there has to be room for more than the names. */
-const NAME_ON_PHONE_PX = 150;
-const LEAST_PX = 60;
+const NAME_PX = { least: 140, most: 320, onPhone: 150 };
+const LEAST_PX = 56;
 const MOST_PX = 260;
 const PER_CHARACTER_PX = 7.4;
 const PADDING_PX = 24;
 /** Widths are those of the first rows. */
 const MEASURED = 200;
+const EDITED = { "fact:tags": "tags", "fact:notes": "notes" } as const;
 
-export function CompareTable({ page, rows, columns, order, onOrder, onHide, filters, onFilter }: CompareTableProps): JSX.Element {
-  const frame = useRef<HTMLDivElement>(null);
-  const view = useScrollView(frame);
-  const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
-  const areFolded = page.view.text("compare-folded").value === "1";
-  const lines = linesOf(page, rows, (title) => folded.has(title) !== areFolded);
-  const hasBaseline = page.runs.baseline.value !== null;
-  const isGrouped = page.runs.groupKeys.value.length > 0;
-  const natural = useMemo(() => new Map(columns.map((column) => [column.id, naturalWidth(column, rows, hasBaseline, isGrouped)])), [columns, rows, hasBaseline, isGrouped]);
-  const widthOf = (column: Column): number => widths[column.id] ?? natural.get(column.id)!;
-  const nameWidth = widths["name"] ?? (matchMedia("(max-width: 640px)").matches ? NAME_ON_PHONE_PX : NAME_PX);
-  const template = `${nameWidth}px ${columns.map((column) => `${widthOf(column)}px`).join(" ")}`;
-  const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: lines.length, overscan: OVERSCAN });
-  const resize = (id: string, width: number): void => setWidths({ ...widths, [id]: Math.max(LEAST_PX, width) });
-  const fold = (title: string): void => setFolded(new Set(folded.has(title) ? [...folded].filter((one) => one !== title) : [...folded, title]));
+export function TableView({ page, metric, statistic, goal }: Subject): JSX.Element {
+  const { view, runs } = page;
+  const chosen = view.text("compare-columns");
+  const order = view.text("compare-order");
+  const isShownOnly = view.text("compare-of");
+  const rows = isShownOnly.value === "shown" ? runs.shown.value : runs.fitting.value;
+  const ids = useMemo(() => parseIds(chosen.value) ?? firstColumns(page, metric, rows), [chosen.value, page.metrics.value, page.setNames.value, runs.configKeys.value, metric, rows]);
+  const { summaries, isReading } = useSummaries(page, [...ids, `metric:${metric}`]);
+  const find = (id: string): Column | null => (id === "name" ? { id, title: "run", kind: "fact", valueOf: (row) => runs.label(row.id), textOf: (row) => runs.label(row.id) } : columnOf(id, { summaries, statistic }));
+  // Columns that nobody chose and that are empty only take room; notes and tags can be written.
+  const isWanted = (column: Column): boolean => chosen.value !== "" || (column.id in EDITED && page.source.updateLabels !== null) || rows.some((row) => column.valueOf(row) !== null);
+  const columns = ids.map(find).filter((column) => column !== null).filter(isWanted);
+  // The server sorts a list that is too long for this page; else the best run is first until another order is chosen.
+  const isBig = runs.bigList.value !== null;
+  const byMetric = goal === null || isBig ? "" : `${goal === "max" ? "-" : ""}metric:${metric}`;
+  const sorting = order.value === "" ? byMetric : order.value;
+  const sorted = isBig ? rows : sortedBy(rows, sorting, find);
+  const sort = (next: string): void => {
+    order.value = next;
+    if (isBig) view.order.value = `${next.startsWith("-") ? "-" : ""}${serverField(next.replace(/^-/, ""), statistic)}`;
+  };
+  const save = (): void => {
+    const lines = [["run", "id", ...columns.map(({ title }) => title)], ...sorted.map((row) => [row.name, row.id, ...columns.map((column) => String(column.valueOf(row) ?? ""))])];
+    download("runs.csv", lines.map((line) => line.map(csvField).join(",")).join("\r\n") + "\r\n", "text/csv;charset=utf-8");
+  };
   return (
     <>
-      <div ref={frame} class="compare" role="table" aria-label="Runs" aria-rowcount={lines.length + 1} tabIndex={0} style={{ "--columns": template }}>
-        <div class="compare-top">
-          <div class="compare-row compare-head" role="row">
-            <Head id="name" title="run" order={order} width={nameWidth} onOrder={onOrder} onResize={resize} />
-            {columns.map((column) => (
-              <Head key={column.id} id={column.id} title={column.title} isNumber={isNumeric(column, rows)} order={order} width={widthOf(column)} onOrder={onOrder} onResize={resize} onHide={onHide} />
-            ))}
-          </div>
-          {filters !== null && (
-            <div class="compare-row compare-filters" role="row">
-              {[{ id: "name", title: "run" }, ...columns].map(({ id, title }) => (
-                <div key={id} class="compare-cell" role="cell">
-                  <input type="text" aria-label={`Filter by ${title}`} title="< 3e-4   0.1..0.5   = 12   text   !text" placeholder="filter" value={filters[id] ?? ""} spellcheck={false}
-                    onInput={(event) => onFilter(id, event.currentTarget.value)} />
-                </div>
-              ))}
-            </div>
-          )}
-        </div>
-        <div class="compare-space" style={{ height: `${lines.length * ROW_PX}px` }}>
-          {lines.slice(start, stop).map((line, index) => (line.kind === "run"
-            ? <Row key={line.row.id} page={page} row={line.row} columns={columns} index={start + index} />
-            : <GroupRow key={`group ${line.title}`} page={page} line={line} columns={columns} index={start + index} onFold={() => fold(line.title)} />))}
-        </div>
+      <div class="pane-bar">
+        <ColumnDialog page={page} setting="compare-columns" chosen={ids} />
+        <label class="check"><input type="checkbox" checked={isShownOnly.value === "shown"} onChange={(event) => (isShownOnly.value = event.currentTarget.checked ? "shown" : "")} />Only checked runs</label>
+        {isReading && <span class="card-note" role="status">Reading values of the metrics …</span>}
+        <span class="pane-bar-end"><button type="button" class="button" onClick={save}>CSV</button></span>
       </div>
-      {lines.length === 0 && <p class="card-note">No run matches the filters of the columns.</p>}
+      {rows.length === 0 ? <Empty title="No run is checked">Check runs in the list to show them here and in the charts.</Empty>
+        : <Table page={page} rows={sorted} columns={columns} order={sorting} onOrder={sort} />}
     </>
   );
 }
 
-function linesOf({ runs }: Page, rows: readonly RunRow[], isFoldedAt: (title: string) => boolean): readonly Line[] {
-  const keys = runs.groupKeys.value;
+/** The config that differs, the metrics that matter, then facts. */
+function firstColumns({ runs, metrics, setNames }: Page, metric: string, rows: readonly RunRow[]): readonly string[] {
+  const keys = runs.configKeys.value;
+  const differing = differingKeys(keys, rows);
+  const known = metrics.value;
+  const roles = ROLES.filter(({ role }) => known.find(({ name }) => name === metric)?.role !== role).map(({ id }) => id);
+  const others = [...known.filter(({ goal, role }) => goal !== null && role === null).map(({ name }) => name), ...setNames.value];
+  return [
+    ...(differing.length > 0 ? differing : keys).slice(0, MOST_CONFIG_COLUMNS).map((key) => `config:${key}`),
+    ...[...new Set([`metric:${metric}`, ...roles, ...others.map((name) => `metric:${name}`)])].slice(0, MOST_METRIC_COLUMNS),
+    ...FIRST_FACTS,
+  ];
+}
+
+interface TableProps {
+  readonly page: Page;
+  readonly rows: readonly RunRow[];
+  readonly columns: readonly Column[];
+  /** Id of the column that rows are sorted by, with a minus in front for the reverse. */
+  readonly order: string;
+  readonly onOrder: (order: string) => void;
+}
+
+function Table({ page, rows, columns, order, onOrder }: TableProps): JSX.Element {
+  const frame = useRef<HTMLDivElement>(null);
+  const view = useScrollView(frame);
+  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
+  const keys = page.runs.groupKeys.value;
+  const lines = linesOf(rows, keys, folded);
+  const counted = new Set(keys.length === 0 ? [] : countedRows(page.runs.fitting.value, page.view.withUnfinished.value));
+  const hasBaseline = page.runs.baseline.value !== null;
+  const template = useMemo(() => {
+    const name = Math.max(...rows.slice(0, MEASURED).map(({ id }) => page.runs.label(id).length), 0) * PER_CHARACTER_PX + PADDING_PX + 24;
+    const first = matchMedia("(max-width: 640px)").matches ? NAME_PX.onPhone : Math.max(NAME_PX.least, Math.min(NAME_PX.most, name));
+    return `${first}px ${columns.map((column) => `${naturalWidth(column, rows, hasBaseline, keys.length > 0)}px`).join(" ")}`;
+  }, [columns, rows, hasBaseline, keys.length]);
+  const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: lines.length, overscan: OVERSCAN });
+  const fold = (title: string): void => setFolded(new Set(folded.has(title) ? [...folded].filter((one) => one !== title) : [...folded, title]));
+  return (
+    <div ref={frame} class="compare" role="table" aria-label="Runs" aria-rowcount={lines.length + 1} tabIndex={0} style={{ "--columns": template }}>
+      <div class="compare-row compare-head" role="row">
+        <Head id="name" title="run" isNumber={false} order={order} onOrder={onOrder} />
+        {columns.map((column) => <Head key={column.id} id={column.id} title={column.title} isNumber={isNumeric(column, rows)} order={order} onOrder={onOrder} />)}
+      </div>
+      <div class="compare-space" style={{ height: `${lines.length * ROW_PX}px` }}>
+        {lines.slice(start, stop).map((line, index) => (line.kind === "run"
+          ? <Row key={line.row.id} page={page} row={line.row} columns={columns} index={start + index} />
+          : <GroupRow key={`group ${line.title}`} line={line} counted={counted} keys={keys} columns={columns} index={start + index} onFold={() => fold(line.title)} />))}
+      </div>
+    </div>
+  );
+}
+
+function linesOf(rows: readonly RunRow[], keys: readonly string[], folded: ReadonlySet<string>): readonly Line[] {
   if (keys.length === 0) return rows.map((row) => ({ kind: "run", row }));
   return [...groupBy(rows, (row) => groupTitle(row, keys))].flatMap(([title, members]): Line[] => {
-    const isFolded = isFoldedAt(title);
+    const isFolded = folded.has(title);
     return [{ kind: "group", title, rows: members, isFolded }, ...(isFolded ? [] : members.map((row): Line => ({ kind: "run", row })))];
   });
 }
 
-/** Whether the cells of a column stand at the right: its heading stands above them. */
+/** Whether the cells of a column are aligned at the right, and so its heading. */
 function isNumeric(column: Column, rows: readonly RunRow[]): boolean {
   return column.kind === "metric" || rows.slice(0, MEASURED).some((row) => typeof column.valueOf(row) === "number");
 }
@@ -106,23 +144,22 @@ function isNumeric(column: Column, rows: readonly RunRow[]): boolean {
 function naturalWidth(column: Column, rows: readonly RunRow[], hasBaseline: boolean, isGrouped: boolean): number {
   const longest = rows.slice(0, MEASURED).reduce((length, row) => Math.max(length, column.textOf(row).length), 0);
   const delta = hasBaseline && column.kind === "metric" ? 9 : 0;
-  return Math.max(LEAST_PX, Math.min(MOST_PX, Math.max(column.title.length + 5, longest + delta, isGrouped && column.kind === "metric" ? 2 * longest + 5 : 0) * PER_CHARACTER_PX + PADDING_PX));
+  const least = column.id in EDITED ? 14 : column.title.length + 2;
+  return Math.max(LEAST_PX, Math.min(MOST_PX, Math.max(least, longest + delta, isGrouped && column.kind === "metric" ? 2 * longest + 5 : 0) * PER_CHARACTER_PX + PADDING_PX));
 }
 
 interface GroupRowProps {
-  readonly page: Page;
   readonly line: Extract<Line, { readonly kind: "group" }>;
+  readonly counted: ReadonlySet<RunRow>;
+  readonly keys: readonly string[];
   readonly columns: readonly Column[];
   readonly index: number;
   readonly onFold: () => void;
 }
 
 /** A group in one row: how many runs, and mean ± standard deviation of their metrics. */
-function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.Element {
-  const keys = page.runs.groupKeys.value;
+function GroupRow({ line, counted, keys, columns, index, onFold }: GroupRowProps): JSX.Element {
   const title = keys.length === 1 ? `${keys[0]} = ${line.title}` : line.title;
-  const isEach = page.view.withUnfinished.value || page.runs.fitting.value.every(isUnfinished);
-  const counted = isEach ? line.rows : line.rows.filter((row) => !isUnfinished(row));
   return (
     <div class="compare-row compare-group" role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">
@@ -130,10 +167,10 @@ function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.El
         <span class="card-note">{line.rows.length}</span>
       </div>
       {columns.map((column) => {
-        const { num, mean, std } = column.kind === "metric" ? meanOf(counted, column) : { num: 0, mean: 0, std: 0 };
+        const { num, mean, std } = column.kind === "metric" ? meanOf(line.rows.filter((row) => counted.has(row)), column) : { num: 0, mean: 0, std: 0 };
         const text = num === 0 ? "" : `${formatNumber(mean)}${num > 1 ? ` ± ${formatNumber(std)}` : ""}`;
-        const of = num === line.rows.length ? "" : ` (${num} of ${line.rows.length} runs count: finished, with a number)`;
-        return <div key={column.id} class="compare-cell is-number" role="cell" title={text === "" ? "" : `mean ± standard deviation${of}: ${text}`}><span class="compare-text">{text}</span></div>;
+        const of = num === line.rows.length ? "" : ` of the ${num} runs of ${line.rows.length} that have finished with a number`;
+        return <div key={column.id} class="compare-cell is-number" role="cell" title={text === "" ? "" : `${text}: mean ± standard deviation${of}`}><span class="compare-text">{text}</span></div>;
       })}
     </div>
   );
@@ -142,16 +179,12 @@ function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.El
 interface HeadProps {
   readonly id: string;
   readonly title: string;
-  readonly isNumber?: boolean;
+  readonly isNumber: boolean;
   readonly order: string;
-  readonly width: number;
   readonly onOrder: (order: string) => void;
-  readonly onResize: (id: string, width: number) => void;
-  readonly onHide?: (id: string) => void;
 }
 
-function Head({ id, title, isNumber = false, order, width, onOrder, onResize, onHide }: HeadProps): JSX.Element {
-  const grip = useRef<{ readonly x: number; readonly width: number } | null>(null);
+function Head({ id, title, isNumber, order, onOrder }: HeadProps): JSX.Element {
   const isUp = order === id;
   const isDown = order === `-${id}`;
   return (
@@ -159,20 +192,6 @@ function Head({ id, title, isNumber = false, order, width, onOrder, onResize, on
       <button type="button" class="compare-sort" title={`Sort by ${title}`} onClick={() => onOrder(isUp ? `-${id}` : id)}>
         <span>{title}</span>{isUp ? " ↑" : isDown ? " ↓" : ""}
       </button>
-      {onHide !== undefined && <button type="button" class="compare-hide" aria-label={`Hide ${title}`} title="Hide" onClick={() => onHide(id)}>✕</button>}
-      <span class="compare-grip" role="separator" aria-orientation="vertical" aria-label={`Width of ${title}`} aria-valuenow={Math.round(width)} tabIndex={0}
-        onPointerDown={(event) => {
-          event.preventDefault();
-          event.currentTarget.setPointerCapture(event.pointerId);
-          grip.current = { x: event.clientX, width };
-        }}
-        onPointerMove={(event) => grip.current !== null && onResize(id, grip.current.width + event.clientX - grip.current.x)}
-        onPointerUp={() => (grip.current = null)} onPointerCancel={() => (grip.current = null)}
-        onKeyDown={(event) => {
-          if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-          event.preventDefault();
-          onResize(id, width + (event.key === "ArrowLeft" ? -16 : 16));
-        }} />
     </div>
   );
 }
@@ -184,20 +203,19 @@ function Row({ page, row, columns, index }: { readonly page: Page; readonly row:
   return (
     <div class={`compare-row${row.id === runs.focus.value?.id ? " is-focus" : ""}`} role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">
-        <label class="compare-mark" title={isShown ? "In the charts" : "Not in the charts"}>
-          <input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} onChange={() => runs.toggle(row.id)}
-            style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} />
-        </label>
-        <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} /></button>
+        <input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} title={isShown ? "In the charts" : "Not in the charts"} onChange={() => runs.toggle(row.id)}
+          style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} />
+        <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} numShared={runs.numShared.value} /></button>
         {row.nonfinite && <span class="compare-base is-critical" title="The last loss is not finite">✕ not finite</span>}
         {baseline?.id === row.id && <span class="compare-base">baseline</span>}
       </div>
-      {columns.map((column) => <Cell key={column.id} column={column} row={row} baseline={baseline} />)}
+      {columns.map((column) => <Cell key={column.id} page={page} column={column} row={row} baseline={baseline} />)}
     </div>
   );
 }
 
-function Cell({ column, row, baseline }: { readonly column: Column; readonly row: RunRow; readonly baseline: RunRow | null }): JSX.Element {
+function Cell({ page, column, row, baseline }: { readonly page: Page; readonly column: Column; readonly row: RunRow; readonly baseline: RunRow | null }): JSX.Element {
+  if (column.id in EDITED) return <div class="compare-cell" role="cell"><LabelField page={page} row={row} field={EDITED[column.id as keyof typeof EDITED]} /></div>;
   const text = column.textOf(row);
   const value = column.valueOf(row);
   const base = column.kind === "metric" && baseline !== null && baseline.id !== row.id ? column.valueOf(baseline) : null;

@@ -7,10 +7,10 @@ import type { Page } from "../state/page.ts";
 import { useSweep } from "../state/sweep.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { RunDifference, RunRow, Side, Why } from "../wire.ts";
-import { MetricSelect, useMetric, valueText } from "./compare-groups.tsx";
+import { Choice } from "./compare.tsx";
+import { valueText } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
 import { UnfinishedNote } from "./parts/unfinished.tsx";
-import "./compare-why.css";
 
 /** More runs than this make a list that nobody reads. */
 const MOST_CHOICES = 500;
@@ -21,26 +21,23 @@ const VERDICTS: Readonly<Record<Why["verdict"], string>> = {
 };
 const TITLES = { cause: "What can explain it", symptom: "What shows it" } as const;
 
-export function WhyView({ page }: { readonly page: Page }): JSX.Element {
+export function WhyView({ page, metric }: { readonly page: Page; readonly metric: string }): JSX.Element {
   const { runs, view } = page;
-  const [metric, setMetric] = useMetric(page);
   const [left, right] = [view.text("why-left"), view.text("why-right")];
   const rows = runs.fitting.value.slice(0, MOST_CHOICES);
   const [own, other] = chosenPair(left.value, right.value, rows, runs.shown.value);
   const request = { run: other === "" ? [own] : [own, other], ...(metric === "" ? {} : { metric }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
   const { answer, problem, isWaiting } = useSweep(page, own === "" || page.source.sweep.why === null ? null : JSON.stringify(request), (source) => source.why!(request));
-  if (page.source.sweep.why === null) return <Empty title="This needs the server">Open these runs with epochal serve to explain their differences.</Empty>;
-  const choices = rows.map(({ id }) => ({ id, label: runs.label(id) }));
+  if (page.source.sweep.why === null) return <Empty title="A saved page cannot explain differences">Open these runs with “epochal serve” to see what explains them.</Empty>;
+  const choices = rows.map(({ id }) => [id, runs.label(id)] as const);
   return (
     <>
       <div class="pane-bar">
-        <RunSelect title="Run" label="Run to explain" value={own} choices={choices} onChange={(id) => (left.value = id)} />
-        <RunSelect title="against" label="Compared with" value={other} choices={[{ id: "", label: "its group or project" }, ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
-        <MetricSelect page={page} value={metric} onChange={setMetric} />
+        <Choice label="Run" value={own} choices={choices} onChange={(id) => (left.value = id)} />
+        <Choice label="Compared with" value={other} choices={[["", "its group or project"], ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
       </div>
-      <UnfinishedNote page={page} unfinished={answer?.unfinished} isNamed />
-      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-      {answer === null ? problem === null && <p class="groups-waiting" role="status">Comparing …</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
+      {answer !== null && <UnfinishedNote page={page} unfinished={{ ...answer.unfinished, sentence: "" }} />}
+      {answer === null ? <p class="groups-waiting" role="status">{problem ?? "Comparing …"}</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
     </>
   );
 }
@@ -57,25 +54,6 @@ export function chosenPair(left: string, right: string, rows: readonly RunRow[],
   return [own, shown.find(({ id }) => id !== own)?.id ?? ""];
 }
 
-interface RunSelectProps {
-  readonly title: string;
-  readonly label: string;
-  readonly value: string;
-  readonly choices: readonly { readonly id: string; readonly label: string }[];
-  readonly onChange: (id: string) => void;
-}
-
-function RunSelect({ title, label, value, choices, onChange }: RunSelectProps): JSX.Element {
-  return (
-    <label class="column-select">
-      <span class="slider-label">{title}</span>
-      <select class="select" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {choices.map((one) => <option key={one.id} value={one.id}>{one.label}</option>)}
-      </select>
-    </label>
-  );
-}
-
 function Answer({ page, found, isWaiting }: { readonly page: Page; readonly found: Why; readonly isWaiting: boolean }): JSX.Element {
   const kinds = (["cause", "symptom"] as const).map((kind) => ({ kind, rows: found.differences.filter((one) => one.kind === kind) }));
   return (
@@ -85,7 +63,7 @@ function Answer({ page, found, isWaiting }: { readonly page: Page; readonly foun
         {[found.left, found.right].map((side, index) => <SideCard key={index} page={page} side={side} found={found} isWorse={found.worse === (index === 0 ? "left" : "right") && found.verdict !== "same"} />)}
       </div>
       {kinds.map(({ kind, rows }) => rows.length > 0 && (
-        <Section key={kind} title={TITLES[kind]} note={kind === "cause" ? "a score orders what to try first; it is no probability" : undefined}>
+        <Section key={kind} title={TITLES[kind]} note={kind === "cause" ? "the score orders what to try first; it is not a probability" : undefined}>
           <Differences found={found} rows={rows} />
         </Section>
       ))}
@@ -114,11 +92,11 @@ function Differences({ found, rows }: { readonly found: Why; readonly rows: read
   const shown = rows.filter(({ score }) => score >= LEAST_SCORE);
   const rest = rows.filter(({ score }) => score < LEAST_SCORE);
   return (
-    <div class="groups-scroll" tabIndex={0}>
+    <div class="groups-scroll" tabIndex={0} role="region" aria-label="Differences">
       {shown.length > 0 && <DifferenceTable found={found} rows={shown} />}
       {rest.length > 0 && (
         <details class="why-rest">
-          <summary>{rest.length} {rest.length === 1 ? "difference explains" : "differences explain"} next to nothing</summary>
+          <summary>{rest.length === 1 ? "The remaining difference does" : `The ${rest.length} remaining differences do`} not explain the gap</summary>
           <DifferenceTable found={found} rows={rest} />
         </details>
       )}

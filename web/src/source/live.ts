@@ -62,8 +62,8 @@ function pathOf(endpoint: RunEndpoint | "blob" | "labels" | "request_control", r
   return path.replace("{run}", encodeURIComponent(run));
 }
 
-function runsQuery({ query, order, offset, limit, withConfig, summaries, tail, group, withProjects }: RunsRequest): URLSearchParams {
-  return queryOf({ query, order, group, offset, limit, tail, config: withConfig, summary: summaries, projects: withProjects });
+function runsQuery({ query, order, offset, limit, withConfig, summaries, group, withProjects }: RunsRequest): URLSearchParams {
+  return queryOf({ query, order, group, offset, limit, config: withConfig, summary: summaries, projects: withProjects });
 }
 
 /** The server puts the smoothed column first. */

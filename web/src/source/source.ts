@@ -38,8 +38,6 @@ export interface RunsRequest {
   readonly withConfig?: boolean;
   /** Metric names, or `role:loss`, whose summary each row is to carry. */
   readonly summaries?: readonly string[];
-  /** Summaries of so many last points. */
-  readonly tail?: number;
   /** Fields to group by, with commas between. */
   readonly group?: string;
   /** With the number of all runs and the names of their projects. */

@@ -1,7 +1,7 @@
 /** The list of runs: what there is, what fits the filter, what is in the charts, and in which colour. */
 
-import { batch, computed, effect, signal } from "@preact/signals";
-import type { ReadonlySignal, Signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
 import type { Update, Source } from "../source/source.ts";
@@ -102,8 +102,6 @@ export interface Runs {
   showNewest(): void;
   /** The query that selects the runs of the list, for the server. */
   listQuery(): string;
-  /** A condition of the table's columns, where there are too many runs for this page; empty for none. */
-  readonly columnQuery: Signal<string>;
   /** What selects and orders the runs of which there are too many for this page; null where it has all. */
   readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
   reload(): void;
@@ -165,16 +163,13 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   });
   const isRefused = computed(() => refused.value?.filter === asked.value);
   const showsHidden = view.text("hidden");
-  const columnQuery = signal("");
   const listQuery = (): string => [
     projectsQuery(chosenProjects(view.project.value, projects.value)),
     showsHidden.value === "1" ? "" : "not hidden",
     asked.value === "" || isRefused.value ? "" : `(${asked.value})`,
-    columnQuery.value,
-    frozen.value === null ? "" : `id in [${frozen.value.map(quoted).join(", ")}]`,
   ].filter((part) => part !== "").join(" and ");
   /** Whether what a run has become may move it in the list, or out of it. */
-  const isMoving = computed(() => asked.value !== "" || columnQuery.value !== "" || !FIXED_ORDERS.has(view.order.value));
+  const isMoving = computed(() => asked.value !== "" || !FIXED_ORDERS.has(view.order.value));
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
     const fields = groupKeys.value.map((key) => fieldOf("config", key));
@@ -351,7 +346,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   };
 
   return {
-    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, isShown, numShown, isCrowd, drawn, focus, listQuery, lineAt, forget, columnQuery,
+    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget,
     bigList: computed(() => (isLong.value && source.supportsQueries ? { query: request.value.query, order: request.value.order ?? "" } : null)),
     numAll: numStored,
     numLines: computed(() => numFitting.value + headings.value.length),

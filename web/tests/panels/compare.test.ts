@@ -2,9 +2,10 @@ import { expect, test } from "vitest";
 
 import { parseBrushes } from "../../src/chart/index.ts";
 import { brushQuery, keptRows } from "../../src/panels/compare-brushes.ts";
-import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
+import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
 import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
+import { tagsOf } from "../../src/panels/parts/label-field.tsx";
 import { countedRows } from "../../src/panels/parts/unfinished.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
 import type { Importance, Parameter, RunRow, MetricSummary } from "../../src/wire.ts";
@@ -42,14 +43,6 @@ test("a metric whose last value is not finite says which it is", () => {
   expect(statisticOf(summary({ best: null, last: 2 }), "best")).toBe(2);
 });
 
-test("what a metric ended with stands in front of its best, once where no run has one or it was set", () => {
-  const summaries = new Map([["a", { loss: summary({ best: 0.5, best_x: 3, last: null, last_nonfinite: "nan" }), extra: summary({}), set: summary({ best: 0.9, best_x: null, last: 0.9 }) }]]);
-  const ids = withLast(["fact:step", "metric:loss", "metric:extra", "metric:set"], summaries);
-  expect(ids).toEqual(["fact:step", "last:loss", "metric:loss", "last:extra", "last:set"]);
-  const columns = ids.slice(1, 3).map((id) => columnOf(id, { summaries, statistic: "best" })!);
-  expect(columns.map(({ title, valueOf }) => [title, valueOf(ROWS[0]!)])).toEqual([["loss last", "nan"], ["loss best", 0.5]]);
-});
-
 test("keys that were varied come before keys that only some runs have", () => {
   expect(differingKeys(["only", "lr", "seed"], ROWS)).toEqual(["lr", "seed", "only"]);
   expect(differingKeys(["lr"], [ROWS[0]!, ROWS[2]!])).toEqual([]);
@@ -62,6 +55,7 @@ test("rows are sorted by any column, what is missing last either way", () => {
   expect(order("config:only")).toBe("abc");
   expect(order("-config:only")).toBe("abc");
   expect(compareValues("lr-10", "lr-9", false)).toBeGreaterThan(0);
+  expect([compareValues(1, "nan", false), compareValues(1, "nan", true)]).toEqual([-1, -1]);
 });
 
 test("a group amounts to its mean and deviation", () => {
@@ -77,18 +71,12 @@ test("configurations side by side say where they differ and what is not set", ()
   expect(configRows([{ a: [1] }, { a: [1] }])).toEqual([{ key: "a", texts: ["[1]", "[1]"], isSame: true }]);
 });
 
-test("runs that have not finished are left out and named, unless they are included or no other has a value", () => {
-  const [done, going] = [{ ...ROWS[0]!, name: "done", unfinished: null }, { ...ROWS[0]!, name: "going", unfinished: "running, 5 % of its steps" }];
-  const left = countedRows([done, going], false);
-  expect([left.rows, left.unfinished.are_included]).toEqual([[done], false]);
-  expect(left.unfinished.sentence).toBe("1 unfinished run is left out: going (running, 5 % of its steps).");
-  expect(countedRows([done, going], true).rows).toEqual([done, going]);
-  expect(countedRows([done, going], true).unfinished.sentence).toMatch(/^1 unfinished run is included: going/);
-  const alone = countedRows([done, going, going], false, (row) => row === going);
-  expect(alone.rows.length).toBe(3);
-  expect(alone.unfinished.sentence).toMatch(/^No finished run has the metric, so 2 unfinished runs are included: going/);
-  expect(countedRows([going], false).unfinished.sentence).toMatch(/^No run has finished, so all are included: going/);
-  expect(countedRows([done], false).unfinished.sentence).toBe("");
+test("runs that have not finished are left out, unless they are included or no other has a value", () => {
+  const [done, going] = [{ ...ROWS[0]!, unfinished: null }, { ...ROWS[0]!, unfinished: "running, 5 % of its steps" }];
+  expect(countedRows([done, going], false)).toEqual([done]);
+  expect(countedRows([done, going], true)).toEqual([done, going]);
+  expect(countedRows([done, going, going], false, (row) => row === going).length).toBe(3);
+  expect(countedRows([going], false)).toEqual([going]);
 });
 
 test("the first axes are the keys that matter, the most important beside the metric; never the seed, the status or the duration", () => {
@@ -120,4 +108,8 @@ test("runs go to the charts from the best to the worst, those that are not finit
   const metric = columnOf("metric:loss", { summaries, statistic: "last" })!;
   const order = (goal: "min" | "max" | null): string => bestFirst(ROWS, metric, goal).map(({ id }) => id).join("");
   expect([order("min"), order("max"), order(null)]).toEqual(["cba", "bca", "abc"]);
+});
+
+test("tags are written with commas between", () => {
+  expect(tagsOf(" keep, paper,,keep ")).toEqual(["keep", "paper"]);
 });

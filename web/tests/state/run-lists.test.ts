@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { columnFilter, columnQuery, serverField } from "../../src/panels/compare-columns.ts";
+import { serverField } from "../../src/panels/compare-columns.ts";
 import { shortNumber } from "../../src/state/config.ts";
 import { groupKeysOf, groupTitle, valuesTitle, varyingKeys } from "../../src/state/group-keys.ts";
 import { undoOf } from "../../src/state/selection.ts";
@@ -50,34 +50,6 @@ test("a mistake is shown with as much of the query around it as fits", () => {
 test("words become a query in which every sign stands for itself", () => {
   expect(wordsQuery("  lr3e-4  a.b ")).toBe('text ~ "(?i)lr3e-4" and text ~ "(?i)a\\\\x2eb"');
   expect(wordsQuery("")).toBe("");
-});
-
-test("a filter is a query where it compares something or names a field", () => {
-  const queries = ["config.lr < 3e-4", "name ~ \"^a\"", "lr = 3", '"keep" in tags', "id in [\"a\"]", "config.l", "not config.fast", "step>3", "not hidden"];
-  const words = ["", "lr=0.001-bs32", "bert in domain", "gpt 2", "hidden layers", "loss*seed1", "config"];
-  expect([queries.filter((text) => !isQuery(text)), words.filter(isQuery)]).toEqual([[], []]);
-});
-
-test("a column's filter takes limits, ranges and texts", () => {
-  const keeps = (text: string, value: number | string | null): boolean => columnFilter(text)(value, String(value));
-  expect([keeps("< 3e-4", 1e-4), keeps("< 3e-4", 3e-4), keeps("0.1..0.5", 0.5), keeps("=12", 12), keeps(">= 1", "x")]).toEqual([true, false, true, true, false]);
-  expect([keeps("Fin", "finished"), keeps("!fin", "finished"), keeps("!fin", "failed")]).toEqual([true, false, true]);
-});
-
-test("a filter is a query where it compares something or names a field", () => {
-  const queries = ["config.lr < 3e-4", "name ~ \"^a\"", "lr = 3", '"keep" in tags', "id in [\"a\"]", "config.l", "not config.fast", "step>3", "not hidden"];
-  const words = ["", "lr=0.001-bs32", "bert in domain", "gpt 2", "hidden layers", "loss*seed1", "config"];
-  expect([queries.filter((text) => !isQuery(text)), words.filter(isQuery)]).toEqual([[], []]);
-});
-
-test("a column's filter is a query where the server chooses", () => {
-  expect(columnQuery("config.lr", " < 3E-4")).toBe("config.lr < 0.0003");
-  expect(columnQuery("summary.loss.last", "-1 .. 2")).toBe("(summary.loss.last >= -1 and summary.loss.last <= 2)");
-  expect(columnQuery("config.lr", "=12")).toBe("config.lr == 12");
-  expect(columnQuery("config.lr", "12")).toBe('(config.lr == 12 or config.lr ~ "(?i)12")');
-  expect(columnQuery("name", "!a.b")).toBe('not name ~ "(?i)a\\\\x2eb"');
-  expect(serverField("metric:loss", "best", 10)).toBe("summary.loss.best@10");
-  expect(serverField("last:eval/loss", "mean", 3)).toBe("summary.eval/loss.last@3");
 });
 
 test("a table of thousands of runs is sorted by the server", () => {

@@ -378,7 +378,7 @@ function isTall(height: number | string): boolean {
 
 /** The members of groups that are drawn from series, because there is no server to average them. */
 function groupedRuns({ runs, view }: Page): readonly RunRow[] {
-  return view.spread.value === "none" || view.groupBy.value === null ? [] : countedRows(runs.fitting.value.filter(({ hidden }) => !hidden), view.withUnfinished.value).rows;
+  return view.spread.value === "none" || view.groupBy.value === null ? [] : countedRows(runs.fitting.value.filter(({ hidden }) => !hidden), view.withUnfinished.value);
 }
 
 function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineGroup[] | null {

@@ -3,7 +3,6 @@
 import { fewDigits } from "../../chart/index.ts";
 import { csvField } from "../../chart/line/exports.ts";
 import { compileFilter } from "../../ui/filter.ts";
-import { columnFilter } from "../compare-columns.ts";
 
 export interface TableData {
   readonly columns: readonly string[];
@@ -150,3 +149,19 @@ export function tableCsv({ columns, rows }: TableData, indices: readonly number[
   const lines = indices.map((index) => columns.map((_, column) => exact(rows[index]![column])).join(","));
   return [columns.map(csvField).join(","), ...lines, ""].join("\r\n");
 }
+
+/** The rows that the filter of a column keeps: `< 3e-4`, `0.1..0.5`, `= 12`, a text that occurs, `!text` that does not. */
+function columnFilter(text: string): (value: number | string | null, shown: string) => boolean {
+  const asked = text.trim();
+  const [, operator, limit] = /^(<=|>=|!=|<|>|=)\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked) ?? [];
+  if (operator !== undefined) return (value) => typeof value === "number" && COMPARISONS[operator]!(value, Number(limit));
+  const [, low, high] = /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked) ?? [];
+  if (low !== undefined) return (value) => typeof value === "number" && value >= Number(low) && value <= Number(high);
+  const words = asked.replace(/^!\s*/, "").toLowerCase();
+  return (_, shown) => shown.toLowerCase().includes(words) !== asked.startsWith("!");
+}
+
+const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boolean>> = {
+  "<": (value, limit) => value < limit, "<=": (value, limit) => value <= limit, ">": (value, limit) => value > limit,
+  ">=": (value, limit) => value >= limit, "=": (value, limit) => value === limit, "!=": (value, limit) => value !== limit,
+};
