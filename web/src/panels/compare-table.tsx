@@ -27,11 +27,14 @@ const MOST_CONFIG_COLUMNS = 8;
 const MOST_METRIC_COLUMNS = 6;
 const ROW_PX = 30;
 const OVERSCAN = 10;
-const NAME_PX = { least: 140, most: 320, onPhone: 150 };
+const NAME_PX = { least: 140, most: 320, onPhone: 170 };
 const LEAST_PX = 56;
+const EDITED_PX = 100;
 const MOST_PX = 260;
-const PER_CHARACTER_PX = 7.4;
-const PADDING_PX = 24;
+const PADDING_PX = 22;
+const DELTA_PX = 60;
+const SORT_PX = 16;
+const BOX_PX = 24;
 /** Widths are those of the first rows. */
 const MEASURED = 200;
 const EDITED = { "fact:tags": "tags", "fact:notes": "notes" } as const;
@@ -107,9 +110,9 @@ function Table({ page, rows, columns, order, onOrder }: TableProps): JSX.Element
   const counted = new Set(keys.length === 0 ? [] : countedRows(page.runs.fitting.value, page.view.withUnfinished.value));
   const hasBaseline = page.runs.baseline.value !== null;
   const template = useMemo(() => {
-    const name = Math.max(...rows.slice(0, MEASURED).map(({ id }) => page.runs.label(id).length), 0) * PER_CHARACTER_PX + PADDING_PX + 24;
+    const name = widest(rows.slice(0, MEASURED).map(({ id }) => page.runs.label(id))) + PADDING_PX + BOX_PX;
     const first = matchMedia("(max-width: 640px)").matches ? NAME_PX.onPhone : Math.max(NAME_PX.least, Math.min(NAME_PX.most, name));
-    return `${first}px ${columns.map((column) => `${naturalWidth(column, rows, hasBaseline, keys.length > 0)}px`).join(" ")}`;
+    return `${first}px ${columns.map((column) => widthOf(column, naturalWidth(column, rows, hasBaseline, keys.length > 0))).join(" ")}`;
   }, [columns, rows, hasBaseline, keys.length]);
   const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: lines.length, overscan: OVERSCAN });
   const fold = (title: string): void => setFolded(new Set(folded.has(title) ? [...folded].filter((one) => one !== title) : [...folded, title]));
@@ -141,11 +144,23 @@ function isNumeric(column: Column, rows: readonly RunRow[]): boolean {
   return column.kind === "metric" || rows.slice(0, MEASURED).some((row) => typeof column.valueOf(row) === "number");
 }
 
+/** Notes take the room that is left. */
+function widthOf({ id }: Column, px: number): string {
+  return id === "fact:notes" ? `minmax(${px}px, 1fr)` : `${px}px`;
+}
+
 function naturalWidth(column: Column, rows: readonly RunRow[], hasBaseline: boolean, isGrouped: boolean): number {
-  const longest = rows.slice(0, MEASURED).reduce((length, row) => Math.max(length, column.textOf(row).length), 0);
-  const delta = hasBaseline && column.kind === "metric" ? 9 : 0;
-  const least = column.id in EDITED ? 14 : column.title.length + 2;
-  return Math.max(LEAST_PX, Math.min(MOST_PX, Math.max(least, longest + delta, isGrouped && column.kind === "metric" ? 2 * longest + 5 : 0) * PER_CHARACTER_PX + PADDING_PX));
+  const texts = widest(rows.slice(0, MEASURED).map(column.textOf));
+  const cell = column.kind !== "metric" ? texts : isGrouped ? 2 * texts + SORT_PX : hasBaseline ? texts + DELTA_PX : texts;
+  const least = column.id in EDITED ? EDITED_PX : Math.max(LEAST_PX, widest([column.title]) + SORT_PX + PADDING_PX);
+  return Math.ceil(Math.max(least, Math.min(MOST_PX, cell + PADDING_PX)));
+}
+
+/** The width of the longest of some texts. */
+function widest(texts: readonly string[]): number {
+  const context = document.createElement("canvas").getContext("2d")!;
+  context.font = `550 13px ${getComputedStyle(document.body).fontFamily}`;
+  return context.measureText(texts.reduce((longest, text) => (text.length > longest.length ? text : longest), "")).width;
 }
 
 interface GroupRowProps {

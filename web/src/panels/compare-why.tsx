@@ -21,11 +21,11 @@ const VERDICTS: Readonly<Record<Why["verdict"], string>> = {
 };
 const TITLES = { cause: "What can explain it", symptom: "What shows it" } as const;
 
-export function WhyView({ page, metric }: { readonly page: Page; readonly metric: string }): JSX.Element {
+export function WhyView({ page, metric, best }: { readonly page: Page; readonly metric: string; readonly best: string | null }): JSX.Element {
   const { runs, view } = page;
   const [left, right] = [view.text("why-left"), view.text("why-right")];
   const rows = runs.fitting.value.slice(0, MOST_CHOICES);
-  const [own, other] = chosenPair(left.value, right.value, rows, runs.shown.value);
+  const [own, other] = chosenPair(left.value, right.value, rows, runs.focus.value?.id, best);
   const request = { run: other === "" ? [own] : [own, other], ...(metric === "" ? {} : { metric }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
   const { answer, problem, isWaiting } = useSweep(page, own === "" || page.source.sweep.why === null ? null : JSON.stringify(request), (source) => source.why!(request));
   if (page.source.sweep.why === null) return <Empty title="A saved page cannot explain differences">Open these runs with “epochal serve” to see what explains them.</Empty>;
@@ -45,13 +45,12 @@ export function WhyView({ page, metric }: { readonly page: Page; readonly metric
 /** In the address: the group was chosen, not just nothing. */
 const GROUP = "group";
 
-/** The runs to compare: those chosen here, else the first two of the charts. */
-export function chosenPair(left: string, right: string, rows: readonly RunRow[], shown: readonly RunRow[]): readonly [string, string] {
+/** The runs to compare: those chosen here, else the run in focus and the best one. */
+export function chosenPair(left: string, right: string, rows: readonly RunRow[], focus: string | undefined, best: string | null): readonly [string, string] {
   const known = new Set(rows.map(({ id }) => id));
-  const own = known.has(left) ? left : (shown[0]?.id ?? rows[0]?.id ?? "");
-  if (right === GROUP) return [own, ""];
+  const own = known.has(left) ? left : (focus ?? rows[0]?.id ?? "");
   if (known.has(right) && right !== own) return [own, right];
-  return [own, shown.find(({ id }) => id !== own)?.id ?? ""];
+  return [own, right === GROUP || best === null || best === own ? "" : best];
 }
 
 function Answer({ page, found, isWaiting }: { readonly page: Page; readonly found: Why; readonly isWaiting: boolean }): JSX.Element {

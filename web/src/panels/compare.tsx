@@ -15,6 +15,7 @@ import { ImportanceView } from "./compare-importance.tsx";
 import { ParallelView, ScatterView } from "./compare-pictures.tsx";
 import { TableView } from "./compare-table.tsx";
 import { WhyView } from "./compare-why.tsx";
+import type { GroupTable } from "../wire.ts";
 import type { PanelProps } from "./panel.ts";
 import { NoRun } from "./parts/no-run.tsx";
 import { UnfinishedNote } from "./parts/unfinished.tsx";
@@ -59,7 +60,7 @@ export function Compare({ page }: PanelProps): JSX.Element {
           : tab.value === "importance" ? <ImportanceView {...subject} />
             : tab.value === "parallel" ? <ParallelView {...subject} />
               : tab.value === "scatter" ? <ScatterView {...subject} />
-                : tab.value === "why" ? <WhyView page={page} metric={metric} />
+                : tab.value === "why" ? <WhyView page={page} metric={metric} best={bestRun(table)} />
                   : <TableView {...subject} />}
       </div>
     </div>
@@ -79,6 +80,14 @@ function firstMetric({ metrics }: Page): string {
   const known = metrics.value;
   const byRole = ["eval_loss", "loss"].map((role) => known.find((metric) => metric.role === role)?.name).find((name) => name !== undefined);
   return byRole ?? known.find(({ goal }) => goal !== null)?.name ?? known[0]?.name ?? "";
+}
+
+/** The id of the run with the best value; null if it is not known. */
+function bestRun(table: GroupTable | undefined): string | null {
+  const values = (table?.rows ?? []).flatMap(({ members }) => members).filter(({ standing }) => standing === "counted");
+  if (table == null || table.goal === null || values.length === 0) return null;
+  const sign = table.goal === "min" ? 1 : -1;
+  return values.reduce((best, one) => (sign * (one.value! - best.value!) < 0 ? one : best)).run;
 }
 
 interface ChoiceProps {

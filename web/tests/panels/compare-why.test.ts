@@ -5,17 +5,12 @@ import type { RunRow, Side, Why } from "../../src/wire.ts";
 
 const ROWS = ["a", "b", "c"].map((id) => ({ id }) as RunRow);
 
-test("the two runs of the charts are compared until others are chosen", () => {
-  const shown = ROWS.slice(1);
-  expect(chosenPair("", "", ROWS, shown)).toEqual(["b", "c"]);
-  expect(chosenPair("c", "", ROWS, shown)).toEqual(["c", "b"]);
-  expect(chosenPair("a", "c", ROWS, shown)).toEqual(["a", "c"]);
-  expect(chosenPair("gone", "group", ROWS, shown)).toEqual(["b", ""]);
-});
-
-test("a single run is compared with its group", () => {
-  expect(chosenPair("", "", ROWS, ROWS.slice(0, 1))).toEqual(["a", ""]);
-  expect(chosenPair("", "", [], [])).toEqual(["", ""]);
+test("the run in focus is compared with the best one until others are chosen", () => {
+  expect(chosenPair("", "", ROWS, "b", "c")).toEqual(["b", "c"]);
+  expect(chosenPair("c", "", ROWS, "b", "c")).toEqual(["c", ""]);
+  expect(chosenPair("a", "c", ROWS, "b", null)).toEqual(["a", "c"]);
+  expect(chosenPair("gone", "group", ROWS, "b", "c")).toEqual(["b", ""]);
+  expect(chosenPair("", "", [], undefined, null)).toEqual(["", ""]);
 });
 
 test("a mean of the last points is called so", () => {
