@@ -42,12 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _parser().error("--write takes a whole run: no measure names, no --only, no --quick")
     load = os.getloadavg()[0]
     begun = time.monotonic()
-    entrants = _entrants(only=asked.only, quick=asked.quick)
+    names = asked.measures or list(measures)
+    needs_peers = any(hasattr(measures[name], "work") for name in names)
+    entrants = _entrants(only=asked.only if needs_peers else OURS, quick=asked.quick)
     scratch = BENCH / "scratch" / str(os.getpid())
     scratch.mkdir(parents=True)
     try:
         stage = Stage(entrants, scratch, quick=asked.quick)
-        names = asked.measures or list(measures)
         outcomes: dict[str, Outcome] = {}
         for name in names:
             outcomes[name] = measures[name].run(stage)
