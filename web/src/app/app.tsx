@@ -46,7 +46,6 @@ export function App({ page, theme }: AppProps): JSX.Element {
     [page],
   );
   useShortcuts(shortcuts);
-  useTitle(page);
   const { view } = page;
   const place = PLACES.find(({ id }) => id === view.place.value) ?? PLACES[0]!;
   const Content = place.component;
@@ -71,6 +70,7 @@ export function App({ page, theme }: AppProps): JSX.Element {
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
       <RunColor page={page} />
       <ToastList toasts={page.toasts} />
+      <WindowTitle page={page} />
     </div>
   );
 }
@@ -104,12 +104,13 @@ function MissingRun({ page }: { readonly page: Page }): JSX.Element | null {
   );
 }
 
-/** The window's title says how the run in focus is doing, for tabs in the background. */
-function useTitle(page: Page): void {
+/** The window's title says how the run in focus is doing, for tabs in the background. A component of its own: the page is not rendered again with each step. */
+function WindowTitle({ page }: { readonly page: Page }): null {
   const row = page.runs.focus.value;
   const percent = row?.step != null && row.total_steps ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}\u00a0%` : "";
   const title = row === null ? "Epochal" : `${row.name}${percent} · ${row.status.state}`;
   useEffect(() => {
     document.title = title;
   }, [title]);
+  return null;
 }

@@ -77,7 +77,8 @@ function sharedFeed(listener: (update: Update) => void, connection: { value: Con
     stream = createStream({
       open,
       update: (update) => {
-        tell({ type: "update", update });
+        // Copying a message for nobody takes as long as decoding it.
+        if (others.size > 0) tell({ type: "update", update });
         listener(update);
       },
       connection: (state) => {

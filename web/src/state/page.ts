@@ -76,6 +76,11 @@ export interface Page {
 
 /** More runs than this are not followed at once; the list still tells of them. */
 const MOST_FOLLOWED = 24;
+/** Charts grow once in a tick; lists and tables are refreshed every other one. A drawing for each record would take a quarter of a core. */
+const TICK_MS = 500;
+const TICKS_PER_REFRESH = 2;
+/** A tab that was hidden for longer than this many updates fetches what it shows again. */
+const MOST_WAITING = 500;
 
 export function createPage(source: Source, view: View = createView()): Page {
   const toasts = createToasts();
@@ -89,11 +94,24 @@ export function createPage(source: Source, view: View = createView()): Page {
   const findings = createFindings(source, focused);
   const marks = createMarks(source, focused);
   const listeners = new Set<(update: Update) => void>();
-  const now = signal(Date.now() / 1000);
+  const now = signal(Math.floor(Date.now() / 1000));
   const isPaused = signal(false);
   const readings = createReadings(isPaused);
+  /** Records and readings that the next tick applies together. */
+  let waiting: Update[] = [];
   const feed = source.follow((update) => {
     notifier.apply(update, runs.row);
+    if (update.type === "records") showAlerts(update);
+    if (update.type === "records" || update.type === "live") {
+      if (waiting.length < MOST_WAITING) waiting.push(update);
+      else waiting = [{ type: "reset", run: null, reason: "behind" }];
+      return;
+    }
+    if (update.type === "reset") applyWaiting();
+    apply(update);
+  });
+
+  const apply = (update: Update): void => {
     runs.apply(update);
     if (update.type === "joined") runs.joined();
     if (update.type === "records") recorded(update);
@@ -106,15 +124,32 @@ export function createPage(source: Source, view: View = createView()): Page {
     marks.apply(update);
     readings.apply(update);
     for (const listener of [...listeners]) listener(update);
+  };
+  const applyWaiting = (): void => {
+    const updates = waiting;
+    waiting = [];
+    batch(() => updates.forEach(apply));
+  };
+  let numTicks = 0;
+  const tick = (): void => batch(() => {
+    // The title of a hidden tab tells how far the run is; nothing else changes in it.
+    if (numTicks++ % TICKS_PER_REFRESH === 0) runs.refresh();
+    if (document.hidden) return;
+    now.value = Math.floor(Date.now() / 1000);
+    applyWaiting();
   });
+  setInterval(tick, TICK_MS);
+  document.addEventListener("visibilitychange", tick);
 
-  const recorded = (update: RecordsUpdate): void => {
-    seriesCache.apply(update);
+  const showAlerts = (update: RecordsUpdate): void => {
     for (const { kind, name, record } of update.entries) {
       if (kind !== "event" || name !== "alert") continue;
       const { title, text, level } = record ?? {};
       toasts.show(`${runs.row(update.run)?.name ?? "run"}: ${title}${text ? `: ${text}` : ""}`, level === "error" ? "critical" : "info");
     }
+  };
+  const recorded = (update: RecordsUpdate): void => {
+    seriesCache.apply(update);
     const detail = details.known(update.run);
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
@@ -127,9 +162,6 @@ export function createPage(source: Source, view: View = createView()): Page {
     }
   };
 
-  setInterval(() => {
-    now.value = Date.now() / 1000;
-  }, 1000);
   effect(() => {
     if (!runs.isLoaded.value) return;
     const focus = runs.focus.value;

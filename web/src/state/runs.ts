@@ -110,6 +110,8 @@ export interface Runs {
   /** Take runs out of the list that were deleted. */
   forget(ids: ReadonlySet<string>): void;
   apply(update: Update): void;
+  /** Show what updates have changed. */
+  refresh(): void;
   /** Put a newer value of the headline metric into a row. */
   setHeadline(id: string, role: string, last: number): void;
 }
@@ -295,7 +297,8 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     // Oldest first: a reload gives the same colours, and a new run takes one that is left.
     const ids = shown.value.toSorted((one, other) => (one.created ?? 0) - (other.created ?? 0)).map(({ id }) => id);
     const wanted = focused === null || ids.includes(focused.id) ? ids : [...ids, focused.id];
-    slots.value = assignSlots(wanted, slots.peek());
+    const next = assignSlots(wanted, slots.peek());
+    if (next.size !== slots.peek().size || [...next].some(([id, slot]) => slots.peek().get(id) !== slot)) slots.value = next;
   });
   // Where a group is drawn as one line, its members have the line's colour.
   const groupSlots = computed(() => {
@@ -310,35 +313,16 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const merge = (changed: readonly RunRow[]): void => {
     const next = new Map(rows.peek());
     for (const row of changed) {
-      const before = next.get(row.id);
-      next.set(row.id, { ...row, config: Object.keys(row.config).length > 0 ? row.config : (before?.config ?? {}), summaries: { ...before?.summaries, ...row.summaries } });
+      next.set(row.id, merged(next.get(row.id), row));
+      updated.delete(row.id);
     }
     rows.value = next;
   };
-  let lastToggled: string | null = null;
-  const isShown = (id: string): boolean => (view.isAll.value ? !view.without.value.includes(id) : shownIds.value.has(id));
-  const show = (ids: readonly string[] | null, isAll = false): void => batch(() => {
-    view.shown.value = ids;
-    view.isAll.value = isAll;
-    view.without.value = [];
-  });
-  /** Newer rows of runs that are here; they are put in place at most once a second, however often runs record something. */
-  const waiting = new Map<string, RunRow>();
-  let flushing: ReturnType<typeof setTimeout> | undefined;
-  let flushedAt = -Infinity;
-  const flush = (): void => {
-    clearTimeout(flushing);
-    flushing = undefined;
-    flushedAt = performance.now();
-    const changed = [...waiting.values()].filter(({ id }) => rows.peek().has(id));
-    waiting.clear();
-    if (changed.length > 0) merge(changed);
-  };
+  /** Rows that the next refresh puts in place: everything on the page reads them, so it is drawn again. */
+  const updated = new Map<string, RunRow>();
+  const latest = (id: string): RunRow | undefined => updated.get(id) ?? rows.peek().get(id);
   const update = (changed: readonly RunRow[]): void => {
-    for (const row of changed) waiting.set(row.id, row);
-    const wait = flushedAt + RELOAD_MS - performance.now();
-    if (wait <= 0) flush();
-    else flushing ??= setTimeout(flush, wait);
+    for (const row of changed) if (rows.peek().has(row.id)) updated.set(row.id, merged(latest(row.id), row));
   };
   const forget = (ids: ReadonlySet<string>): void => {
     pages.forget(ids);
@@ -400,11 +384,19 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       const isNew = news.all || news.added.length + news.removed.length > 0;
       if (isNew || isMoving.peek()) reloadSoon(isNew && !isLong.peek() ? RELOAD_MS : LONG_RELOAD_MS);
     },
+    refresh() {
+      if (updated.size > 0) merge([...updated.values()].filter(({ id }) => rows.peek().has(id)));
+      updated.clear();
+    },
     setHeadline(id, role, last) {
-      const row = waiting.get(id) ?? rows.peek().get(id);
+      const row = latest(id);
       const before = row?.summaries[role];
       if (row === undefined || before === undefined || before.last === last) return;
-      update([{ ...row, summaries: { ...row.summaries, [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
+      update([{ ...row, summaries: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
+}
+
+function merged(before: RunRow | undefined, row: RunRow): RunRow {
+  return { ...row, config: Object.keys(row.config).length > 0 ? row.config : (before?.config ?? {}), summaries: { ...before?.summaries, ...row.summaries } };
 }

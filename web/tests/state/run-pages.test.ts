@@ -117,6 +117,7 @@ test("a new run has the list asked for again; a row that changes replaces the on
   await vi.advanceTimersByTimeAsync(1000);
   tell({ changed: [runRow("run-1", { step: 5 }), runRow("elsewhere")] });
   await vi.advanceTimersByTimeAsync(9000);
+  runs.refresh();
   expect([runs.row("run-1")?.step, runs.row("elsewhere"), asked.length]).toEqual([5, undefined, 2]);
   ids.unshift("new");
   tell({ added: [runRow("new")] });
