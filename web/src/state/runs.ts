@@ -184,7 +184,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     };
   });
   const pages = createRunPages(source, request, (list: RunList) => {
-    flush();
+    updated.clear();
     onList(list.rows, (id) => rows.peek().get(id));
     numStored.value = list.stored ?? numStored.peek();
     projects.value = list.projects ?? projects.peek();
