@@ -14,7 +14,7 @@ import { Slider } from "../ui/slider.tsx";
 import type { XKind } from "../wire.ts";
 import { RunFilter } from "./run-filter.tsx";
 
-const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed" };
+const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed", progress: "Progress" };
 const CENTRES: readonly (readonly [Centre, string])[] = [["mean", "Mean"], ["median", "Median"]];
 const BANDS: readonly (readonly [SpreadChoice, string])[] = [
   ["std", "± standard deviation"], ["stderr", "± standard error"], ["ci", "95 % interval of the mean"], ["iqr", "Quartiles"], ["minmax", "Smallest to largest"], ["line", "No band"],
