@@ -15,7 +15,6 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -27,16 +26,9 @@ if TYPE_CHECKING:
     import socket
 
     from epochal.boards import StoredBoard
-    from epochal.server.state import ExportFormat
     from epochal.store.store import RunView
 
 _MIN_TOKEN = 8
-_MEDIA_TYPES = {
-    "csv": "text/csv",
-    "json": "application/json",
-    "html": "text/html",
-    "svg": "image/svg+xml",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +113,20 @@ def serve(
     app = create_app(
         lambda: LocalStore(*folders, cache=cache_folder(), follow_links=follow_links, rules=rules),
         access=Access(hosts=server.names, token=server.token, port=server.port),
-        exports=export_formats(),
+        write_archive=write_archive,
         folders=folders_digest(folders, follow_links=follow_links),
     )
     with server.listening:
         run_server(app, server.listening, on_ready=on_ready, parent=parent, linger_s=linger_s)
 
 
-def export_formats() -> Mapping[str, ExportFormat]:
-    """The formats in which runs can be downloaded."""
-    from epochal.exports.export import FORMATS, export_named
-    from epochal.server.state import ExportFormat
+def write_archive(
+    runs: Sequence[RunView], out: TextIO, boards: Sequence[StoredBoard], opens_board: bool
+) -> None:
+    """Write runs and boards as one HTML file; the exporter is loaded when it is needed."""
+    from epochal.exports.archive import write
 
-    def write(
-        name: str,
-        runs: Sequence[RunView],
-        out: TextIO,
-        boards: Sequence[StoredBoard],
-        opens_board: bool,
-    ) -> None:
-        export_named(name).write(runs, out, boards=boards, opens_board=opens_board)
-
-    return {
-        name: ExportFormat(name, _MEDIA_TYPES.get(name, "text/plain"), partial(write, name))
-        for name in FORMATS
-    }
+    write(runs, out, boards=boards, opens_board=opens_board)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

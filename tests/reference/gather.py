@@ -27,7 +27,6 @@ import pytest
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder, parse_part_name
 from epochal.segments.seal import seal_part
-from epochal.serving import export_formats
 from tests.server.live import Answer, Server, decode_series, serving, until
 
 HERE = Path(__file__).parent
@@ -36,7 +35,6 @@ ANSWERS = HERE / "answers"
 # The lines of sealed parts, below the folder that the reference is unpacked to.
 LINES = "lines"
 # Formats that no other part of the project is about to change.
-EXPORTS = ("csv", "jsonl")
 
 EVERY = "/api/runs/id-every-kind"
 GOLDEN = "/api/runs/0123456789ab"
@@ -171,9 +169,8 @@ REQUESTS: Mapping[str, str] = {
     "live": "/api/runs/id-live?summary=0",
     "infos": '/api/infos?query=project == "lineage"&order=name&latest=loss',
     "infos-run": "/api/infos?run=id-four-ranks",
-    "export-csv": "/api/export?run=id-numbers&format=csv",
-    "export-jsonl": "/api/export?run=id-sealed-numbers&format=jsonl",
-    "export-unknown": "/api/export?run=id-numbers&format=none",
+    "export-unknown": "/api/export?run=id-unknown",
+    "boards": "/api/boards",
     "no-run": "/api/runs/none",
     "no-series": "/api/series?name=loss",
 }
@@ -245,8 +242,7 @@ def gather(root: Path) -> dict[str, Any]:
 def _answers(root: Path) -> Iterator[tuple[str, Any]]:
     for name, arguments in COMMANDS.items():
         yield f"cli-{name}", command(*arguments, "--dir", str(root / "runs"))
-    exports = {name: one for name, one in export_formats().items() if name in EXPORTS}
-    with serving(root / "runs", exports=exports) as server:
+    with serving(root / "runs") as server:
         wait_until_read(server)
         for name, address in REQUESTS.items():
             yield name, answer_of(server.ask(quote(address, safe="/?&=")))

@@ -22,7 +22,7 @@ NAMES = sorted(path.stem for path in ANSWERS.glob("*.json"))
 # depends on the package that is installed.
 ASKED_ELSEWHERE = {
     *("page", "events", "epoch_events", "labels", "many_labels", "remove", "restore"),
-    *("request_control", "plotly"),
+    *("request_control", "plotly", "remove_board"),
 }
 
 

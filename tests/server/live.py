@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.process import BoundedProtocol, bounded_protocol
-from epochal.server.state import ExportFormat
+from epochal.server.state import WriteArchive
+from epochal.serving import write_archive
 from epochal.store.local.store import LocalStore
 from epochal.store.store import Store
 
@@ -164,7 +165,7 @@ def serving(
     *folders: Path,
     token: str | None = None,
     hosts: frozenset[str] = LOOPBACK,
-    exports: dict[str, ExportFormat] | None = None,
+    write_archive: WriteArchive = write_archive,
     open_store: Callable[[], Store] | None = None,
     protocol: type[BoundedProtocol] | None = None,
 ) -> Iterator[Server]:
@@ -172,7 +173,7 @@ def serving(
         return create_app(
             open_store or (lambda: LocalStore(*folders)),
             access=Access(hosts=hosts, token=token, port=port),
-            exports=exports,
+            write_archive=write_archive,
             folders="test",
         )
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from epochal.boards import Block, Board, save_board
-from epochal.serving import export_formats
 from tests.server.live import Answer, Server, serving
 from tests.store.journals import Journal
 
@@ -103,7 +102,7 @@ def test_runs_and_boards_are_saved_as_one_page(tmp_path: Path) -> None:
     block = Block(kind="chart", series=["loss"])
     save_board(tmp_path / "p", "p", Board("some", [block], query='name != "b"'), None)
     save_board(tmp_path / "p", "p", Board("frozen", [block], runs=["id-b", "id-gone"]), None)
-    with serving(tmp_path, exports=dict(export_formats())) as server:
+    with serving(tmp_path) as server:
         answer = server.ask("/api/export", board="some")
         assert 'filename="some.html"' in answer.headers["content-disposition"]
         found = archived(answer)

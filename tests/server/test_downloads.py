@@ -9,7 +9,6 @@ import pytest
 
 from epochal.media.encode import Pixels
 from epochal.media.files import store_pixels
-from epochal.server.state import ExportFormat
 from epochal.store.store import RunView
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
@@ -158,27 +157,23 @@ def test_a_run_without_a_picture_says_so(tmp_path: Path, server: Server) -> None
     assert "watch(model)" in server.ask("/graph.svg").json["error"]
 
 
-def test_a_run_is_exported_by_what_was_passed_in(tmp_path: Path) -> None:
+def test_a_run_is_saved_by_what_was_passed_in(tmp_path: Path) -> None:
     def write(runs: Sequence[RunView], out: TextIO, *_: object) -> None:
         out.write(f"{runs[0].info.name}: ä\r\n" * 100_000)
 
     Journal(tmp_path).metrics(1, loss=1.0)
-    exports = {"txt": ExportFormat("txt", "text/plain", write)}
-    with serving(tmp_path, exports=exports) as server:
-        answer = server.ask("/api/export", run="id-x", format="txt")
+    with serving(tmp_path, write_archive=write) as server:
+        answer = server.ask("/api/export", run="id-x")
         assert answer.body == "x: ä\r\n".encode() * 100_000
         disposition = answer.headers["content-disposition"]
-        assert disposition == "attachment; filename=\"x.txt\"; filename*=UTF-8''x.txt"
-        assert server.ask("/api/runs/id-x").json["exports"] == ["txt"]
-        assert server.ask("/api/export", run="id-x", format="exe").status == 400
-        assert server.ask("/api/export", run="nobody", format="txt").status == 404
+        assert disposition == "attachment; filename=\"x.html\"; filename*=UTF-8''x.html"
+        assert server.ask("/api/export", run="nobody").status == 404
 
 
 def test_a_file_name_cannot_break_out_of_its_header(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0)
     journal.folder.labels.write_text('{"name": "a\\"\\r\\nX: y/../ü"}', encoding="utf-8")
-    exports = {"txt": ExportFormat("txt", "text/plain", lambda *_: None)}
-    with serving(tmp_path, exports=exports) as server:
-        headers = server.ask("/api/export", run="id-x", format="txt").headers
+    with serving(tmp_path, write_archive=lambda *_: None) as server:
+        headers = server.ask("/api/export", run="id-x").headers
     assert "x" not in headers
     assert headers["content-disposition"].startswith('attachment; filename="a_X_y_.._')

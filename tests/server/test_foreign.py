@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from epochal.serving import export_formats
 from tests.imports.samples import GOLDEN
 from tests.server.live import Event, serving, until, until_added
 
@@ -48,10 +47,10 @@ def test_a_writer_of_tensorboard_is_streamed_live(tmp_path: Path) -> None:
 
 def test_each_run_of_a_database_is_downloaded_by_its_id(tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "mlflow.db", tmp_path / "mlflow.db")
-    with serving(tmp_path, exports=dict(export_formats())) as server:
+    with serving(tmp_path) as server:
         for row in server.ask("/api/runs").json["rows"]:
-            text = server.ask(f"/api/export?run={row['id']}&format=jsonl").body.decode()
-            assert f'"name":"{row["name"]}"' in text.splitlines()[0]
+            text = server.ask("/api/export", run=row["id"]).body.decode()
+            assert f"<title>{row['name']} · Epochal</title>" in text
 
 
 def test_labels_without_a_place_are_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -162,7 +162,6 @@ export interface RunDetail {
   sol: Record<string, unknown> | null;
   goodput: Goodput | null;
   recorded: string[];
-  exports: string[];
   position: string;
 }
 

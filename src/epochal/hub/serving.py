@@ -25,7 +25,7 @@ from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.server.responses import error_response
-from epochal.serving import ServerAddress, export_formats
+from epochal.serving import ServerAddress, write_archive
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.store import LocalStore
@@ -148,7 +148,7 @@ def create_hub(
         is_whole = folders == [root]
         return create_inner_app(
             lambda: HubStore(folders, ledger),
-            exports=export_formats(),
+            write_archive=write_archive,
             folders=folders_digest(folders),
             more_routes=receiving.routes() if is_whole else (),
             on_close=receiving.close if is_whole else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ from epochal.server.control import Controls, NoControls
 from epochal.server.endpoints import routes
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
-from epochal.server.state import ExportFormat, ServerState, server_guard
+from epochal.server.state import ServerState, WriteArchive, server_guard
 from epochal.store.store import Store
 
 # Between two polls, however long they take.
@@ -48,11 +48,11 @@ def create_app(
     open_store: Callable[[], Store],
     *,
     access: Access | None = None,
-    exports: Mapping[str, ExportFormat] | None = None,
+    write_archive: WriteArchive,
     folders: str = "",
 ) -> App:
     """Create a server over a store; ``/healthz`` returns ``folders`` to identify it."""
-    inner = create_inner_app(open_store, exports=exports, folders=folders)
+    inner = create_inner_app(open_store, write_archive=write_archive, folders=folders)
     return with_access(inner, access or Access())
 
 
@@ -65,7 +65,7 @@ def with_access(app: App, access: Access) -> App:
 def create_inner_app(
     open_store: Callable[[], Store],
     *,
-    exports: Mapping[str, ExportFormat] | None = None,
+    write_archive: WriteArchive,
     folders: str = "",
     more_routes: Sequence[BaseRoute] = (),
     on_close: Callable[[], None] | None = None,
@@ -86,7 +86,7 @@ def create_inner_app(
         open_store=open_store,
         controls=controls or NoControls(),
         folders=folders,
-        exports=exports or {},
+        write_archive=write_archive,
     )
 
     @contextlib.asynccontextmanager

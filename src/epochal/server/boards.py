@@ -19,13 +19,12 @@ from epochal.server.downloads import file_response
 from epochal.server.groups import chosen_runs
 from epochal.server.params import str_param, str_params
 from epochal.server.responses import error_response, json_response
-from epochal.server.state import ExportFormat, ServerState, server_state
+from epochal.server.state import ServerState, server_state
 from epochal.store.row import RunRow
 
 # Runs in one file.
 MAX_RUNS = 500
 PROJECT = str_param("project", note="all by default")
-FORMAT = str_param("format", note="`html`; one of `RunDetail.exports`")
 RUNS = str_params("run", most=MAX_RUNS)
 QUERY = str_param("query", note="runs that it selects, where no `run` is given")
 BOARD = str_param("board", note="opened first; its runs, where no `run` and no `query` is given")
@@ -66,12 +65,8 @@ async def remove(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """``GET /api/export``: runs as one file; as HTML with the boards of their projects."""
-    state, form = server_state(request), FORMAT(request) or "html"
-    chosen = state.exports.get(form)
-    if chosen is None:
-        known = ", ".join(state.exports) or "none on this server"
-        raise UsageError(f"format={form[:40]!r} is not known: use one of {known}.")
+    """``GET /api/export``: runs as one HTML file, with the boards of their projects."""
+    state = server_state(request)
     ids, query, name = list(RUNS(request)), QUERY(request), BOARD(request)
     catalog = state.reader.catalog
     found = await state.reader.query(lambda: catalog.boards.list(PROJECT(request)))
@@ -89,9 +84,9 @@ async def export(request: Request) -> Response:
     if not infos:
         raise RunNotFoundError("there is no such run.")
     boards = boards_of(found, {info.project for info in infos}, opens)
-    file = await state.reader.call(partial(_written, state, infos, boards, opens, chosen))
+    file = await state.reader.call(partial(_written, state, infos, boards, opens is not None))
     stem = infos[0].name if len(infos) == 1 else infos[0].project
-    return file_response(file, f"{name or stem}.{chosen.ending}", chosen.media_type)
+    return file_response(file, f"{name or stem}.html", "text/html")
 
 
 def board_query(stored: StoredBoard) -> str:
@@ -111,20 +106,16 @@ def boards_of(
 
 
 def _written(
-    state: ServerState,
-    infos: Sequence[RunRow],
-    boards: Sequence[StoredBoard],
-    opens: StoredBoard | None,
-    chosen: ExportFormat,
+    state: ServerState, infos: Sequence[RunRow], boards: Sequence[StoredBoard], opens_board: bool
 ) -> IO[bytes]:
-    """Write the export to a temporary file, with its own store so that others are not blocked."""
+    """Write the page to a temporary file, with its own store so that others are not blocked."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
     store = state.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         # A file of another tracker may hold several runs; a folder of ours is quicker to find.
         runs = [store.run(one.folder if one.tracker is None else one.id) for one in infos]
-        chosen.write(runs, text, boards, opens is not None)
+        state.write_archive(runs, text, boards, opens_board)
         text.flush()
         text.detach()
     except BaseException:

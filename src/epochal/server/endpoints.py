@@ -344,10 +344,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "export",
         "/api/export",
-        "file",
+        "HTML",
         boards.export,
-        "runs as a file; as HTML with the boards of their projects",
-        (boards.RUNS, boards.QUERY, boards.BOARD, boards.PROJECT, boards.FORMAT),
+        "runs as one HTML file, with the boards of their projects",
+        (boards.RUNS, boards.QUERY, boards.BOARD, boards.PROJECT),
     ),
     Endpoint(
         "boards",

@@ -86,10 +86,9 @@ async def runs(request: Request) -> Response:
 async def run(request: Request) -> Response:
     """``/api/runs/{id}``: one run without its points and entries."""
     with_summaries = WITH_SUMMARIES(request)
-    exports = list(server_state(request).exports)
 
     def query(view: RunView) -> wire.RunDetail:
-        return run_detail(view, exports=exports, with_summaries=with_summaries)
+        return run_detail(view, with_summaries=with_summaries)
 
     return await run_response(request, query)
 

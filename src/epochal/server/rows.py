@@ -93,9 +93,7 @@ def chosen_metrics(metrics: Sequence[Metric], most: int) -> Sequence[Metric]:
     return [metrics[place] for place in sorted(chosen)]
 
 
-def run_detail(
-    run: RunView, *, exports: Sequence[str] = (), with_summaries: bool = True
-) -> wire.RunDetail:
+def run_detail(run: RunView, *, with_summaries: bool = True) -> wire.RunDetail:
     """Everything about a run but its points and entries."""
     row = run_row(run)
     metrics = run.metrics()
@@ -117,7 +115,6 @@ def run_detail(
         sol=_newest(run, "sol"),
         goodput=run.goodput(),
         recorded=sorted(run.kinds()),
-        exports=list(exports),
         position=format_cursors({row.id: run.end()}),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
@@ -23,15 +23,9 @@ if TYPE_CHECKING:
     from epochal.server.control import Controls
 
 
-class ExportFormat(msgspec.Struct, frozen=True):
-    """A file format that runs can be downloaded in; the layer above the server supplies them.
-
-    ``write`` also gets boards for a format that has them, and whether it opens with the first one.
-    """
-
-    ending: str
-    media_type: str
-    write: Callable[[Sequence[RunView], TextIO, Sequence[StoredBoard], bool], None]
+# Writes runs and boards as one HTML file; whether it opens on the first board. The layer above the
+# server supplies it.
+WriteArchive = Callable[[Sequence[RunView], TextIO, Sequence[StoredBoard], bool], None]
 
 
 def server_guard() -> Guard:
@@ -52,8 +46,8 @@ class ServerState(msgspec.Struct, frozen=True):
     page: Page
     open_store: Callable[[], Store]
     controls: Controls
+    write_archive: WriteArchive
     folders: str = ""
-    exports: Mapping[str, ExportFormat] = {}
     state_changes: StateChangeCache = msgspec.field(default_factory=StateChangeCache)
     samples: SampleCache = msgspec.field(default_factory=SampleCache)
     part_counts: PartCounts = msgspec.field(default_factory=PartCounts)

@@ -105,7 +105,6 @@ class RunDetail(msgspec.Struct, frozen=True):
     sol: dict[str, Any] | None
     goodput: Goodput | None
     recorded: list[str]
-    exports: list[str]
     position: str
 
 

@@ -67,8 +67,6 @@ export interface ExportRequest {
   readonly board?: string;
   /** Of the board, where several projects have one of its name. */
   readonly project?: string;
-  /** `html` by default; one of `RunDetail.exports`. */
-  readonly format?: string;
 }
 
 export interface SeriesRequest {
@@ -229,7 +227,7 @@ export interface Source {
   blobText(run: string, file: string): Promise<string>;
   /** Address of a frame that draws figures of Plotly; an error says why there is none. */
   plotlyUrl(): Promise<string>;
-  /** Address of runs as a file, by default one HTML page with the boards of their projects; null where there is no server to make it. */
+  /** Address of runs as one HTML file, with the boards of their projects; null where there is no server to make it. */
   exportUrl(request: ExportRequest): string | null;
   readonly boards: BoardSource;
   /** Null where labels cannot be changed. */
