@@ -34,9 +34,9 @@ def test_the_address_of_a_run_opens_on_it_though_another_runs(
     with start_run("newer") as newer:
         newer.log({"loss": 1.0}, step=0)
         page = open_page(f"{serve(tmp_path / 'runs').url}#run={mine.id}")
-        page.locator(".top-run", has_text="mine").wait_for()
+        page.locator(".run-head h2", has_text="mine").wait_for()
         page = open_page(serve(tmp_path / "runs").url)
-        page.locator(".top-run", has_text="newer").wait_for()
+        page.locator(".run-head h2", has_text="newer").wait_for()
 
 
 def test_a_pattern_for_runs_is_asked_of_the_server(
@@ -209,10 +209,10 @@ def test_the_header_says_how_a_run_ended(
     run = start_run(total_steps=10)
     run.log({"loss": 1.0}, step=0)
     page = open_page(serve(tmp_path / "runs").url)
-    page.locator(".top-status", has_text="running").wait_for()
+    page.locator(".run-status", has_text="running").wait_for()
     until(page, lambda: page.get_by_role("progressbar").get_attribute("aria-valuenow") == "10")
     run.finish()
-    page.locator(".top-status", has_text="finished").wait_for()
+    page.locator(".run-status", has_text="finished").wait_for()
 
 
 def test_the_header_has_name_epoch_and_times(
@@ -222,9 +222,9 @@ def test_the_header_has_name_epoch_and_times(
     for epoch in range(2):
         monitor.log(epoch, 60.0, {"encoder.loss": 1.0, "encoder.norm": 2.0, "decoder.loss": 3.0})
     page = open_page(serve(tmp_path).url + "#place=board")
-    page.locator(".top-run", has_text="by-epoch").wait_for()
+    page.locator(".run-head h2", has_text="by-epoch").wait_for()
     page.locator(".progress-text", has_text="epoch 2 of 10 · 20").wait_for()
-    page.locator(".progress-time", has_text="ETA").wait_for()
+    page.locator(".progress-text", has_text="ETA").wait_for()
     for title in ("encoder", "decoder"):  # names with dots are sections of charts
         page.get_by_role("button", name=re.compile(rf"^{title}\b")).first.wait_for()
     monitor.finish()
@@ -241,7 +241,7 @@ def test_the_header_has_the_goodput_and_what_a_restart_cost(
         journal.metrics(step, loss=1.0, attempt=2)
     journal.finish(attempt=2)
     page = open_page(serve(tmp_path).url)
-    page.locator(".progress-time", has_text="goodput 61").wait_for()
+    page.locator(".progress-text", has_text="goodput 61").wait_for()
     title = page.locator(".progress").get_attribute("title") or ""
     assert "6 steps (6s) were lost in 1 restart" in title
 
@@ -252,12 +252,12 @@ def test_the_header_says_the_phase_of_a_run_that_lives(
     journal = Journal(tmp_path, **process_identity())
     journal.add({"log": "step", "step": 0, "loss": 1.0, "phase": "warm-up"})
     page = open_page(serve(tmp_path).url)
-    page.locator(".top-phase.is-quiet", has_text="warm-up").wait_for()
+    page.locator(".run-phase-now.is-quiet", has_text="warm-up").wait_for()
     event = {"log": "event", "name": "phase", "phase": "diverging", "step": 1}
     journal.add(event, writer="findings")
-    page.locator(".top-phase.is-critical", has_text="diverging").wait_for()
+    page.locator(".run-phase-now.is-critical", has_text="diverging").wait_for()
     journal.finish()
-    page.locator(".top-phase").wait_for(state="detached")
+    page.locator(".run-phase-now").wait_for(state="detached")
 
 
 def test_the_header_says_that_a_run_has_stalled(
@@ -268,11 +268,11 @@ def test_the_header_says_that_a_run_has_stalled(
     silence = {"log": "finding", **silent, "sentence": "Nothing has been recorded for 9 min."}
     journal.add(silence, writer="findings")
     page = open_page(serve(tmp_path).url)
-    status = page.locator(".top-status.is-warning", has_text="stalled")
+    status = page.locator(".run-status.is-warning", has_text="stalled")
     status.wait_for()
     until(page, lambda: status.get_attribute("title") == "Nothing has been recorded for 9 min.")
     journal.add({**silence, "state": "closed"}, writer="findings")
-    page.locator(".top-status", has_text="running").wait_for()
+    page.locator(".run-status", has_text="running").wait_for()
 
 
 def test_the_header_says_why_a_run_vanished(
@@ -286,4 +286,4 @@ def test_the_header_says_why_a_run_vanished(
     sentence = "the kernel killed it: memory was full"
     journal.add({"log": "event", "name": "vanished", "sentence": sentence}, writer="telemetry-n")
     page = open_page(serve(tmp_path).url)
-    page.locator(".top-status.is-critical", has_text=f"crashed: {sentence}").wait_for()
+    page.locator(".run-status.is-critical", has_text=f"crashed: {sentence}").wait_for()

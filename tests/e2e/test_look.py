@@ -65,7 +65,7 @@ def test_a_phone_has_its_runs_in_a_drawer(
     assert not page.locator(".side").is_visible()
     page.get_by_role("button", name="Runs", exact=True).tap()
     page.locator(".run-name", has_text="first").tap()
-    page.locator(".top-run", has_text="first").wait_for()
+    page.locator(".run-head h2", has_text="first").wait_for()
     page.locator(".drawer-shade").tap(position={"x": 380, "y": 400})
     page.locator(".side").wait_for(state="hidden")
 

@@ -7,10 +7,11 @@ import { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "p
 import { formatWallClock, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponse } from "../state/queries.ts";
+import { isEnded } from "../state/run-rows.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { RunDetail, RunRow } from "../wire.ts";
+import { FindingsCard } from "./findings.tsx";
 import type { PanelProps, RunSection, SectionProps } from "./panel.ts";
-import { FindingList, showFinding } from "./parts/finding-list.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
 import { Lineage } from "./parts/lineage.tsx";
 import { NoRun } from "./parts/no-run.tsx";
@@ -25,7 +26,6 @@ import { PhaseBar } from "./parts/time-of-steps.tsx";
 import { sectionsOfRun } from "./sections.ts";
 import "./run.css";
 
-const MOST_FINDINGS = 5;
 const MOST_ALERTS = 5;
 const MOST_SAMPLES = 8;
 const MOST_GPUS = 8;
@@ -121,22 +121,23 @@ function Overview(props: SectionProps): JSX.Element {
   const { main, small } = useMemo(() => chartsOf(detail, favourites), [detail, favourites]);
   return (
     <div class="overview">
-      <div class="overview-main">
-        {main.length === 0 && <section class="card run-empty"><p class="card-empty">{run.status.state === "running" ? "This run has recorded no metrics yet: charts appear with the first." : "This run recorded no metrics."}</p></section>}
-        {main.length > 0 && <Guarded what="The main chart"><div class="overview-first"><RunChart page={page} run={run.id} charts={main} /><PhaseKey page={page} /></div></Guarded>}
-        {small.length > 0 && (
-          <div class="overview-small">{small.map((one) => <Guarded key={one.row.name} what={one.label}><RunChart page={page} run={run.id} charts={[one]} /></Guarded>)}</div>
-        )}
-        {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
-        {detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
+      <div class="overview-top">
+        {main.length === 0
+          ? <p class="card card-empty run-empty">{isEnded(run) ? "This run recorded no metrics." : "This run has no metrics yet: charts appear with the first."}</p>
+          : <Guarded what="The main chart"><RunChart page={page} run={run.id} charts={main}><PhaseKey page={page} /></RunChart></Guarded>}
+        <div class="overview-side">
+          <FindingsCard page={page} />
+          <InternalErrors page={page} />
+          {detail.recorded.includes("event") && <Alerts page={page} run={run} />}
+          <Lineage page={page} row={run} />
+        </div>
       </div>
-      <div class="overview-side">
-        <FindingsCard page={page} />
-        <InternalErrors page={page} />
-        {detail.recorded.includes("event") && <Alerts page={page} run={run} />}
-        <Lineage page={page} row={run} />
+      <div class="overview-small">
+        {small.map((one) => <Guarded key={one.row.name} what={one.label}><RunChart page={page} run={run.id} charts={[one]} /></Guarded>)}
         <Guarded what="The machine"><MachineCard page={page} detail={detail} /></Guarded>
       </div>
+      {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
+      {detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
     </div>
   );
 }
@@ -181,18 +182,6 @@ function Card({ title, more, onMore, class: name = "", children }: CardProps): J
   );
 }
 
-function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
-  const findings = page.findings.all.value;
-  const shown = (findings ?? []).slice(0, MOST_FINDINGS);
-  const hasErrors = shown.some(({ severity, isOpen }) => isOpen && severity === "error");
-  return (
-    <Card title="Findings" class={hasErrors ? "has-errors" : ""} {...(shown.length > 0 ? { more: `all ${findings!.length}`, onMore: () => page.open("run", "findings") } : {})}>
-      {shown.length > 0 ? <FindingList page={page} findings={shown} onChoose={(finding) => showFinding(page, finding, "run")} />
-        : <p class="card-empty">{findings === null ? "Applying the rules …" : "No rule reported a problem."}</p>}
-    </Card>
-  );
-}
-
 /** What the program reported with `run.alert`, newest first. */
 function Alerts({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element | null {
   const { list } = useEntries(page, "log", run.id, { kind: ["event"], name: "alert", limit: MOST_ALERTS });
@@ -216,7 +205,7 @@ function MachineCard({ page, detail }: { readonly page: Page; readonly detail: R
   const first = now.machines[0]!;
   if (first.bars.length === 0) return null;
   return (
-    <section class="card" aria-label="Machine">
+    <section class="card run-machine" aria-label="Machine">
       <header class="card-head"><h3>Machine</h3><span class="card-space" /><AsOf now={now} /></header>
       <div class="resources"><ResourceBars {...first} /></div>
     </section>

@@ -8,7 +8,6 @@ import { formatNumberOf, formatWhole } from "../chart/index.ts";
 import { expandPatterns } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponses } from "../state/queries.ts";
-import { Empty } from "../ui/empty.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
@@ -30,32 +29,42 @@ const BY_NAME = new Intl.Collator("en", { numeric: true });
 const ROW_PX = 180;
 /** How long the slider rests before samples are fetched. */
 const REST_MS = 120;
-const EXAMPLE = `run.log({"reply": "Hello!"}, step)
-run.log({"picture": epochal.Image(array)}, step)
-run.log({"rollouts": [{"prompt": p, "reward": r}]}, step)
-run.log({"voice": epochal.Audio(samples, 16_000)}, step)
-run.log_file("vocabulary.json")`;
+const NO_RUNS: readonly RunRow[] = [];
 
-export const section: RunSection = { order: 80, id: "samples", title: "Samples", shortcut: "i", component: Samples, hasContent: () => true };
+export const section: RunSection = {
+  order: 20, id: "samples", title: "Samples", shortcut: "i", component: Samples,
+  hasContent: (_, { recorded }) => recorded.some((kind) => kind === "file" || SAMPLE_KINDS.includes(kind)),
+};
 
-function Samples({ page }: PanelProps): JSX.Element {
-  return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} />}</FocusedRun>;
+function Samples({ page, run }: SectionProps): JSX.Element {
+  return <SampleRows page={page} run={run} others={NO_RUNS} />;
 }
 
 /** Samples of some names or patterns, for the runs in the charts or the steps of one run. */
 export function BoardSamples({ page, names }: { readonly page: Page; readonly names: readonly string[] }): JSX.Element {
+  const run = page.runs.focus.value;
   const isNamed = useMemo(() => (name: string) => expandPatterns(names, [name]).includes(name), [names.join("\n")]);
-  return <FocusedRun page={page}>{(run) => <SamplesOf page={page} run={run} isNamed={isNamed} />}</FocusedRun>;
+  if (run === null) return <p role="status">There is no run to show.</p>;
+  return <SampleRows page={page} run={run} others={page.runs.shown.value.filter(({ id }) => id !== run.id)} isNamed={isNamed} />;
 }
 
-function SamplesOf({ page, run, isNamed }: { readonly page: Page; readonly run: RunRow; readonly isNamed?: (name: string) => boolean }): JSX.Element {
+interface SampleRowsProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  /** Runs beside it. */
+  readonly others: readonly RunRow[];
+  /** Which names a board shows; without it all, with a search. */
+  readonly isNamed?: (name: string) => boolean;
+}
+
+function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Element {
   const own = [useSignal("runs"), useSignal("")] as const;
   const across = isNamed === undefined ? page.view.text("sample-columns", "runs") : own[0];
   const chosen = isNamed === undefined ? page.view.text("sample-step") : own[1];
   const search = searchOf(page, "sample");
   const [opened, setOpened] = useState<Opened | null>(null);
   const wanted = parseStep(chosen.value);
-  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(page, run, across.value === "steps", useResting(wanted));
+  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(page, run, across.value === "steps" ? null : others, useResting(wanted));
   const classes = useMemo(() => classesOf(columns.flatMap(({ samples }) => [...samples.values()].flat())), [columns]);
   const setStep = (step: number | null): void => {
     chosen.value = step === null ? "" : String(step);
@@ -68,7 +77,7 @@ function SamplesOf({ page, run, isNamed }: { readonly page: Page; readonly run: 
       <div class="pane-bar">
         {(isNamed === undefined || across.value === "steps") && <RunPicker page={page} />}
         <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
-          choices={[{ value: "runs", label: "Runs" }, { value: "steps", label: "Steps" }]} />
+          choices={[{ value: "runs", label: isNamed === undefined ? "One step" : "Runs" }, { value: "steps", label: "Steps" }]} />
         {slider}
         {isLoaded && numRuns > columns.length && (
           <span class="card-note" title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}>{columns.length} of {numRuns} runs</span>
@@ -93,7 +102,6 @@ function SamplesOf({ page, run, isNamed }: { readonly page: Page; readonly run: 
         </div>
         {shown.length === 0 && names.length > 0 && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "These runs have no samples of these names."}</p>}
         {isNamed === undefined && <Files page={page} run={run} />}
-        {isLoaded && names.length === 0 && <Empty title="This run has no samples" code={EXAMPLE}>Log texts, pictures, tables, audio or video to see them here by step.</Empty>}
       </div>
       <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />
     </div>
@@ -110,13 +118,13 @@ interface Columns {
   readonly isLoaded: boolean;
 }
 
-/** The samples at or before a step: of the runs that are shown, the focused one first, or of one run at several steps. */
-function useColumns(page: Page, run: RunRow, areSteps: boolean, at: number | null): Columns {
+/** The samples at or before a step: of a run and others beside it, or, where they are null, of the run at several steps. */
+function useColumns(page: Page, run: RunRow, others: readonly RunRow[] | null, at: number | null): Columns {
+  const areSteps = others === null;
   const params = at === null ? {} : { at };
   const focused = useRunResponses(page, "samples", [{ key: run.id, run: run.id, params }], SAMPLE_KINDS).get(run.id);
   const past = areSteps ? evenSteps(focused?.response?.steps ?? [], at, MOST_STEPS).slice(0, -1) : [];
-  const others = page.runs.shown.value.filter(({ id }) => id !== run.id);
-  const numOthers = others.length;
+  const numOthers = others?.length ?? 0;
   const requests = areSteps ? past.map((step, index) => ({ key: String(index), run: run.id, params: { at: step } })) : others.slice(0, MOST_RUNS - 1).map(({ id }) => ({ key: id, run: id, params }));
   const found = useRunResponses(page, "samples", requests, SAMPLE_KINDS);
   const main = { key: run.id, run: run.id, params };
@@ -173,7 +181,7 @@ function Row({ page, name, columns: all, classes, onOpen }: RowProps): JSX.Eleme
   return (
     <section class="card samples-row" aria-label={name} data-title={name}>
       <header class="samples-name">
-        <h2 title={name}>{name}</h2>
+        <h3 title={name}>{name}</h3>
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => onOpen(0)}>⤢</button>
       </header>
       <div class={`samples-cells${hasHeads ? " is-free" : ""}${isWide(name, columns) ? " is-wide" : ""}`}>
@@ -196,7 +204,7 @@ function Files({ page, run }: { readonly page: Page; readonly run: RunRow }): JS
   if (files.length === 0) return null;
   return (
     <section class="card samples-files" aria-label="Files" data-title="Files">
-      <h2>Files of {page.runs.label(run.id)}</h2>
+      <h3>Files</h3>
       <table>
         <thead><tr><th scope="col">Name and size</th><th scope="col">Step</th></tr></thead>
         <tbody>

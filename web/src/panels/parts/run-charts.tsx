@@ -1,6 +1,6 @@
 /** Charts of one run with its newest and its best values: the loss, and the other metrics that matter. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useRef } from "preact/hooks";
 
 import { formatBytes, formatCount, formatDuration, formatNumber } from "../../chart/index.ts";
@@ -79,10 +79,12 @@ export interface RunChartProps {
   readonly run: string;
   /** Those of one chart. */
   readonly charts: readonly ChartOfRun[];
+  /** Below the chart. */
+  readonly children?: ComponentChildren;
 }
 
 /** Fills the place that it is in. */
-export function RunChart({ page, run, charts }: RunChartProps): JSX.Element {
+export function RunChart({ page, run, charts, children }: RunChartProps): JSX.Element {
   const chart = useRef<LineChart | null>(null);
   const { metric } = charts[0]!;
   const title = charts.length > 1 ? charts.map(({ row }) => row.name).join(", ") : charts[0]!.label;
@@ -90,16 +92,14 @@ export function RunChart({ page, run, charts }: RunChartProps): JSX.Element {
     <section class="card chart-card run-chart" aria-label={title} data-metric={metric.name}>
       <header class="card-head">
         <h3 title={charts.map(({ row }) => row.name).join(", ")}>{title}</h3>
-        {charts.length === 1 && <Values page={page} run={run} chart={charts[0]!} />}
-        <span class="card-space" />
-        {charts.length > 1 && charts.map((one) => <Values key={one.row.name} page={page} run={run} chart={one} />)}
-        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`} onClick={() => {
-          page.open("board");
-          page.view.full.value = metric.name;
-        }}>⤢</button>
-        <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+        {charts.map((one) => <Values key={one.row.name} page={page} run={run} chart={one} />)}
+        <span class="run-chart-tools">
+          <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`} onClick={() => (page.view.full.value = metric.name)}>⤢</button>
+          <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+        </span>
       </header>
       <div class="run-chart-body"><MetricChart page={page} metric={metric} runs={[run]} height="100%" onChart={(made) => (chart.current = made)} /></div>
+      {children}
     </section>
   );
 }

@@ -48,17 +48,17 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
 /** How the run stands and, where it did not end well, what is known of why; one that lives and records nothing is stalled. */
 function StatusWords({ page, row }: Omit<RunHeadProps, "detail">): JSX.Element {
   const silence = row.status.state === "running" ? page.findings.all.value?.find(({ rule, isOpen }) => rule === "silent-run" && isOpen) : undefined;
-  if (silence !== undefined) return <span class="top-status is-warning" title={silence.sentence}>stalled</span>;
+  if (silence !== undefined) return <span class="run-status is-warning" title={silence.sentence}>stalled</span>;
   const { text, reason, state } = row.status;
   const words = reason === null ? text : `${text}: ${reason}`;
-  return <span class={`top-status is-${statusLevelOf(row)}`} title={words}>{state === "finished" ? text : words}</span>;
+  return <span class={`run-status is-${statusLevelOf(row)}`} title={words}>{state === "finished" ? text : words}</span>;
 }
 
 /** What the training says it is doing. */
 function Phase({ page }: { readonly page: Page }): JSX.Element | null {
   const phase = page.marks.phase.value;
   if (phase === null) return null;
-  return <span class={`top-phase is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? "The phase of the training"}>{phase}</span>;
+  return <span class={`run-phase-now is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? "The phase of the training"}>{phase}</span>;
 }
 
 function Progress({ page, row, detail }: RunHeadProps): JSX.Element {
