@@ -120,7 +120,7 @@ function Overview(props: SectionProps): JSX.Element {
   const favourites = page.view.pinned.value;
   const { main, small } = useMemo(() => chartsOf(detail, favourites), [detail, favourites]);
   return (
-    <div class="overview">
+    <div class={`overview${main.length === 0 ? " is-bare" : ""}`}>
       <div class="overview-top">
         {main.length === 0
           ? <p class="card card-empty run-empty">{isEnded(run) ? "This run recorded no metrics." : "This run has no metrics yet: charts appear with the first."}</p>
@@ -137,7 +137,7 @@ function Overview(props: SectionProps): JSX.Element {
         <Guarded what="The machine"><MachineCard page={page} detail={detail} /></Guarded>
       </div>
       {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
-      {detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
+      {main.length > 0 && detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
     </div>
   );
 }

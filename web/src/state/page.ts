@@ -154,7 +154,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
     const isNew = !isWide(detail) && (update.partial || update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`)));
-    if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "option", "sol", "summary"].includes(kind))) details.refetch(update.run);
+    if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "option", "sol", "summary"].includes(kind) || !detail.recorded.includes(kind))) details.refetch(update.run);
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];
       const points = update.points.find((one) => one.name === name && one.rank === 0);

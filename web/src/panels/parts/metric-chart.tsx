@@ -53,9 +53,32 @@ const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", t
 const PLURALS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", progress: "progress" };
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
-  const isOfGroups = props.runs === undefined && props.ranks === undefined && drawsGroups(props.page);
-  if (props.runs === undefined && props.ranks === undefined && props.page.runs.isCrowd.value) return <CrowdChart {...props} />;
-  return isOfGroups ? <GroupChart {...props} /> : <RunChart {...props} />;
+  const { page, runs, ranks } = props;
+  const isSummary = ranks === undefined && runs?.length !== 1 && (drawsGroups(page) || (runs === undefined && page.runs.isCrowd.value));
+  return isSummary ? <SummaryChart {...props} /> : <RunChart {...props} />;
+}
+
+/** What a specification means for the runs on the page. */
+export interface ChartSubject {
+  /** Metrics and formulas. */
+  readonly names: readonly string[];
+  /** The same with those that are too many to draw. */
+  readonly numMatches: number;
+  /** Those that a run logged. */
+  readonly metrics: readonly Metric[];
+  /** The x of requests; null for the axis that a run defined for the metric, else steps. */
+  readonly x: string | null;
+  readonly title: string;
+}
+
+export function subjectOf({ view, metrics }: Page, spec: ChartSpec): ChartSubject {
+  const matches = expandPatterns(spec.series, metrics.value.map(({ name }) => name));
+  const names = matches.slice(0, MOST_SERIES);
+  const found = metrics.value.filter(({ name }) => names.includes(name));
+  // Metrics that a run defined along different axes have steps in common.
+  const chosen = view.x.value === "step" && new Set(found.map(({ x }) => x)).size < 2 ? null : view.x.value;
+  const x = spec.x === "time" ? "wall" : (spec.x ?? chosen);
+  return { names, numMatches: matches.length, metrics: found, x, title: titleOf(spec) };
 }
 
 function RunChart(props: MetricChartProps): JSX.Element {
@@ -82,7 +105,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
   // More lines than can be told apart are drawn as their mean between the smallest and the largest.
   const isCrowded = props.ranks === "each" && parts.length > MOST_LINES;
   const ranks = isCrowded ? "mean" : props.ranks;
-  const groups = groupsFor(page, ids);
+  const groups = props.runs?.length === 1 ? null : groupsFor(page, ids);
   const focus = view.focus.value;
   const alone = groups !== null && focus !== null && !runs.shownIds.value.has(focus) ? focus : null;
   const spread = view.spread.value;

@@ -17,7 +17,7 @@ import { MetricChart } from "./metric-chart.tsx";
 /** A run with at most so many metrics has a chart of each; else those that people look at first. */
 const MOST_SMALL = 12;
 const FEWEST_SMALL = 8;
-const MACHINE = /^(system|gpu|resources|memory|abs_max|phase)\//;
+const ASIDE = /^(system|gpu|resources|memory|abs_max|phase)\/|(^|[/_])(epoch|step|tokens)$/;
 
 interface Sign {
   readonly label: string;
@@ -49,8 +49,8 @@ export interface RunCharts {
   readonly small: readonly ChartOfRun[];
 }
 
-export function chartsOf(detail: RunDetail, favourites: readonly string[]): RunCharts {
-  const all = detail.metrics.filter(({ name, axis }) => axis !== "time" && !MACHINE.test(name));
+export function chartsOf(detail: RunDetail): RunCharts {
+  const all = detail.metrics.filter(({ name, axis }) => axis !== "time" && !ASIDE.test(name));
   const losses = ["loss", "eval_loss"].flatMap((role) => all.find(({ name }) => name === detail.roles[role]) ?? []);
   const main = losses.length > 0 ? losses : all.slice(0, 1);
   const others = all.filter((row) => !main.includes(row));
@@ -60,9 +60,9 @@ export function chartsOf(detail: RunDetail, favourites: readonly string[]): RunC
   });
   const rest = others.filter((row) => !signs.some((sign) => sign.row === row));
   const room = others.length <= MOST_SMALL ? MOST_SMALL : Math.max(0, FEWEST_SMALL - signs.length);
-  const chosen = rest.toSorted((one, other) => Number(favourites.includes(other.name)) - Number(favourites.includes(one.name))).slice(0, room);
-  const [gpu, ...first] = signs.at(-1)?.label === GPU.label ? [signs.at(-1)!, ...signs.slice(0, -1)] : [undefined, ...signs];
-  return { main: main.map((row) => chartOf(detail, row)), small: [...first, ...chosen.map((row) => chartOf(detail, row)), ...(gpu === undefined ? [] : [gpu])] };
+  const isGpu = ({ label }: ChartOfRun): boolean => label === GPU.label;
+  const small = [...signs.filter((sign) => !isGpu(sign)), ...rest.slice(0, room).map((row) => chartOf(row)), ...signs.filter(isGpu)];
+  return { main: main.map((row) => chartOf(row)), small };
 }
 
 export function chartOf(detail: RunDetail, row: MetricRow, { label = row.name, format = formatterOf(row) }: Partial<Sign> = {}): ChartOfRun {
@@ -119,8 +119,8 @@ function Values({ page, run, chart: { row, format } }: { readonly page: Page; re
   const extremes = data === undefined ? null : extremesOf(data);
   const best = summary?.best == null ? null : extremes === null ? summary.best : summary.best === summary.min ? extremes.min : extremes.max;
   return (
-    <span class="run-values" title={`${name}: ${last}`}>
-      <b class={Number.isFinite(last) ? "" : "is-critical"}>{format(last)}{unit !== null && format === formatNumber && ` ${unit}`}</b>
+    <span class="run-values" title={`${name}: ${last}${unit === null ? "" : ` ${unit}`}`}>
+      <b class={Number.isFinite(last) ? "" : "is-critical"}>{format(last)}</b>
       {best !== null && <small>best {format(best)}</small>}
     </span>
   );
