@@ -2,15 +2,15 @@
 
 import type { JSX } from "preact";
 
-import { flatConfig, valueText } from "../state/config.ts";
+import { configText, flatConfig, valueText } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
 import { SearchBox } from "../ui/search-box.tsx";
 import type { RunRow } from "../wire.ts";
-import { ConfigDiff } from "./config-diff.tsx";
 import type { RunSection, SectionProps } from "./panel.ts";
 import { searchOf } from "./parts/search.ts";
 import { Section } from "./parts/section.tsx";
 import { Started } from "./parts/started.tsx";
+import "./config.css";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -36,7 +36,7 @@ function Config({ page, run, detail: { config, summary, facts: recorded } }: Sec
         {numValues > 0 && (
           <Section title="Configuration" tools={copyButton(config)}>
             <div class="section-body">
-              {previous !== null && <ConfigDiff page={page} rows={[run, previous]} isDiffOnly matches={() => true} />}
+              {previous !== null && <Differences page={page} run={run} previous={previous} />}
               <details class="started-all" open={previous === null || isFinding}>
                 <summary>{numValues === 1 ? "The only value" : `All ${numValues} values`}</summary>
                 <div class="tree"><Tree fields={config} matches={search.matches} /></div>
@@ -67,6 +67,19 @@ function Config({ page, run, detail: { config, summary, facts: recorded } }: Sec
 function previousRun(page: Page, { id, project, created }: RunRow): RunRow | null {
   const before = page.runs.all.value.filter((row) => row.id !== id && row.project === project && (row.created ?? Infinity) < (created ?? 0));
   return before.reduce<RunRow | null>((one, other) => (one === null || other.created! > one.created! ? other : one), null);
+}
+
+function Differences({ page, run, previous }: { readonly page: Page; readonly run: RunRow; readonly previous: RunRow }): JSX.Element {
+  const keys = new Set([run, previous].flatMap(({ config }) => flatConfig(config).map(([key]) => key)));
+  const rows = [...keys].map((key) => [key, configText(run.config, key), configText(previous.config, key)] as const).filter(([, own, other]) => own !== other);
+  const link = <button type="button" class="link" onClick={() => (page.view.focus.value = previous.id)}>{page.runs.label(previous.id)}</button>;
+  if (rows.length === 0) return <p>The same config as the run before, {link}.</p>;
+  return (
+    <table class="config-diff">
+      <thead><tr><th scope="col">Differs</th><th scope="col">This run</th><th scope="col">{link}, the run before</th></tr></thead>
+      <tbody>{rows.map(([key, own, other]) => <tr key={key}><th scope="row">{key}</th><td>{own}</td><td>{other}</td></tr>)}</tbody>
+    </table>
+  );
 }
 
 /** Nested values fold; a branch stays while anything in it matches the search. */

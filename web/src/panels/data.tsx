@@ -59,7 +59,7 @@ function Epochs({ epochs }: { readonly epochs: readonly DataEpoch[] }): JSX.Elem
   const hasInputs = shown.some(({ mean }) => mean !== null);
   const hasAttempts = shown.some(({ attempt }) => attempt !== shown[0]!.attempt);
   return (
-    <div class="data-epochs">
+    <div class="data-epochs" role="region" aria-label="Epochs" tabIndex={0}>
       <table>
         <thead>
           <tr>

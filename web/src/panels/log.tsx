@@ -74,7 +74,7 @@ function Log({ page, run }: SectionProps): JSX.Element {
 function Lines({ page, lines, run }: { readonly page: Page; readonly lines: readonly LogLine[]; readonly run: RunRow }): JSX.Element {
   const isRelative = page.view.x.value === "relative";
   return (
-    <ol class="log" aria-label={`Log of ${run.name}`}>
+    <ol class="log" tabIndex={0} aria-label={`Log of ${run.name}`}>
       {lines.map((line) => (
         <li key={line.position} class={`log-line is-${line.level}`}>
           <time class="log-time" title={line.t === null ? "" : formatWallClock(line.t)}>{timeText(line.t, isRelative ? run.created : null)}</time>
@@ -89,7 +89,7 @@ function Lines({ page, lines, run }: { readonly page: Page; readonly lines: read
 function Epochs({ entries }: { readonly entries: readonly EntryRow[] }): JSX.Element {
   const { metrics, resources, rows } = useMemo(() => epochTable(entries), [entries]);
   return (
-    <div class="epochs">
+    <div class="epochs" role="region" aria-label="Epochs" tabIndex={0}>
       <table>
         <thead>
           <tr>

@@ -82,14 +82,21 @@ function scrollTo(id: string): void {
   document.querySelector(`[data-section="${CSS.escape(id)}"]`)?.scrollIntoView({ block: "start" });
 }
 
+/** What is above a section may still load and grow: scroll to it again until the person does something. */
+function keepInView(id: string): () => void {
+  const observer = new ResizeObserver(() => scrollTo(id));
+  observer.observe(document.querySelector(".run-place")!);
+  const stop = (): void => observer.disconnect();
+  for (const type of ["wheel", "pointerdown", "keydown", "touchstart"]) addEventListener(type, stop, { once: true, passive: true });
+  return stop;
+}
+
 /** A section is mounted while it is open, and scrolled to when the address names it. */
 function SectionOfRun({ section: { id, title, component: Component, count }, isFirst, ...props }: SectionProps & { readonly section: RunSection; readonly isFirst: boolean }): JSX.Element {
   const { page, detail } = props;
   const chosen = page.view.section;
   const isOpen = opened.value.has(id) || chosen.value === id || (isFirst && !opened.value.has(`-${id}`));
-  useEffect(() => {
-    if (chosen.value === id) scrollTo(id);
-  }, [chosen.value === id]);
+  useEffect(() => (chosen.value === id ? keepInView(id) : undefined), [chosen.value === id]);
   const toggle = (): void => {
     const others = [...opened.peek()].filter((one) => one !== id && one !== `-${id}`);
     opened.value = new Set([...others, isOpen ? `-${id}` : id]);
@@ -134,9 +141,11 @@ function Overview(props: SectionProps): JSX.Element {
       </div>
       <div class="overview-small">
         {small.map((one) => <Guarded key={one.row.name} what={one.label}><RunChart page={page} run={run.id} charts={[one]} /></Guarded>)}
-        <Guarded what="The machine"><MachineCard page={page} detail={detail} /></Guarded>
       </div>
-      {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
+      <div class="overview-now">
+        <Guarded what="The machine"><MachineCard page={page} detail={detail} /></Guarded>
+        {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
+      </div>
       {main.length > 0 && detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
     </div>
   );
@@ -205,7 +214,7 @@ function MachineCard({ page, detail }: { readonly page: Page; readonly detail: R
   const first = now.machines[0]!;
   if (first.bars.length === 0) return null;
   return (
-    <section class="card run-machine" aria-label="Machine">
+    <section class="card" aria-label="Machine">
       <header class="card-head"><h3>Machine</h3><span class="card-space" /><AsOf now={now} /></header>
       <div class="resources"><ResourceBars {...first} /></div>
     </section>

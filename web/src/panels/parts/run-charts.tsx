@@ -23,18 +23,18 @@ interface Sign {
   readonly label: string;
   readonly role?: string;
   /** Names to look for where no metric has the role. */
-  readonly names: RegExp;
+  readonly names: readonly RegExp[];
   readonly format?: (value: number) => string;
 }
 
 const SIGNS: readonly Sign[] = [
-  { label: "accuracy", names: /^((eval|val|test|train)[/_])?acc(uracy)?$/ },
-  { label: "learning rate", role: "lr", names: /^$/ },
-  { label: "gradient norm", role: "norm", names: /^$/ },
-  { label: "throughput", role: "throughput", names: /(tokens|samples|images|steps)_per_s(ec|econd)?$/, format: (value) => `${formatCount(value)}/s` },
-  { label: "speed of light", names: /(^|\/)sol$|(^|[/_])mfu$/, format: (value) => `${value.toFixed(1)}\u00a0%` },
+  { label: "accuracy", names: [/^((eval|val|test)[/_])acc(uracy)?$/, /^(train[/_])?acc(uracy)?$/] },
+  { label: "learning rate", role: "lr", names: [] },
+  { label: "gradient norm", role: "norm", names: [] },
+  { label: "throughput", role: "throughput", names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/], format: (value) => `${formatCount(value)}/s` },
+  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}\u00a0%` },
 ];
-const GPU: Sign = { label: "GPU", names: /^(gpu\/0\/gpu_util|system\/gpu_pct|resources\/gpu_pct)$/, format: (value) => `${value.toFixed(0)}\u00a0%` };
+const GPU: Sign = { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^(system|resources)\/gpu_pct$/], format: (value) => `${value.toFixed(0)}\u00a0%` };
 
 export interface ChartOfRun {
   readonly metric: Metric;
@@ -55,8 +55,10 @@ export function chartsOf(detail: RunDetail): RunCharts {
   const main = losses.length > 0 ? losses : all.slice(0, 1);
   const others = all.filter((row) => !main.includes(row));
   const signs = [...SIGNS, GPU].flatMap((sign) => {
-    const row = (sign === GPU ? detail.metrics : others).find(({ name }) => (sign.role !== undefined && detail.roles[sign.role] === name) || sign.names.test(name));
-    return row === undefined ? [] : [chartOf(detail, row, sign)];
+    const candidates = sign === GPU ? detail.metrics : others;
+    const row = candidates.find(({ name }) => sign.role !== undefined && detail.roles[sign.role] === name)
+      ?? sign.names.map((pattern) => candidates.find(({ name }) => pattern.test(name))).find((one) => one !== undefined);
+    return row === undefined ? [] : [chartOf(row, sign)];
   });
   const rest = others.filter((row) => !signs.some((sign) => sign.row === row));
   const room = others.length <= MOST_SMALL ? MOST_SMALL : Math.max(0, FEWEST_SMALL - signs.length);
