@@ -17,7 +17,13 @@ import { useMetricFilter } from "./parts/metric-filter.ts";
 import { NoMetrics } from "./parts/no-metrics.tsx";
 import { useWideMetrics } from "./parts/wide-metrics.ts";
 
-export function AllMetrics({ page }: { readonly page: Page }): JSX.Element {
+export interface AllMetricsProps {
+  readonly page: Page;
+  /** The bar of the board around the search. */
+  readonly bar: (search: JSX.Element) => JSX.Element;
+}
+
+export function AllMetrics({ page, bar }: AllMetricsProps): JSX.Element {
   const { view, metrics, boards } = page;
   const { matches, problem } = useMetricFilter(page);
   const fitting = metrics.value.filter(({ name }) => matches(name));
@@ -36,18 +42,18 @@ export function AllMetrics({ page }: { readonly page: Page }): JSX.Element {
   );
   return (
     <>
-      <div class="toolbar">
+      {bar(
         <div class="toolbar-search" id="metric-search">
           <SearchBox label="Filter charts" query={view.metrics.value} isRegex={page.source.supportsQueries ? view.metricsAreRegex.value : undefined} problem={problem} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
             onChange={(query, isRegex) => {
               view.metrics.value = query;
               view.metricsAreRegex.value = isRegex;
             }} />
-        </div>
-        {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
-          ? `${fitting.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
-          : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
-      </div>
+        </div>,
+      )}
+      {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
+        ? `${fitting.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
+        : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
       <ChartSections page={page} sections={sectionsOf(fitting)} isFiltered={isFiltered} total={fitting.length} wide={wide} card={card} />
       {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} />}
       {joining !== null && (

@@ -1,6 +1,6 @@
 /** Charts and samples that people arrange: all metrics, or the blocks of a board. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
 import { formatNumberOf } from "../chart/index.ts";
@@ -27,10 +27,13 @@ export function Board({ page }: PanelProps): JSX.Element {
   const board = boards.board.value;
   return (
     <div class="board">
-      <BoardBar page={page} />
-      <Conflict page={page} />
-      <ColorKeys page={page} />
-      {board !== null ? <Blocks page={page} board={board} /> : view.board.value === null ? <AllMetrics page={page} /> : <MissingBoard page={page} name={view.board.value} />}
+      {board === null && view.board.value === null ? <AllMetrics page={page} bar={(search) => <BoardBar page={page}>{search}</BoardBar>} /> : (
+        <>
+          <BoardBar page={page} />
+          <Conflict page={page} />
+          {board === null ? <MissingBoard page={page} name={view.board.value!} /> : <Blocks page={page} board={board} />}
+        </>
+      )}
       <FullChart page={page} />
     </div>
   );
@@ -46,7 +49,7 @@ function MissingBoard({ page: { boards }, name }: { readonly page: Page; readonl
   );
 }
 
-function BoardBar({ page }: { readonly page: Page }): JSX.Element {
+function BoardBar({ page, children }: { readonly page: Page; readonly children?: ComponentChildren }): JSX.Element {
   const { boards, view, runs } = page;
   const board = boards.board.value;
   const [adding, setAdding] = useState<Block | null>(null);
@@ -54,28 +57,32 @@ function BoardBar({ page }: { readonly page: Page }): JSX.Element {
   const add = (block: Block): void => (board === null ? boards.create({ ...EMPTY_BOARD, blocks: [block] }) : boards.change(withBlocks(board, board.blocks.length, 0, block)));
   const name = board === null ? (view.board.value ?? "All metrics") : board.name || "New board";
   return (
-    <div class="toolbar board-bar">
-      <Menu label={`Board: ${name}`} items={[
-        { label: "All metrics", isOn: board === null && view.board.value === null, run: () => boards.open(null) },
-        ...(stored.length === 0 ? [] : ["divider" as const]),
-        ...stored.map(({ project, board: { name: label }, problem }) => ({
-          label, isOn: view.board.value === label, ...(problem !== null ? { hint: "cannot be read" } : runs.projects.value.length > 1 ? { hint: project } : {}), run: () => boards.open(label),
-        })),
-        ...(boards.canSave ? ["divider" as const, { label: "New board", run: () => boards.create(EMPTY_BOARD) }] : []),
-      ]}><b class="board-name">{name}</b> ▾</Menu>
-      {boards.canSave && (
-        <>
-          <button type="button" class="button" onClick={() => setAdding(blockOf("chart"))}>+ chart</button>
-          <button type="button" class="button" onClick={() => add(blockOf("text", { width: 12 }))}>+ text</button>
-          <button type="button" class="button" onClick={() => setAdding(blockOf("samples", { width: 12 }))}>+ samples</button>
-        </>
-      )}
-      <Display page={page} />
-      {board?.runs != null && <span class="board-frozen" title="This board shows these runs only, and no new ones.">{formatNumberOf(board.runs.length, "frozen run")}</span>}
-      <span class="board-space" />
-      {board !== null && boards.canSave && <SaveTools page={page} />}
-      {adding !== null && <ChartDialog page={page} block={adding} onDone={add} onClose={() => setAdding(null)} />}
-    </div>
+    <>
+      <div class="toolbar board-bar">
+        <Menu label={`Board: ${name}`} items={[
+          { label: "All metrics", isOn: board === null && view.board.value === null, run: () => boards.open(null) },
+          ...(stored.length === 0 ? [] : ["divider" as const]),
+          ...stored.map(({ project, board: { name: label }, problem }) => ({
+            label, isOn: view.board.value === label, ...(problem !== null ? { hint: "cannot be read" } : runs.projects.value.length > 1 ? { hint: project } : {}), run: () => boards.open(label),
+          })),
+          ...(boards.canSave ? ["divider" as const, { label: "New board", run: () => boards.create(EMPTY_BOARD) }] : []),
+        ]}><b class="board-name">{name}</b> ▾</Menu>
+        {boards.canSave && (
+          <>
+            <button type="button" class="button" onClick={() => setAdding(blockOf("chart"))}>+ chart</button>
+            <button type="button" class="button" onClick={() => add(blockOf("text", { width: 12 }))}>+ text</button>
+            <button type="button" class="button" onClick={() => setAdding(blockOf("samples", { width: 12 }))}>+ samples</button>
+          </>
+        )}
+        {children}
+        <Display page={page} />
+        {board?.runs != null && <span class="board-frozen" title="This board shows these runs only, and no new ones.">{formatNumberOf(board.runs.length, "frozen run")}</span>}
+        <span class="board-space" />
+        {board !== null && boards.canSave && <SaveTools page={page} />}
+        {adding !== null && <ChartDialog page={page} block={adding} onDone={add} onClose={() => setAdding(null)} />}
+      </div>
+      <ColorKeys page={page} />
+    </>
   );
 }
 
