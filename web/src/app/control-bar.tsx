@@ -4,10 +4,12 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import type { SmoothingKind } from "../chart/index.ts";
+import { boardOf } from "../state/boards.ts";
 import { groupName, varyingKeys } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
 import type { Centre, SpreadChoice } from "../state/view.ts";
+import { compileFilter } from "../ui/filter.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { Slider } from "../ui/slider.tsx";
@@ -88,13 +90,17 @@ function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
 }
 
 function shareItems(page: Page): readonly MenuItem[] {
-  const { source, view, runs, selection, toasts } = page;
+  const { source, view, runs, selection, toasts, boards, metrics } = page;
   const link = location.href.replace(/#.*$/, "") + view.address();
   const file = source.exportUrl(view.place.value === "board" && view.board.value !== null
     ? { board: view.board.value, ...(view.project.value === null ? {} : { project: view.project.value }) }
     : view.isAll.value ? { query: selection.checked().query! } : { run: runs.shown.value.map(({ id }) => id) });
   return [
     { label: "Copy link", hint: "this view", run: () => void copy(link).then((isCopied) => toasts.show(isCopied ? "The link to this view is copied." : link)) },
+    ...(!boards.canSave || (view.place.value === "board" && boards.board.value !== null) ? [] : [{ label: "Save as a board", hint: "a chart for each metric", run: () => {
+      page.open("board");
+      boards.create(boardOf(metrics.value.filter(({ name }) => compileFilter(view.metrics.value)(name)).map(({ name }) => name)));
+    } }]),
     ...(file === null ? [] : [{ label: "Save as HTML", hint: "one file", run: () => location.assign(file) }]),
   ];
 }

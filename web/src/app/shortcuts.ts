@@ -43,6 +43,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => page.open("run", id) })),
     { key: "/", text: "Filter charts", group: "Find", run: () => {
       page.open("board");
+      if (page.boards.board.value !== null && !page.boards.isChanged.value) page.boards.open(null);
       focusOn("#metric-search");
     } },
     { key: "r", text: "Filter runs", group: "Find", run: () => {
@@ -60,6 +61,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     { key: "[", text: "Less smooth", group: "Charts", run: () => smoothen(-SMOOTHER) },
     { key: "z", text: "Reset zoom", group: "Charts", run: () => (view.zoom.value = null) },
     ...Object.entries({ "← →": "Earlier or later step", "↑ ↓": "Previous or next, in the full view", "+ − 0": "Zoom in, out, or show the whole" }).map(([key, text]) => ({ key, text, group: "Samples", run: () => undefined })),
+    ...Object.entries({ Arrows: "Move the block in focus", "⇧ Arrows": "Resize it", "Enter or e": "Edit it", Del: "Delete it" }).map(([key, text]) => ({ key, text, group: "Board", run: () => undefined })),
     { key: "p", text: "Pause or continue", group: "Page", run: () => (page.isPaused.value = !page.isPaused.value) },
     { key: "d", text: "Next theme", group: "Page", run: () => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!) },
     { key: "?", text: "This sheet", group: "Page", run: showSheet },

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { blockOf, EMPTY_BOARD, joined, MOST_CHARTS } from "../state/boards.ts";
+import { boardOf, changed, joined, withBlocks } from "../state/boards.ts";
 import { sectionsOf } from "../state/metrics.ts";
 import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
@@ -66,9 +66,8 @@ export function AllMetrics({ page, bar }: AllMetricsProps): JSX.Element {
 
 /** A board of the charts on the page, one of which draws two metrics. */
 function joinMetrics({ boards }: Page, one: string, other: string, metrics: readonly Metric[]): void {
-  const names = [...new Set([other, one, ...metrics.map(({ name }) => name)])].slice(0, MOST_CHARTS);
-  const blocks = names.map((name) => blockOf("chart", { series: [name], width: name === other ? 8 : 4 }));
-  boards.create(joined({ ...EMPTY_BOARD, blocks }, 1, 0));
+  const board = joined(boardOf([...new Set([other, one, ...metrics.map(({ name }) => name)])]), 1, 0);
+  boards.create(withBlocks(board, 0, 1, changed(board.blocks[0]!, { width: 8 })));
 }
 
 function NoCharts({ page, isFiltered }: { readonly page: Page; readonly isFiltered: boolean }): JSX.Element {

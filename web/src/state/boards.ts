@@ -53,10 +53,20 @@ const KINDS: readonly unknown[] = ["chart", "text", "samples"];
 const CONFLICT = 409;
 const SMOOTHEST = 0.99;
 /** A board that is made of all charts on the page has no more than so many: it has to go into an address. */
-export const MOST_CHARTS = 40;
+const MOST_CHARTS = 40;
 
 export function blockOf(kind: Block["kind"], fields: Partial<Block> = {}): Block {
   return { ...PLAIN_BLOCK, kind, ...fields };
+}
+
+/** What a chart block draws; one that is not logarithmic follows the choice for all charts. */
+export function specOf({ series, title, x, limits, log_y }: Block): ChartSpec {
+  return { series, title, x, limits, ...(log_y ? { log_y } : {}) };
+}
+
+/** A board with a chart for each of some metrics. */
+export function boardOf(names: readonly string[]): Board {
+  return { ...EMPTY_BOARD, blocks: names.slice(0, MOST_CHARTS).map((name) => blockOf("chart", { series: [name], width: 4 })) };
 }
 
 // What happens to blocks. A block that is changed keeps its key, so that its chart stays where it is on the page.
@@ -135,7 +145,8 @@ function filled<Fields extends object>(usual: Fields, given: object): Fields {
   return { ...usual, ...Object.fromEntries(Object.entries(given).filter(([key, value]) => key in usual && fits(key, value))) };
 }
 
-/** What the control bar has, as a board keeps it. */
+/** What the control bar has, in the address and as a board keeps it. */
+const SETTINGS = ["filter", "group", "spread", "x", "smooth"];
 type Settings = Pick<Board, "query" | "group" | "spread" | "x" | "smooth">;
 
 /** What is as usual is null: a band of one standard deviation, steps. */
@@ -251,7 +262,7 @@ export function createBoards(source: Source, view: View): Boards {
           return read === null ? [] : [{ ...one, board: read }];
         });
         problem.value = null;
-        const isFirst = before === null && textOf({ ...EMPTY_BOARD, ...settingsOf(view) }) === textOf(EMPTY_BOARD);
+        const isFirst = before === null && !SETTINGS.some((key) => view.named.has(key));
         const isNewer = before !== null && !wasChanged && before.revision !== saved.peek()?.revision;
         if (view.draft.peek() === "" && saved.peek() !== null && (isFirst || isNewer)) applySettings(view, saved.peek()!.board);
       } catch (error) {

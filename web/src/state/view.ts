@@ -89,6 +89,8 @@ export interface View {
   readonly withUnfinished: Signal<boolean>;
   /** A panel's own choice, kept in the address under `key`; the same signal for the same key. */
   text(key: string, initial?: string): Signal<string>;
+  /** The keys that the address had when the page was opened. */
+  readonly named: ReadonlySet<string>;
   /** The address that leads back to this view. */
   address(): string;
 }
@@ -100,7 +102,7 @@ interface Kept {
 
 /** How somebody likes to see charts and lists: kept by the browser, for addresses that name none of these. */
 const SETTINGS: ReadonlySet<string> = new Set([
-  "x", "smooth", "smooth-as", "log-x", "log-y-all", "clip", "chart-size", "columns", "order", "spread", "centre",
+  "x", "smooth", "smooth-as", "log-x", "log-y-all", "clip", "chart-size", "order", "spread", "centre",
 ]);
 /** A change that comes later after a key or a click was not made by the person. */
 const PERSON_MS = 1500;
@@ -115,6 +117,7 @@ export function createView(location: Location = window.location, history: Histor
   const kept = new Map<string, Kept>();
   const numKept = signal(0);
   let given = parseHash(location.hash);
+  const named = new Set(given.keys());
   if (![...given.keys()].some((key) => SETTINGS.has(key))) given = new Map([...parseHash(stored("settings") ?? ""), ...given]);
   const keep = <Value>(field: Field<Value>): Signal<Value> => {
     const known = kept.get(field.key);
@@ -158,6 +161,7 @@ export function createView(location: Location = window.location, history: Histor
     centre: keep(choiceField<Centre>("centre", ["mean", "median"], "mean")),
     withUnfinished: keep(flagField("unfinished")),
     text: (key, initial = "") => keep(textField(key, initial)),
+    named,
     address() {
       const all = texts();
       // An address that names a setting brings all of them: the reader's own ones do not apply.
