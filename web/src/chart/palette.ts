@@ -88,8 +88,11 @@ export function slotCss(slot: number): string {
 }
 
 /** A sample of a line for style sheets: with gaps where the line is dashed. */
-export function slotSample(slot: number, [on, off]: readonly number[] = slotDash(slot)): string {
-  const color = slotCss(slot);
+export function slotSample(slot: number): string {
+  return dashSample(slotCss(slot), slotDash(slot));
+}
+
+export function dashSample(color: string, [on, off]: readonly number[]): string {
   return on === undefined || off === undefined ? color : `repeating-linear-gradient(90deg, ${color} 0 ${on / 1.5}px, transparent 0 ${(on + off) / 1.5}px)`;
 }
 

@@ -41,6 +41,8 @@ export interface Series {
   readonly label: string;
   /** What several lines belong to, such as a run; without it the line stands for itself. */
   readonly owner?: string;
+  /** What lines of several owners have in common, such as a metric. */
+  readonly subject?: string;
   /** Palette slot; see palette.ts. */
   readonly slot: number;
   /** Without it the dash of the slot. */
@@ -71,6 +73,7 @@ export interface Samples {
 export interface Trace extends Samples {
   readonly id: string;
   readonly owner: string;
+  readonly subject: string;
   readonly label: string;
   readonly slot: number;
   readonly dash: readonly number[];
@@ -86,7 +89,7 @@ export interface Trace extends Samples {
 export function prepare(series: Series): Trace {
   const { id, label, slot, data } = series;
   return {
-    id, owner: series.owner ?? id, label, slot, dash: series.dash ?? slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null,
+    id, owner: series.owner ?? id, subject: series.subject ?? id, label, slot, dash: series.dash ?? slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null,
     ...(data.kind === "raw" ? nonfinitePoints(data) : { nonfiniteX: data.nonfiniteX, nonfinite: data.nonfinite }),
     ...samplesOf(data),
   };

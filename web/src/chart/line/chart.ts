@@ -104,7 +104,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     // Out of sight nothing is painted: fifty charts on a page cost what the ten in view do.
     if (!isStale) plot?.show(ranges.x, ranges.y.range);
     crosshair.again();
-    legend?.update(traces, emphasis, options.baseline);
+    legend?.update(traces, emphasis, options.baseline, options.legend === "subjects");
   };
 
   const moveTo = (range: Range | null): void => {
@@ -117,11 +117,11 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     if (isInView) plot?.repaint();
     else isStale = true;
     crosshair.again();
-    legend?.update(traces, emphasis, options.baseline);
+    legend?.update(traces, emphasis, options.baseline, options.legend === "subjects");
   };
 
   const withLegend = (): void => {
-    if (options.hasLegend && legend === null) {
+    if (options.legend !== null && legend === null) {
       legend = createLegend(frame, {
         solo: (ids) => {
           emphasise({ solo: ids });
@@ -131,7 +131,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
           if (id !== emphasis.hovered) emphasise({ hovered: id });
         },
       });
-    } else if (!options.hasLegend) {
+    } else if (options.legend === null) {
       legend?.destroy();
       legend = null;
     }

@@ -59,7 +59,7 @@ export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: C
 }
 
 function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
-  if ([trace.id, trace.owner].includes(emphasis.hovered ?? "")) return 4;
+  if ([trace.id, trace.owner, trace.subject].includes(emphasis.hovered ?? "")) return 4;
   if (isDimmed(trace, emphasis)) return 0;
   return trace.owner === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
 }

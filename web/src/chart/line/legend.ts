@@ -1,6 +1,6 @@
-/** The names under a line chart: a click shows one series alone, with shift or ctrl it adds one or takes one away. */
+/** The names under a line chart, of lines or of what they are of: a click shows one alone, with shift or ctrl it adds one or takes one away. */
 
-import { slotSample } from "../palette.ts";
+import { dashSample, slotCss } from "../palette.ts";
 import type { Trace } from "../series.ts";
 import { element } from "../tooltip.ts";
 import { isDimmed } from "./options.ts";
@@ -12,7 +12,7 @@ export interface LegendHooks {
 }
 
 export interface Legend {
-  update(traces: readonly Trace[], emphasis: Emphasis, baseline: string | null): void;
+  update(traces: readonly Trace[], emphasis: Emphasis, baseline: string | null, isOfSubjects: boolean): void;
   destroy(): void;
 }
 
@@ -26,11 +26,11 @@ export function nextSolo(solo: ReadonlySet<string>, id: string, isAdding: boolea
 
 export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   const list = element("div", "chart-legend");
+  list.hidden = true;
   root.append(list);
   let current: Emphasis = { solo: new Set(), hovered: null };
-  let entries: readonly (readonly [button: HTMLElement, trace: Trace])[] = [];
-  let shown = "";
-  let last: { readonly traces: readonly Trace[]; readonly emphasis: Emphasis; readonly baseline: string | null } | null = null;
+  let entries: readonly (readonly [button: HTMLElement, item: Item])[] = [];
+  let last: readonly unknown[] = [];
   const idOf = (event: Event): string | null => {
     const button = event.target instanceof Element ? event.target.closest("button") : null;
     return button?.dataset["id"] ?? null;
@@ -44,22 +44,26 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   });
   list.addEventListener("pointerleave", () => hooks.hover(null));
 
+  let shown = "";
   return {
-    update(traces, emphasis, baseline) {
+    update(traces, emphasis, baseline, isOfSubjects) {
       // A chart that only moves asks at every frame.
-      if (last !== null && last.traces === traces && last.emphasis === emphasis && last.baseline === baseline) return;
-      last = { traces, emphasis, baseline };
+      const given = [traces, emphasis, baseline, isOfSubjects];
+      if (given.every((one, index) => one === last[index])) return;
+      last = given;
       current = emphasis;
-      const names = JSON.stringify(traces.map(({ id, label, slot, dash }) => [id, label, slot, dash, id === baseline]));
+      const items = itemsOf(traces, isOfSubjects);
+      const names = JSON.stringify([items, baseline]);
       if (names !== shown) {
         // Replacing the buttons would take the focus away, so only a change of names does.
-        entries = traces.map((trace) => [entry(trace, trace.id === baseline), trace] as const);
+        entries = items.map((item) => [entry(item, item.id === baseline), item] as const);
         list.replaceChildren(...entries.map(([button]) => button));
+        list.hidden = items.length < 2;
         shown = names;
       }
-      for (const [button, trace] of entries) {
-        button.setAttribute("aria-pressed", String(emphasis.solo.has(trace.id)));
-        button.classList.toggle("is-dimmed", isDimmed(trace, { solo: emphasis.solo, hovered: null }));
+      for (const [button, item] of entries) {
+        button.setAttribute("aria-pressed", String(emphasis.solo.has(item.id)));
+        button.classList.toggle("is-dimmed", isDimmed(item, { solo: emphasis.solo, hovered: null }));
       }
     },
     destroy() {
@@ -68,14 +72,22 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   };
 }
 
-function entry(trace: Trace, isBaseline: boolean): HTMLElement {
+type Item = Pick<Trace, "id" | "owner" | "subject" | "label"> & { readonly sample: string };
+
+function itemsOf(traces: readonly Trace[], isOfSubjects: boolean): readonly Item[] {
+  if (!isOfSubjects) return traces.map(({ id, owner, subject, label, slot, dash }) => ({ id, owner, subject, label, sample: dashSample(slotCss(slot), dash) }));
+  const bySubject = new Map(traces.map(({ subject, dash }) => [subject, dash]));
+  return [...bySubject].map(([subject, dash]) => ({ id: subject, owner: subject, subject, label: subject, sample: dashSample("var(--muted)", dash) }));
+}
+
+function entry({ id, label, sample }: Item, isBaseline: boolean): HTMLElement {
   const button = element("button", "chart-legend-entry");
   button.setAttribute("type", "button");
-  button.dataset["id"] = trace.id;
-  button.title = trace.label;
+  button.dataset["id"] = id;
+  button.title = label;
   const swatch = element("i", "chart-swatch");
-  swatch.style.background = slotSample(trace.slot, trace.dash);
-  button.append(swatch, element("span", "chart-legend-label", trace.label));
+  swatch.style.background = sample;
+  button.append(swatch, element("span", "chart-legend-label", label));
   if (isBaseline) button.append(element("span", "chart-legend-note", "baseline"));
   return button;
 }

@@ -65,7 +65,8 @@ export interface LineOptions {
   readonly baseline: string | null;
   /** Owner of the series that are drawn in front of the others, and stronger. */
   readonly chosen: string | null;
-  readonly hasLegend: boolean;
+  /** Whether the legend names every line, what the lines are of, or nothing; a single entry needs no legend. */
+  readonly legend: "lines" | "subjects" | null;
   /** What stands in a chart without a point. */
   readonly emptyText: string;
   readonly sync: SyncBus | null;
@@ -98,12 +99,12 @@ export const LINE_DEFAULTS: LineOptions = {
   goal: null,
   baseline: null,
   chosen: null,
-  hasLegend: true,
+  legend: "lines",
   emptyText: "no data yet",
   sync: null,
 };
 
-/** Ids or owners of the series that stand out; all others are dimmed. */
+/** Ids, owners or subjects of the series that stand out; all others are dimmed. */
 export interface Emphasis {
   readonly solo: ReadonlySet<string>;
   readonly hovered: string | null;
@@ -111,8 +112,8 @@ export interface Emphasis {
 
 export const NO_EMPHASIS: Emphasis = { solo: new Set(), hovered: null };
 
-export function isDimmed({ id, owner }: Pick<Trace, "id" | "owner">, { solo, hovered }: Emphasis): boolean {
-  const isSolo = solo.has(id) || solo.has(owner);
-  if (hovered !== null) return hovered !== id && hovered !== owner && !isSolo;
+export function isDimmed({ id, owner, subject }: Pick<Trace, "id" | "owner" | "subject">, { solo, hovered }: Emphasis): boolean {
+  const isSolo = [id, owner, subject].some((name) => solo.has(name));
+  if (hovered !== null) return ![id, owner, subject].includes(hovered) && !isSolo;
   return solo.size > 0 && !isSolo;
 }

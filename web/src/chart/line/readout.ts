@@ -1,7 +1,7 @@
 /** What a line chart says about one x value: every series' value there, the best first, with the nearest to the pointer marked. */
 
 import { formatBytes, formatDelta, formatDuration, formatNumber, formatPercent, formatWhole } from "../format.ts";
-import { slotSample } from "../palette.ts";
+import { dashSample, slotCss } from "../palette.ts";
 import { columnAround } from "../paths.ts";
 import { interpolate, lowerBound, merged, nearestIndex } from "../series.ts";
 import type { Merged, Trace } from "../series.ts";
@@ -77,7 +77,7 @@ export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipC
   const rows: TooltipRow[] = shown.map((reading) => ({
     label: reading.trace.label,
     value: formatValue(reading.value, options.yFormat),
-    color: slotSample(reading.trace.slot, reading.trace.dash),
+    color: dashSample(slotCss(reading.trace.slot), reading.trace.dash),
     isNearest: reading === readout.nearest,
     note: note(reading, readout, baseline, drawing),
   }));

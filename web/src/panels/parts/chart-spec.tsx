@@ -66,7 +66,7 @@ function Drawn({ table, chart }: { readonly table: TableData; readonly chart: Ch
 
 function Lines({ table, chart }: { readonly table: TableData; readonly chart: Chart }): JSX.Element {
   const series = useMemo(() => linesOf(table, chart), [table, chart]);
-  const options = { title: chart.title ?? `${chart.y} by ${chart.x}`, xFormat: "number", yFormat: "number", xName: chart.x!, yName: chart.y!, hasLegend: chart.color !== undefined } as const;
+  const options = { title: chart.title ?? `${chart.y} by ${chart.x}`, xFormat: "number", yFormat: "number", xName: chart.x!, yName: chart.y! } as const;
   return (
     <>
       <Mount height={HEIGHT} create={(root) => createLineChart(root, options)} update={(made) => {

@@ -35,7 +35,7 @@ export function groupLines(found: GroupCurves, centre: Centre, spread: SpreadCho
     const owner = groupId(curve.label);
     const label = [curve.label, ...look.label, `${centre}, ${formatNumberOf(curve.members, "run")}`].join(" · ");
     const line = {
-      id: `${owner}${look.id}`, owner, label, slot: look.slot ?? slot(curve.runs[0] ?? ""), dash: look.dash, data: { kind: "raw" as const, x: Float64Array.from(curve.at), y },
+      id: `${owner}${look.id}`, owner, subject: found.metric, label, slot: look.slot ?? slot(curve.runs[0] ?? ""), dash: look.dash, data: { kind: "raw" as const, x: Float64Array.from(curve.at), y },
       noteOf: (index: number): string => countText(curve.n[index] ?? 0, curve.members),
     };
     if (edges.length === 0) return line;
@@ -49,6 +49,7 @@ export function groupLines(found: GroupCurves, centre: Centre, spread: SpreadCho
 export function crowdLines(found: GroupCurves, look: SeriesLook): Series[] {
   return found.curves.slice(0, 1).map((curve): Series => ({
     id: `crowd${look.id}`,
+    subject: found.metric,
     label: [`median of ${formatNumberOf(curve.members, "run")}`, ...look.label].join(" · "),
     slot: look.slot ?? CROWD_SLOT,
     data: { kind: "raw", x: Float64Array.from(curve.at), y: column(curve, "median") },

@@ -24,7 +24,7 @@ export interface LineSectionProps {
 export function LineSection({ page, title, note, series, options, height = 180, isWide = false }: LineSectionProps): JSX.Element {
   const chart = useRef<LineChart | null>(null);
   const before = useRef<{ readonly series: readonly Series[]; readonly text: string }>({ series: [], text: "" });
-  const all: Partial<LineOptions> = { title, sync: page.sync, hasLegend: series.length > 1, ...options };
+  const all: Partial<LineOptions> = { title, sync: page.sync, ...options };
   const show = (handle: LineChart): void => {
     const text = JSON.stringify(all);
     const isSame = before.current.series.length === series.length

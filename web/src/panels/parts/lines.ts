@@ -80,10 +80,11 @@ export function linesOf({ cells, names, isOneRun, label, slot, groups, alone = n
     const look = looks.get(name)!;
     const own = look.slot ?? slot(run);
     const title = (isOneRun && look.slot !== null ? look.label : [label(run), ...look.label]).join(" · ");
-    if (ranks === "mean" && parts.length > 1) return [rankMean(`${run}${look.id}`, run, parts, title, own)];
+    if (ranks === "mean" && parts.length > 1) return [{ ...rankMean(`${run}${look.id}`, run, parts, title, own), subject: name }];
     return parts.map(({ head, data, smoothed }): Series => ({
       id: `${lineId(run, head.rank)}${look.id}`,
       owner: run,
+      subject: name,
       label: parts.length > 1 || head.rank > 0 ? `${title} rank ${head.rank}` : title,
       // Ranks of one run are told apart by the palette's own order.
       slot: besideSlot(own, head.rank),
@@ -123,7 +124,7 @@ function meanLine(group: LineGroup, parts: readonly SeriesPart[], { slot, spread
   const of = `${isMedian ? "median" : "mean"}, ${formatNumberOf(members.length, "run")}${isInterpolated ? ", interpolated" : ""}`;
   const owner = groupId(group.title);
   return [{
-    id: `${owner}${look.id}`, owner, label: [group.title, ...look.label, of].join(" · "), slot: look.slot ?? slot, dash: look.dash, data: { kind: "raw", x, y: mean }, spread: { low, high },
+    id: `${owner}${look.id}`, owner, subject: look.label[0] ?? owner, label: [group.title, ...look.label, of].join(" · "), slot: look.slot ?? slot, dash: look.dash, data: { kind: "raw", x, y: mean }, spread: { low, high },
     noteOf: (index) => countText(count[index] ?? 0, group.runs.length),
   }];
 }

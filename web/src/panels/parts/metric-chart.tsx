@@ -186,7 +186,6 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
         outliers: outliers !== "auto" ? OUTLIERS[outliers] : !isOfGroups ? "clip" : lines.length < 2 ? "show" : "auto",
         chosen: focus,
         marks,
-        ...(isOfGroups ? {} : { hasLegend: names.length > 1 }),
       }}
       hovered={hovered === undefined || !isOfGroups ? null : groupId(hovered.label)}
       notes={first === undefined ? [] : isOfGroups ? leftOutText(first) : [`${formatNumberOf(first.curves[0]?.members ?? 0, "run")}: median, quartiles, range`]} />
@@ -229,10 +228,10 @@ interface FigureProps extends MetricChartProps {
 }
 
 function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zoom, lines, options, hovered, isWaiting, waiting = null, problem, notes, hint }: FigureProps): JSX.Element {
-  const all = { ...axisOptions(page, spec, subject, x), hasLegend: lines.length > 1 && lines.length <= mostInLegend, ...options };
+  const all = { ...axisOptions(page, spec, subject, x), legend: lines.length <= mostInLegend ? "lines" as const : subject.names.length > 1 ? "subjects" as const : null, ...options };
   const picked = page.picked.value;
   // Lines that were picked in another chart need not exist here.
-  const solo = lines.some(({ id, owner }) => picked.has(id) || picked.has(owner ?? id)) ? picked : NONE_PICKED;
+  const solo = lines.some(({ id, owner, subject: name }) => [id, owner, name].some((one) => one !== undefined && picked.has(one))) ? picked : NONE_PICKED;
   const { names, numMatches } = subject;
   const allNotes = [...(names.length < numMatches ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`] : []), ...notes];
   return (
@@ -244,8 +243,10 @@ function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zo
           return chart;
         }} update={(chart) => show(chart, { lines, options: all, emphasis: { solo, hovered }, zoom })} />
       )}
-      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-      <p class="metric-coarse">{allNotes.join(" · ")} {hint}</p>
+      <div class="metric-notes">
+        {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
+        <p class="metric-coarse">{allNotes.join(" · ")} {hint}</p>
+      </div>
     </div>
   );
 }

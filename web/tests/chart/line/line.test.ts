@@ -153,7 +153,7 @@ test("a click in the legend shows one alone, a second click all; with shift it a
   expect([...nextSolo(new Set(), "a", false)]).toEqual(["a"]);
   expect([...nextSolo(new Set(["a"]), "a", false)]).toEqual([]);
   expect([...nextSolo(new Set(["a"]), "b", true)]).toEqual(["a", "b"]);
-  const line = { id: "b\nloss", owner: "b" };
+  const line = { id: "b\nloss", owner: "b", subject: "loss" };
   expect(isDimmed(line, { solo: new Set(["a"]), hovered: null })).toBe(true);
   expect(isDimmed(line, { solo: new Set(["a"]), hovered: "b" })).toBe(false);
 });
