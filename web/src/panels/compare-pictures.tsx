@@ -210,7 +210,7 @@ export function ScatterView(subject: Subject): JSX.Element {
           <ColumnSelect label="Colour" groups={[OWN_COLORS, ...groups]} value={color?.id ?? ""} onChange={(id) => (colorId.value = id)} />
         </div>
         <Mount height={HEIGHT} create={(root) => (chart.current = createScatter(root, options))} update={(made) => made.update(options)} />
-        {row !== undefined && <p class="card-note">Bars: mean and 95 % interval of each value{row.is_numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
+        {row !== undefined && <p class="card-note is-text">Bars: mean and 95 % interval of each value{row.is_numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
       </div>
     </Section>
   );

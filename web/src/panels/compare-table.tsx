@@ -31,7 +31,7 @@ const NAME_PX = { least: 140, most: 320, onPhone: 170 };
 const LEAST_PX = 56;
 const EDITED_PX = 100;
 const MOST_PX = 260;
-const PADDING_PX = 22;
+const PADDING_PX = 18;
 const DELTA_PX = 60;
 const SORT_PX = 16;
 const BOX_PX = 24;
@@ -80,13 +80,12 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
 
 /** The config that differs, the metrics that matter, then facts. */
 function firstColumns({ runs, metrics, setNames }: Page, metric: string, rows: readonly RunRow[]): readonly string[] {
-  const keys = runs.configKeys.value;
-  const differing = differingKeys(keys, rows);
+  const differing = differingKeys(runs.configKeys.value, rows);
   const known = metrics.value;
   const roles = ROLES.filter(({ role }) => known.find(({ name }) => name === metric)?.role !== role).map(({ id }) => id);
   const others = [...known.filter(({ goal, role }) => goal !== null && role === null).map(({ name }) => name), ...setNames.value];
   return [
-    ...(differing.length > 0 ? differing : keys).slice(0, MOST_CONFIG_COLUMNS).map((key) => `config:${key}`),
+    ...differing.slice(0, MOST_CONFIG_COLUMNS).map((key) => `config:${key}`),
     ...[...new Set([`metric:${metric}`, ...roles, ...others.map((name) => `metric:${name}`)])].slice(0, MOST_METRIC_COLUMNS),
     ...FIRST_FACTS,
   ];

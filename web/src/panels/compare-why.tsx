@@ -106,15 +106,14 @@ function Differences({ found, rows }: { readonly found: Why; readonly rows: read
 function DifferenceTable({ found, rows }: { readonly found: Why; readonly rows: readonly RunDifference[] }): JSX.Element {
   return (
     <table class="groups-table why-table">
-      <thead><tr><th scope="col">score</th><th scope="col">difference</th><th scope="col">{found.left.name}</th><th scope="col">{found.right.name}</th><th scope="col">why this score</th></tr></thead>
+      <thead><tr><th scope="col">score</th><th scope="col">difference</th><th scope="col">{found.left.name}</th><th scope="col">{found.right.name}</th></tr></thead>
       <tbody>
         {rows.map((one) => (
           <tr key={`${one.area} ${one.key}`}>
             <td><span class="matters-bar"><i style={{ width: `${one.score * 70}px` }} /><span>{one.score.toFixed(2)}</span></span></td>
-            <th scope="row"><span class="matters-quiet">{one.area}</span> {one.key}</th>
+            <th scope="row"><span class="matters-quiet">{one.area}</span> {one.key}<span class="why-reason">{one.reason}</span></th>
             <td class={textClass(one.left)}>{valueText(one.left)}</td>
             <td class={textClass(one.right)}>{valueText(one.right)}{one.others !== "" && <span class="matters-quiet"> ({one.others})</span>}</td>
-            <td class="groups-words">{one.reason}</td>
           </tr>
         ))}
       </tbody>

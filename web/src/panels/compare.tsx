@@ -114,5 +114,5 @@ function TooMany({ page }: { readonly page: Page }): JSX.Element {
   const [num, all] = [fitting.value.length, numFitting.value];
   const text = num < Math.min(MOST_ROWS, all) ? `Loading ${formatWhole(num)} of ${formatWhole(all)} runs …`
     : `These are the first ${formatWhole(num)} of ${formatWhole(all)} runs, in the order of the list. Sorting sorts all of them; a filter narrows them.`;
-  return <p class="card-note" role="status">{text}</p>;
+  return <p class="card-note is-text" role="status">{text}</p>;
 }

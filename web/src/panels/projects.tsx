@@ -1,25 +1,22 @@
 /** Every project: how many runs, which are live or failed, the best value and the last activity; several can be viewed together. */
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
 
 import { formatDuration, formatNumber, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { chosenProjects } from "../state/projects.ts";
-import { Empty } from "../ui/empty.tsx";
+import { useSweep } from "../state/sweep.ts";
 import type { ProjectRow } from "../wire.ts";
 import type { PanelProps } from "./panel.ts";
 import "./projects.css";
 
-const AGAIN_MS = 10_000;
 const BAD = ["failed", "crashed"];
 
 export function Projects({ page }: PanelProps): JSX.Element {
-  const { rows, problem } = useProjects(page);
+  const { answer, problem } = useSweep(page, "projects", () => page.source.projects());
   const chosen = chosenProjects(page.view.project.value, page.runs.projects.value);
   if (problem !== null) return <p class="problem" role="alert">{problem}</p>;
-  if (rows === null) return <div class="pane" aria-busy="true"><p class="card-note">Counting runs…</p></div>;
-  if (rows.length === 0) return <Empty title="No projects yet">epochal.init(project="…") begins one.</Empty>;
+  if (answer === null) return <div class="pane" aria-busy="true"><p class="card-note">Counting runs …</p></div>;
   const toggle = (name: string): void => {
     const before = chosen ?? [];
     const next = before.includes(name) ? before.filter((one) => one !== name) : [...before, name];
@@ -27,7 +24,7 @@ export function Projects({ page }: PanelProps): JSX.Element {
   };
   return (
     <div class="pane">
-      <p class="card-note">{chosen === null ? "All projects are in view; choose one, or tick several." : `In view: ${chosen.join(", ")}. `}
+      <p class="card-note">{chosen === null ? "You see all projects. Choose one, or check several." : `You see ${chosen.join(", ")}. `}
         {chosen !== null && <button type="button" class="link" onClick={() => show(page, null)}>All projects</button>}
       </p>
       <div class="projects" role="region" aria-label="Projects" data-title="Projects" tabIndex={0}>
@@ -37,7 +34,7 @@ export function Projects({ page }: PanelProps): JSX.Element {
               <th scope="col">best</th><th scope="col">last activity</th><th scope="col">owners</th></tr>
           </thead>
           <tbody>
-            {rows.map((row) => <Project key={row.name} page={page} row={row} isChosen={chosen?.includes(row.name) ?? false} onToggle={() => toggle(row.name)} />)}
+            {answer.projects.map((row) => <Project key={row.name} page={page} row={row} isChosen={chosen?.includes(row.name) ?? false} onToggle={() => toggle(row.name)} />)}
           </tbody>
         </table>
       </div>
@@ -86,26 +83,4 @@ function show({ view }: Page, project: string | null): void {
   view.project.value = project;
   view.shown.value = null;
   view.focus.value = null;
-}
-
-/** Asked for again now and then. */
-function useProjects(page: Page): { readonly rows: readonly ProjectRow[] | null; readonly problem: string | null } {
-  const [found, setFound] = useState<{ readonly rows: readonly ProjectRow[] | null; readonly problem: string | null }>({ rows: null, problem: null });
-  useEffect(() => {
-    let isOver = false;
-    const look = (): void => {
-      if (page.isPaused.peek()) return;
-      page.source.projects().then(
-        ({ projects }) => !isOver && setFound({ rows: projects, problem: null }),
-        (error: unknown) => !isOver && setFound((before) => ({ ...before, problem: error instanceof Error ? error.message : String(error) })),
-      );
-    };
-    look();
-    const timer = setInterval(look, AGAIN_MS);
-    return () => {
-      isOver = true;
-      clearInterval(timer);
-    };
-  }, [page]);
-  return found;
 }

@@ -19,7 +19,7 @@ export function UnfinishedNote({ page, unfinished }: { readonly page: Page; read
   return (
     <p class="pane-bar unfinished" role="status">
       {isChosen && <label class="check"><input type="checkbox" checked={withUnfinished.value} onChange={(event) => (withUnfinished.value = event.currentTarget.checked)} />Include unfinished runs</label>}
-      <span class="card-note">{unfinished.sentence}</span>
+      <span class="card-note is-text">{unfinished.sentence}</span>
     </p>
   );
 }
