@@ -1,11 +1,10 @@
 import { expect, test } from "vitest";
 
 import { countTitle, valueText } from "../../src/panels/compare-groups.tsx";
-import { levelScale, pairOptions } from "../../src/panels/compare-importance.tsx";
-import { columnsOf, crowdLines, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/curves.ts";
-import { ONE_SERIES } from "../../src/panels/parts/lines.ts";
+import { pairOptions } from "../../src/panels/compare-importance.tsx";
+import { columnsOf, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
 import { groupKeys } from "../../src/state/sweep.ts";
-import type { GroupCurve, GroupCurves, Level } from "../../src/wire.ts";
+import type { GroupCurve, GroupCurves } from "../../src/wire.ts";
 
 const CURVE: GroupCurve = {
   label: "lr=0.001", values: [0.001], members: 3, missing: 0, at: [0, 1, 2], n: [3, 3, 1], nonfinite: [0, 0, 1], ended: [0, 0, 1],
@@ -51,17 +50,6 @@ test("a count says why members do not count", () => {
   const row = { n: 3, nonfinite: 1, unfinished: 0, missing: 2 } as Parameters<typeof countTitle>[0];
   expect(countTitle(row)).toBe("3 count; 1 ended as nan or infinity; 2 never logged it");
   expect([valueText(null), valueText(1e-4), valueText(true)]).toEqual(["none", "0.0001", "true"]);
-});
-
-const level = (mean: number): Level => ({ label: String(mean), value: mean, num_runs: 2, n: 2, nonfinite: 0, mean, median: mean, std: 0, se: 0, q25: mean, q75: mean, low: mean, high: mean, min: mean - 0.1, max: mean + 0.1 });
-
-test("one level that diverged does not squeeze the others", () => {
-  const place = levelScale([level(1), level(2), level(3), level(4), level(2000)]);
-  expect(place.share(0.9)).toBe(0);
-  expect(place.share(4.1)).toBe(1);
-  expect(place.share(2000)).toBe(1);
-  expect(place.share(2.5)).toBeCloseTo(0.5);
-  expect(place.high).toBeLessThan(2000);
 });
 
 test("a heat map has the pair's means, and tells how many runs they are of", () => {
