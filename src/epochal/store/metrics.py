@@ -118,7 +118,7 @@ def _operands(
     for name in names:
         metric = _named(name, metrics, ())
         if metric is None:
-            known = [one.name for one in metrics[:_MOST_COMPARED]]
+            known = list(dict.fromkeys(one.name for one in metrics[:_MOST_COMPARED]))
             reason = f"the formula needs a metric {name!r}, which was not logged."
             raise MetricNotFoundError(reason + _hint(name, known))
         found[name] = {one.axis: one for one in metrics if one.name == metric.name}

@@ -10,7 +10,7 @@ export interface ChartSpec {
   readonly limits?: readonly [number | null, number | null] | null;
 }
 
-const OPERATOR = /\s(?:\+|-|\*\*?|\/)\s|^[-("`]/;
+const OPERATOR = /[\s)][-+*/]|[-+*/]\s|^[-("`]/;
 const CALL = /(?:^|[\s(-])(?:ema|mean|abs|log|log10|exp|sqrt|min|max|diff|cumsum)\(/;
 
 /** Whether the server has to compute a name; a metric of exactly that name wins over the formula. */

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { expandPatterns, isFormula, titleOf } from "../../src/state/chart-spec.ts";
 
 test.each([
-  ["train/loss - eval/loss", true], ["tokens / time", true], ["ema(loss, 0.9)", true], ["-loss", true], ["train/loss", false], ["val-loss", false], ["eval/*", false], ["loss(x)", false],
+  ["train/loss - eval/loss", true], ["tokens / time", true], ["ema(loss, 0.9)", true], ["-loss", true], ["loss -eval/loss", true], ["train/loss", false], ["val-loss", false], ["eval/*", false], ["loss(x)", false],
 ])("%s is a formula: %s", (name, expected) => {
   expect(isFormula(name)).toBe(expected);
 });
