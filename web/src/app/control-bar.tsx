@@ -36,18 +36,19 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
   const group = view.groupBy.value;
   return (
     <div class={`controls${isOpen ? " is-open" : ""}`} role="toolbar" aria-label="View">
-      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▴" : "▾"}</button>
-      {view.full.value !== null && <RunFilter page={page} />}
-      <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>x: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
-      <span class="controls-smooth">
-        <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
-          onChange={(value) => (view.smoothness.value = value)} />
-        <Menu label="How lines are smoothed" items={SMOOTHINGS.map(([kind, label]) => ({ label, isOn: view.smoothing.value === kind, run: () => (view.smoothing.value = kind) }))}>▾</Menu>
-      </span>
-      <Menu label={`Group runs${group === null ? "" : `: by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "group" : `group: ${groupName(group)}`} ▾</Menu>
-      {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
-      <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
-      {view.full.value !== null && <button type="button" class="button" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕ Close</button>}
+      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▾" : "▴"}</button>
+      <div class="controls-items">
+        {view.full.value !== null && <RunFilter page={page} />}
+        <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>x: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
+        <span class="controls-smooth">
+          <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
+            onChange={(value) => (view.smoothness.value = value)} />
+          <Menu label="How lines are smoothed" items={SMOOTHINGS.map(([kind, label]) => ({ label, isOn: view.smoothing.value === kind, run: () => (view.smoothing.value = kind) }))}>▾</Menu>
+        </span>
+        <Menu label={`Group runs${group === null ? "" : `: by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "group" : `group: ${groupName(group)}`} ▾</Menu>
+        {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
+        <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
+      </div>
     </div>
   );
 }
@@ -90,11 +91,11 @@ function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
 }
 
 function shareItems(page: Page): readonly MenuItem[] {
-  const { source, view, runs, selection, toasts, boards, metrics } = page;
+  const { source, view, runs, toasts } = page;
   const link = location.href.replace(/#.*$/, "") + view.address();
   const file = source.exportUrl(view.place.value === "board" && view.board.value !== null
     ? { board: view.board.value, ...(view.project.value === null ? {} : { project: view.project.value }) }
-    : view.isAll.value ? { query: selection.checked().query! } : { run: runs.shown.value.map(({ id }) => id) });
+    : runs.showsAll.value ? { query: runs.sweepQuery() } : { run: runs.shown.value.map(({ id }) => id) });
   return [
     { label: "Copy link", hint: "this view", run: () => void copy(link).then((isCopied) => toasts.show(isCopied ? "The link to this view is copied." : link)) },
     ...(!boards.canSave || (view.place.value === "board" && boards.board.value !== null) ? [] : [{ label: "Save as a board", hint: "a chart for each metric", run: () => {

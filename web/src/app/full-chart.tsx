@@ -30,6 +30,7 @@ export function FullChart({ page }: { readonly page: Page }): JSX.Element {
         <h2>{metric.name}</h2>
         <span class="card-space" />
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+        <button type="button" class="button is-quiet" aria-label="Leave full screen" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕</button>
       </header>
       <div class="full-body">
         {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, innerHeight - 170)} onChart={draw} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={draw} />}

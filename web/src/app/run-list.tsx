@@ -96,7 +96,7 @@ function LineOf({ page, line, onRename }: LineProps): JSX.Element {
       {groupKeys.value.length === 1 && <span class="run-group-key">{groupKeys.value[0]} =</span>}
       <b title={line.title}>{line.title}</b>
       <span class="card-note">{formatWhole(line.count)}</span>
-      {line.rows !== null && <button type="button" class="button is-quiet" title="Show only this group" onClick={() => showInCharts(page, line.rows!.map(({ id }) => id))}>only</button>}
+      {line.rows !== null && page.view.spread.value === "none" && <button type="button" class="button is-quiet" title="Show only this group" onClick={() => showInCharts(page, line.rows!.map(({ id }) => id))}>only</button>}
     </div>
   );
 }

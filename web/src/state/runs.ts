@@ -102,6 +102,12 @@ export interface Runs {
   showNewest(): void;
   /** The query that selects the runs of the list, for the server. */
   listQuery(): string;
+  /** Whether all runs of the list are shown, apart from those that were unchecked. */
+  readonly showsAll: ReadonlySignal<boolean>;
+  /** The query that selects the runs of groups, quantiles and rankings: those of the list without the unchecked ones. */
+  sweepQuery(): string;
+  /** A condition of the table's columns, where there are too many runs for this page; empty for none. */
+  readonly columnQuery: Signal<string>;
   /** What selects and orders the runs of which there are too many for this page; null where it has all. */
   readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
   reload(): void;
@@ -170,6 +176,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     showsHidden.value === "1" ? "" : "not hidden",
     asked.value === "" || isRefused.value ? "" : `(${asked.value})`,
   ].filter((part) => part !== "").join(" and ");
+  const sweepQuery = (): string => [listQuery(), view.without.value.length === 0 ? "" : `id not in [${view.without.value.map(quoted).join(", ")}]`].filter((part) => part !== "").join(" and ");
   /** Whether what a run has become may move it in the list, or out of it. */
   const isMoving = computed(() => asked.value !== "" || !FIXED_ORDERS.has(view.order.value));
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
@@ -248,7 +255,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   };
 
   const isCrowd = computed(() => view.isAll.value && numShown.value > MOST_SHOWN && source.sweep.curves !== null && view.groupBy.value === null);
-  const numShown = computed((): number => (view.isAll.value ? Math.max(0, numFitting.value - view.without.value.length) : shown.value.length));
+  /** Groups are drawn of all runs of the list. */
+  const showsAll = computed(() => view.isAll.value || (view.groupBy.value !== null && view.spread.value !== "none"));
+  const numShown = computed((): number => (showsAll.value ? numFitting.value - view.without.value.filter((id) => fitting.value.some((row) => row.id === id)).length : shown.value.length));
   const shown = computed((): readonly RunRow[] => {
     const chosen = view.shown.value;
     if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, frozen.value === null ? SHOWN_AT_FIRST : MOST_SHOWN);
@@ -318,9 +327,25 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     }
     rows.value = next;
   };
-  /** Rows that the next refresh puts in place: everything on the page reads them, so it is drawn again. */
-  const updated = new Map<string, RunRow>();
-  const latest = (id: string): RunRow | undefined => updated.get(id) ?? rows.peek().get(id);
+  let lastToggled: string | null = null;
+  const isShown = (id: string): boolean => (showsAll.value ? !view.without.value.includes(id) : shownIds.value.has(id));
+  const show = (ids: readonly string[] | null, isAll = false): void => batch(() => {
+    view.shown.value = ids;
+    view.isAll.value = isAll;
+    view.without.value = [];
+  });
+  /** Newer rows of runs that are here; they are put in place at most once a second, however often runs record something. */
+  const waiting = new Map<string, RunRow>();
+  let flushing: ReturnType<typeof setTimeout> | undefined;
+  let flushedAt = -Infinity;
+  const flush = (): void => {
+    clearTimeout(flushing);
+    flushing = undefined;
+    flushedAt = performance.now();
+    const changed = [...waiting.values()].filter(({ id }) => rows.peek().has(id));
+    waiting.clear();
+    if (changed.length > 0) merge(changed);
+  };
   const update = (changed: readonly RunRow[]): void => {
     for (const row of changed) if (rows.peek().has(row.id)) updated.set(row.id, merged(latest(row.id), row));
   };
@@ -330,7 +355,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   };
 
   return {
-    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget,
+    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, isShown, numShown, showsAll, sweepQuery, isCrowd, drawn, focus, listQuery, lineAt, forget, columnQuery,
     bigList: computed(() => (isLong.value && source.supportsQueries ? { query: request.value.query, order: request.value.order ?? "" } : null)),
     numAll: numStored,
     numLines: computed(() => numFitting.value + headings.value.length),
@@ -355,9 +380,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       const ends = isRange && lastToggled !== null ? [listed.indexOf(lastToggled), listed.indexOf(id)] : [-1];
       lastToggled = id;
       const which = Math.min(...ends) < 0 ? [id] : listed.slice(Math.min(...ends), Math.max(...ends) + 1).filter((one) => one !== undefined);
-      const named = view.isAll.value ? view.without.value : shown.value.map((row) => row.id);
-      const next = isOn === view.isAll.value ? named.filter((one) => !which.includes(one)) : [...new Set([...named, ...which])];
-      if (view.isAll.value) view.without.value = next;
+      const named = showsAll.value ? view.without.value : shown.value.map((row) => row.id);
+      const next = isOn === showsAll.value ? named.filter((one) => !which.includes(one)) : [...new Set([...named, ...which])];
+      if (showsAll.value) view.without.value = next;
       else view.shown.value = next.slice(0, MOST_SHOWN);
     },
     soloOn(id) {

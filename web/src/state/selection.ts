@@ -38,7 +38,7 @@ export function oneRun(id: string): ChosenRuns {
 export function createSelection(host: Host): Selection {
   const { source, runs, view } = host;
   return {
-    checked: () => (view.isAll.peek() ? { runs: null, query: runs.listQuery(), exclude: [...view.without.peek()] } : { runs: runs.shown.peek().map(({ id }) => id), query: null }),
+    checked: () => (runs.showsAll.peek() ? { runs: null, query: runs.listQuery(), exclude: [...view.without.peek()] } : { runs: runs.shown.peek().map(({ id }) => id), query: null }),
     actions: source.changes === null ? null : createActions(host),
   };
 }

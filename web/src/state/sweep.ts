@@ -20,7 +20,7 @@ const SETTLE_MS = 150;
 
 /** The runs of the list, whatever part of it the page has. */
 export function sweepRuns({ runs, view }: Page): SweepRuns {
-  const query = runs.listQuery();
+  const query = runs.sweepQuery();
   return { ...(query === "" ? {} : { query }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
 }
 
