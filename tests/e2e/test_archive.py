@@ -168,7 +168,7 @@ def add_nasty_performance(journal: Journal) -> None:
 
 def walk(page: Page, address: str) -> None:
     """Open every panel in every way that words can be shown; a dialog would be a fault."""
-    ways = ["", "&hist-as=bands", "&log=epochs", "&config=diff", "&sample-columns=steps"]
+    ways = ["", "&log=epochs", "&config=diff", "&sample-columns=steps"]
     ways += [f"&compare={mode}" for mode in ("parallel", "scatter", "groups", "config")]
     for panel in PANELS:
         for way in ways if panel in ("compare", "log", "config", "samples", "histograms") else [""]:

@@ -212,8 +212,6 @@ def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPag
     section.get_by_text("step 399 · newest").wait_for()
     section.get_by_role("button", name="Earlier step").click()
     section.get_by_text("step 349").wait_for()
-    page.get_by_role("radio", name="Percentiles").check()
-    section.locator("canvas[aria-label*='percentiles']").wait_for()
 
 
 def test_the_log_is_newest_first_and_can_be_narrowed(site: str, open_page: OpenPage) -> None:

@@ -1,6 +1,6 @@
 /** Made-up trainings, the same at every load. */
 
-import type { BucketData, RawData } from "../src/chart/index.ts";
+import type { BucketData, RawData } from "../src/chart/series.ts";
 
 type Random = () => number;
 

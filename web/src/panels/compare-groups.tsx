@@ -3,11 +3,10 @@
 import type { JSX } from "preact";
 
 import { formatNumber, formatNumberOf } from "../chart/index.ts";
-import { csvField } from "../chart/line/exports.ts";
 import { shortNumber } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
 import type { Sweep } from "../state/sweep.ts";
-import { download } from "../ui/download.ts";
+import { csvField, download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { Difference, GroupRow, GroupTable, GroupTables } from "../wire.ts";
 import { Section } from "./parts/section.tsx";

@@ -4,11 +4,10 @@ import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 
 import { formatDelta, formatNumber, slotCss } from "../chart/index.ts";
-import { csvField } from "../chart/line/exports.ts";
 import { groupBy } from "../state/group-by.ts";
 import { groupTitle } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
-import { download } from "../ui/download.ts";
+import { csvField, download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { MiddleText } from "../ui/middle-text.tsx";
 import { useScrollView, windowOf } from "../ui/window.ts";

@@ -16,3 +16,8 @@ export function safeName(name: string): string {
   const safe = name.replace(/[\u0000-\u001f<>:"/\\|?*]+/g, "-").replace(/^[-. ]+|[-. ]+$/g, "");
   return safe.slice(0, 120) || "chart";
 }
+
+/** Quote a field where CSV needs it. */
+export function csvField(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+}

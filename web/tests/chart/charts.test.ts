@@ -3,7 +3,6 @@
 import { expect, test } from "vitest";
 
 import { aggregate } from "../../src/chart/aggregate.ts";
-import { levelName, percentilesOf } from "../../src/chart/bands.ts";
 import { stackShares } from "../../src/chart/bars.ts";
 import { densityAt, distributionExtent, distributionQuantile } from "../../src/chart/distribution.ts";
 import { rampIndex, reduceRow } from "../../src/chart/heatmap.ts";
@@ -40,13 +39,6 @@ test("quantiles of a histogram lie inside its bins", () => {
 
 test("density takes the width of bins into account and is zero outside", () => {
   expect([...densityAt(EVEN, of(-1, 0.5, 1.5, 3, 5))]).toEqual([0, 0.25, 0.25, 0.25, 0]);
-});
-
-test("percentiles of distributions end with the median", () => {
-  const { levels, values } = percentilesOf([EVEN]);
-  expect(levels.at(-1)).toBe(0.5);
-  expect(values.at(-1)![0]).toBe(2);
-  expect(levels.slice(0, 2).map(levelName)).toEqual(["min", "max"]);
 });
 
 test("distributions of nothing, or of one value, still have an extent", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { RawData, SeriesData } from "../../src/chart/index.ts";
+import type { RawData, SeriesData } from "../../src/chart/series.ts";
 import { extended, appendPoints, lastOf } from "../../src/state/append-points.ts";
 
 function raw(x: number[], y: number[]): RawData {

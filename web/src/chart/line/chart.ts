@@ -12,7 +12,7 @@ import type { Series, Trace } from "../series.ts";
 import { onThemeChange, readTheme } from "../theme.ts";
 import { createTooltip, element } from "../tooltip.ts";
 import { createCrosshair } from "./crosshair.ts";
-import { linePng, lineSvg, seriesCsv } from "./exports.ts";
+import { linePng, lineSvg } from "./exports.ts";
 import { followInput } from "./input.ts";
 import { createLegend } from "./legend.ts";
 import type { Legend } from "./legend.ts";
@@ -36,7 +36,6 @@ export interface LineChart {
   setEmphasis(emphasis: Partial<Emphasis>): void;
   /** The range of x on screen. */
   range(): Range;
-  csv(): string;
   svg(): string;
   png(): Promise<Blob>;
   destroy(): void;
@@ -204,7 +203,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     setRange: moveTo,
     setEmphasis: emphasise,
     range: () => ranges.x,
-    csv: () => seriesCsv(traces, ranges.x, options.xFormat),
     svg: () => lineSvg(drawing(), size, theme),
     png: () => linePng(drawing(), size, theme),
     destroy() {

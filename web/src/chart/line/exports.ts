@@ -1,16 +1,13 @@
-/** A line chart as a file: the data in view as CSV, the picture as SVG. */
+/** A line chart as a picture: SVG or PNG. */
 
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "../axes.ts";
 import { paintedPng } from "../canvas.ts";
 import type { Size } from "../canvas.ts";
-import { formatNumber } from "../format.ts";
 import { slotColor } from "../palette.ts";
 import { textWidth } from "../renderer.ts";
 import type { Box, Renderer } from "../renderer.ts";
 import { createScale } from "../scale.ts";
-import type { Range } from "../scale.ts";
-import { lowerBound } from "../series.ts";
-import type { BucketData, SeriesData, Trace } from "../series.ts";
+import type { Trace } from "../series.ts";
 import { svgRenderer } from "../svg.ts";
 import type { ChartTheme } from "../theme.ts";
 import { ticks } from "../ticks.ts";
@@ -18,50 +15,6 @@ import { drawLineChart } from "./drawing.ts";
 import type { LineDrawing } from "./drawing.ts";
 
 const LEGEND_LINE = 18;
-
-/** The data of the series inside a range, values in full; slices are told apart by their columns. */
-export function seriesCsv(traces: readonly Trace[], range: Range, xName: string): string {
-  const hasBuckets = traces.some(({ data }) => data.kind === "buckets");
-  const names = hasBuckets ? [`first_${xName}`, `last_${xName}`, "mean", "min", "max", "last", "points"] : [xName, "value"];
-  const lines = [["series", ...names].map(csvField).join(",")];
-  for (const { label, data } of traces) {
-    const name = csvField(label);
-    for (const row of rowsInside(data, range, hasBuckets)) lines.push(`${name},${row.map(exact).join(",")}`);
-  }
-  return `${lines.join("\r\n")}\r\n`;
-}
-
-/** Quote a field where CSV needs it. */
-export function csvField(text: string): string {
-  return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
-}
-
-function rowsInside(data: SeriesData, { min, max }: Range, hasBuckets: boolean): number[][] {
-  const [starts, ends] = data.kind === "raw" ? [data.x, data.x] : [data.firstX, data.lastX];
-  const rows: number[][] = [];
-  for (let index = lowerBound(ends, min); index < starts.length && starts[index]! <= max; index++) {
-    if (data.kind === "buckets") rows.push(bucketRow(data, index));
-    else rows.push(hasBuckets ? pointRow(data.x[index]!, data.y[index]!) : [data.x[index]!, data.y[index]!]);
-  }
-  if (data.kind === "raw") return rows;
-  for (let index = lowerBound(data.nonfiniteX, min); index < data.nonfiniteX.length && data.nonfiniteX[index]! <= max; index++) {
-    rows.push(pointRow(data.nonfiniteX[index]!, data.nonfinite[index]!));
-  }
-  return rows.sort((one, other) => one[0]! - other[0]!);
-}
-
-function bucketRow(data: BucketData, index: number): number[] {
-  return [data.firstX, data.lastX, data.mean, data.min, data.max, data.last, data.count].map((column) => column[index]!);
-}
-
-/** A point among slices. */
-function pointRow(x: number, y: number): number[] {
-  return [x, x, y, y, y, y, 1];
-}
-
-function exact(value: number): string {
-  return Number.isFinite(value) ? String(value) : formatNumber(value);
-}
 
 /** A downloaded picture is at least this large, whatever the chart on the page. */
 const SMALLEST = { width: 720, height: 380 };

@@ -2,9 +2,9 @@
 
 import { formatNumberOf, nearestIndex } from "../../chart/index.ts";
 import type { Mark, Series } from "../../chart/index.ts";
-import { csvField } from "../../chart/line/exports.ts";
 import type { Page } from "../../state/page.ts";
 import type { Centre, SpreadChoice } from "../../state/view.ts";
+import { csvField } from "../../ui/download.ts";
 import type { GroupCurve, GroupCurves } from "../../wire.ts";
 import { countText, groupId } from "./lines.ts";
 import type { SeriesLook } from "./lines.ts";

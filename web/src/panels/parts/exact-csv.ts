@@ -1,10 +1,10 @@
 /** A chart as CSV: every point as it was logged, or every step of each group; a saved page has slices, marked as such. */
 
 import { formatNumber } from "../../chart/index.ts";
-import { csvField } from "../../chart/line/exports.ts";
 import type { SeriesPart } from "../../source/source.ts";
 import type { ChartSpec } from "../../state/chart-spec.ts";
 import type { Page } from "../../state/page.ts";
+import { csvField } from "../../ui/download.ts";
 import { bucketNote } from "./bucket-note.ts";
 import { curvesTable, drawsGroups } from "./curves.ts";
 import { curvesRequest, subjectOf } from "./metric-chart.tsx";

@@ -40,7 +40,6 @@ export function LineSection({ page, title, note, series, options, height = 180, 
   };
   const tools = (
     <Menu label={`Downloads of ${title}`} items={[
-      { label: "Download CSV", run: () => download(`${title}.csv`, chart.current?.csv() ?? "", "text/csv;charset=utf-8") },
       { label: "Download PNG", run: () => void save() },
       { label: "Download SVG", run: () => download(`${title}.svg`, chart.current?.svg() ?? "", "image/svg+xml") },
     ]}>⋯</Menu>

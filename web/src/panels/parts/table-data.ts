@@ -1,8 +1,8 @@
 /** Tables that a run keeps as files: what is in their cells, which rows are kept, and in which order. */
 
 import { fewDigits } from "../../chart/index.ts";
-import { csvField } from "../../chart/line/exports.ts";
 import { compileFilter } from "../../ui/filter.ts";
+import { csvField } from "../../ui/download.ts";
 
 export interface TableData {
   readonly columns: readonly string[];

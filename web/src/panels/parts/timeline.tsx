@@ -5,12 +5,11 @@ import { useMemo } from "preact/hooks";
 
 import { createLanes } from "../../chart/index.ts";
 import type { Lane, LanesOptions, Level, Range, Span } from "../../chart/index.ts";
-import { csvField } from "../../chart/line/exports.ts";
 import { useEntries } from "../../state/queries.ts";
 import { groupBy } from "../../state/group-by.ts";
 import type { PlacedMark } from "../../state/marks.ts";
 import type { Page } from "../../state/page.ts";
-import { download } from "../../ui/download.ts";
+import { csvField, download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
 import { Mount } from "../../ui/mount.tsx";
 import type { EntryList, EntryRow, RunRow } from "../../wire.ts";

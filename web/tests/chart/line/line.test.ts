@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 
-import { csvField, lineSvg, seriesCsv } from "../../../src/chart/line/exports.ts";
+import { lineSvg } from "../../../src/chart/line/exports.ts";
 import { neighbour } from "../../../src/chart/line/input.ts";
 import { nextSolo } from "../../../src/chart/line/legend.ts";
 import { isDimmed, LINE_DEFAULTS, NO_EMPHASIS } from "../../../src/chart/line/options.ts";
@@ -161,23 +161,6 @@ test("a click in the legend shows one alone, a second click all; with shift it a
 test("arrow keys go to the next logged x of any series", () => {
   const drawing = sceneOf([A, LATE]);
   expect([neighbour(drawing, 5, 1), neighbour(drawing, 8, -1), neighbour(drawing, 10, 1), neighbour(drawing, null, -1)]).toEqual([8, 5, null, 0]);
-});
-
-test("CSV holds the shown range, in full, with names quoted where needed", () => {
-  expect(seriesCsv([raw('lr "3e-4", wd', of(0, 1, 2), of(0.1, NaN, 1 / 3))], { min: 1, max: 2 }, "step")).toBe(
-    'series,step,value\r\n"lr ""3e-4"", wd",1,nan\r\n"lr ""3e-4"", wd",2,0.3333333333333333\r\n',
-  );
-  expect(csvField("a\nb")).toBe('"a\nb"');
-});
-
-test("CSV of slices names what each column is, and keeps points that are not finite", () => {
-  const data = {
-    kind: "buckets", firstX: of(0), lastX: of(9), last: of(2), mean: of(1), min: of(0), max: of(7), count: of(10),
-    nonfiniteX: of(5), nonfinite: of(Infinity),
-  } as const;
-  expect(seriesCsv([prepare({ id: "a", label: "a", slot: 0, data })], { min: 0, max: 10 }, "step")).toBe(
-    "series,first_step,last_step,mean,min,max,last,points\r\na,0,9,1,0,7,2,10\r\na,5,5,inf,inf,inf,inf,1\r\n",
-  );
 });
 
 test("SVG has vector lines, and text that cannot break out", () => {
