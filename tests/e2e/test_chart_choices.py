@@ -35,17 +35,15 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("kind", "smooth"), [("ema", "ema:0.9"), ("mean", "mean:19")])
 def test_a_smoothed_value_is_that_of_python(
-    noisy: Path, serve_all: Serve, open_page: OpenPage, kind: str, smooth: str
+    noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    url = serve_all(noisy).url + f"#place=board&runs=id-run0&smooth=0.9&smooth-as={kind}"
-    page = open_page(url)
+    page = open_page(serve_all(noisy).url + "#place=board&runs=id-run0&smooth=0.9")
     chart = page.locator('[data-metric="loss"] .chart-plot')
     chart.locator(".chart-over").wait_for()
     chart.focus()
     # Smoothed values follow the lines, so the key is pressed until they are there.
-    values = epochal.load(noisy / "p" / "run0").series("loss", smooth=smooth).values
+    values = epochal.load(noisy / "p" / "run0").series("loss", smooth="ema:0.9").values
 
     def agrees() -> bool:
         page.keyboard.press("ArrowRight")
@@ -143,9 +141,8 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
     until(page, lambda: "all=1" not in page.url)
 
 
-@pytest.mark.parametrize(("kind", "smooth"), [("ema", "ema:0.8"), ("gaussian", None)])
 def test_an_archive_with_slices_smooths_within_a_hundredth_of_the_range_and_says_so(
-    tmp_path: Path, open_page: OpenPage, kind: str, smooth: str | None
+    tmp_path: Path, open_page: OpenPage
 ) -> None:
     noise = np.random.default_rng(5).normal(size=6000)
     loss = 3 * np.exp(-np.arange(6000) / 800) + 1 + 0.2 * noise
@@ -159,12 +156,10 @@ def test_an_archive_with_slices_smooths_within_a_hundredth_of_the_range_and_says
     journal.add({"log": "finish", "status": "finished"})
     archive = tmp_path / "long.html"
     write_archive(tmp_path / "p" / "long", archive, budget_bytes=100_000)
-    page = open_page(archive.as_uri() + f"#place=board&smooth=0.8&smooth-as={kind}")
+    page = open_page(archive.as_uri() + "#place=board&smooth=0.8")
     note = page.locator('[data-metric="loss"] .metric-coarse')
     note.get_by_text("error below 1 %").wait_for()
-    raised = re.search(r"smoothed as (\S+) (\S+),", note.inner_text())
-    asked = smooth or (f"{raised[1]}:{raised[2]}" if raised else "")
-    values = epochal.load(tmp_path / "p" / "long").series("loss", smooth=asked).values
+    values = epochal.load(tmp_path / "p" / "long").series("loss", smooth="ema:0.8").values
     chart = page.locator('[data-metric="loss"] .chart-plot')
     chart.focus()
     for _ in range(12):

@@ -3,8 +3,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import type { SmoothingKind } from "../chart/index.ts";
-import { boardOf } from "../state/boards.ts";
 import { groupName, varyingKeys } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
@@ -21,12 +19,6 @@ const CENTRES: readonly (readonly [Centre, string])[] = [["mean", "Mean"], ["med
 const BANDS: readonly (readonly [SpreadChoice, string])[] = [
   ["std", "± standard deviation"], ["stderr", "± standard error"], ["ci", "95 % interval of the mean"], ["iqr", "Quartiles"], ["minmax", "Smallest to largest"], ["line", "No band"],
 ];
-const SMOOTHINGS: readonly (readonly [SmoothingKind, string])[] = [
-  ["ema", "Exponential average over points"],
-  ["time-ema", "Exponential average over x"],
-  ["gaussian", "Gaussian"],
-  ["mean", "Running mean"],
-];
 export const SMOOTHEST = 0.99;
 const MOST_KEYS = 200;
 
@@ -36,19 +28,15 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
   const group = view.groupBy.value;
   return (
     <div class={`controls${isOpen ? " is-open" : ""}`} role="toolbar" aria-label="View">
-      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▾" : "▴"}</button>
-      <div class="controls-items">
-        {view.full.value !== null && <RunFilter page={page} />}
-        <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>x: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
-        <span class="controls-smooth">
-          <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
-            onChange={(value) => (view.smoothness.value = value)} />
-          <Menu label="How lines are smoothed" items={SMOOTHINGS.map(([kind, label]) => ({ label, isOn: view.smoothing.value === kind, run: () => (view.smoothing.value = kind) }))}>▾</Menu>
-        </span>
-        <Menu label={`Group runs${group === null ? "" : `: by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "group" : `group: ${groupName(group)}`} ▾</Menu>
-        {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
-        <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
-      </div>
+      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▴" : "▾"}</button>
+      {view.full.value !== null && <RunFilter page={page} />}
+      <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>x: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
+      <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
+        onChange={(value) => (view.smoothness.value = value)} />
+      <Menu label={`Group runs${group === null ? "" : `: by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "group" : `group: ${groupName(group)}`} ▾</Menu>
+      {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
+      <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
+      {view.full.value !== null && <button type="button" class="button" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕ Close</button>}
     </div>
   );
 }

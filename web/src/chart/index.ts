@@ -29,7 +29,6 @@ export type { ScatterOptions } from "./scatter.ts";
 export { nearestIndex } from "./series.ts";
 export type { BucketData, Series, SeriesData } from "./series.ts";
 export { smoothingText } from "./smooth.ts";
-export type { Smoothing, SmoothingKind } from "./smooth.ts";
 export { createStacked } from "./stacked.ts";
 export type { StackColumn, StackedOptions, StackPart } from "./stacked.ts";
 export { createSyncBus } from "./sync.ts";

@@ -7,8 +7,7 @@ import { signal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import { lowerBound } from "../chart/series.ts";
-import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
-import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
+import { ema, smoothingWeight, smoothSlices } from "../chart/smooth.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
 import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, Importance, Knots, MetricList, MetricRow, RunParams, RunResponses, RunRow, SampleList, SeriesHead, XKind } from "../wire.ts";
 import { configValue } from "../state/config.ts";
@@ -204,24 +203,12 @@ function reindexed(part: SeriesPart, x: string | null, body: ArchiveBody): Serie
   return withMovedX(part, x, (at) => interpolated(knots, at) - (isTimed ? start! : 0));
 }
 
-/** In percent of the steps or epochs that were planned, or were recorded if those are more. Steps count from 0, epochs when they are complete. */
-function withProgress(part: SeriesPart, row: RunRow | undefined): SeriesPart {
-  const { axis, x, hi } = part.head;
-  if (row === undefined || axis === "time" || x !== axis) return part;
-  const before = axis === "step" ? 1 : 0;
-  const [planned, recorded] = axis === "step" ? [row.total_steps, row.step] : [row.num_epochs, row.epoch];
-  const total = Math.max(planned ?? 1, (recorded ?? 0) + before, (hi ?? 0) + before);
-  return withMovedX(part, "progress", (at) => (100 * (at + before)) / total);
-}
-
-/** Smoothed over every point where they are in the file, else from slices; a weak smoothing that slices cannot tell is raised. */
+/** Smoothed over every point where they are in the file, else from the averages of slices. */
 export function withSmoothed(part: SeriesPart, text: string | undefined): SeriesPart {
   if (text === undefined) return part;
   const { data, columns = {} } = part;
-  const asked = parseSmoothing(text);
-  if (data.kind === "raw") return { ...part, smoothed: { text, actual: text, values: smooth(data.y, data.x, asked), state: null } };
-  const actual = withinSlices(data, columns, asked);
-  return { ...part, smoothed: { text, actual: smoothingText(actual), values: smoothSlices(data, columns, actual), state: null } };
+  const weight = smoothingWeight(text);
+  return { ...part, smoothed: { text, values: data.kind === "raw" ? ema(data.y, weight) : smoothSlices(data.last, columns, weight), state: null } };
 }
 
 function withMovedX(part: SeriesPart, x: string, move: (at: number) => number): SeriesPart {

@@ -72,7 +72,7 @@ function withSmoothed(answer: SeriesAnswer, text: string | undefined): SeriesAns
   const parts = answer.parts.map((part): SeriesPart => {
     const values = part.columns?.[part.head.columns?.[0] ?? ""];
     const state = part.head.smooth_state ?? null;
-    return values === undefined ? part : { ...part, smoothed: { text, actual: text, values, state: state as SmoothState | null } };
+    return values === undefined ? part : { ...part, smoothed: { text, values, state: state as SmoothState | null } };
   });
   return { ...answer, parts };
 }

@@ -6,8 +6,7 @@
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
-import type { SliceColumns } from "../chart/smooth-slices.ts";
-import type { SmoothState } from "../chart/smooth.ts";
+import type { SliceColumns, SmoothState } from "../chart/smooth.ts";
 import type {
   AxisName, Board, BoardList, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, StoredBoard, Why,
 } from "../wire.ts";
@@ -84,7 +83,6 @@ export interface SeriesRequest {
   readonly pixels: number;
   /** Whether slices are equally wide on a logarithmic x. */
   readonly isLog?: boolean;
-  /** Whether slices come with their mean. */
   /** Such as `ema:0.9`: parts come with smoothed values. */
   readonly smooth?: string;
 }
@@ -93,11 +91,9 @@ export interface SeriesRequest {
 export interface Smoothed {
   /** What was asked for, such as `ema:0.9`. */
   readonly text: string;
-  /** What it is where a file cannot tell that exactly; else the same. */
-  readonly actual: string;
   /** One per point, or one per slice at its last point. */
   readonly values: Float64Array;
-  /** What continues a moving average after the last point of the series; null for other kinds. */
+  /** What continues a moving average after the last point of the series; null where a file has it. */
   readonly state: SmoothState | null;
 }
 

@@ -8,7 +8,7 @@ import { batch, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import type { Range, SeriesData } from "../chart/index.ts";
-import { continued, parseSmoothing } from "../chart/smooth.ts";
+import { continued, smoothingWeight } from "../chart/smooth.ts";
 import { laterPosition, comparePosition } from "../source/position.ts";
 import type { RecordsUpdate, SeriesPart, Source } from "../source/source.ts";
 import type { AxisName, Nonfinite, Points } from "../wire.ts";
@@ -170,7 +170,7 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     }
     entry.position = laterPosition(entry.position, update.to);
     if (parts !== entry.parts.value) entry.parts.value = parts;
-    // An average that looks ahead changes before its end.
+    // Where the average has no state, the next answer brings it.
     if (parts.some(({ smoothed, data }) => smoothed !== undefined && smoothed.values.length < lengthOf(data))) fetchSoon(entry);
     // Past this, slices of single points cost more than an answer.
     if (pixels > 0 && parts.some(({ data, head }) => lengthOf(data) > head.count + 3 * pixels)) fetchSoon(entry);
@@ -277,10 +277,10 @@ export function appendToPart(part: SeriesPart, points: Points, { range, created,
   return { ...part, data: grown, times: null, ...(smoothed === undefined ? {} : { smoothed }) };
 }
 
-/** A moving average goes on from its state; other kinds wait for the next answer. Null when the part has to be fetched. */
+/** A moving average goes on from its state. Null when the part has to be fetched. */
 function growSmoothed({ smoothed, data }: SeriesPart, points: Points, at: readonly number[], grown: SeriesData, added: NewPoints): SeriesPart["smoothed"] | null {
   if (smoothed === undefined || smoothed.state === null) return smoothed;
-  const { amount: weight = 0 } = parseSmoothing(smoothed.text) as { readonly amount?: number };
+  const weight = smoothingWeight(smoothed.text);
   let { state } = smoothed;
   const values: number[] = [];
   // Points outside a zoomed range move the average on as well.

@@ -3,7 +3,7 @@
 import { batch, effect, signal } from "@preact/signals";
 import type { Signal } from "@preact/signals";
 
-import type { Range, SmoothingKind, SpreadKind } from "../chart/index.ts";
+import type { Range, SpreadKind } from "../chart/index.ts";
 import type { XKind } from "../wire.ts";
 import { store, stored } from "./storage.ts";
 import {
@@ -58,7 +58,6 @@ export interface View {
   /** `created`, `name` or a metric's name; a minus in front turns it around. */
   readonly order: Signal<string>;
   readonly x: Signal<XKind>;
-  readonly smoothing: Signal<SmoothingKind>;
   /** From 0, none, to just below 1. */
   readonly smoothness: Signal<number>;
   /** Which metrics have charts. */
@@ -102,7 +101,7 @@ interface Kept {
 
 /** How somebody likes to see charts and lists: kept by the browser, for addresses that name none of these. */
 const SETTINGS: ReadonlySet<string> = new Set([
-  "x", "smooth", "smooth-as", "log-x", "log-y-all", "clip", "chart-size", "order", "spread", "centre",
+  "x", "smooth", "log-x", "log-y-all", "clip", "chart-size", "columns", "order", "spread", "centre",
 ]);
 /** A change that comes later after a key or a click was not made by the person. */
 const PERSON_MS = 1500;
@@ -143,7 +142,6 @@ export function createView(location: Location = window.location, history: Histor
     groupBy: keep(optionalField("group")),
     order: keep(textField("order", "-created")),
     x: keep(choiceField("x", X_KINDS, "step")),
-    smoothing: keep(choiceField<SmoothingKind>("smooth-as", ["ema", "time-ema", "gaussian", "mean"], "ema")),
     smoothness: keep(smoothnessField("smooth")),
     metrics: keep(textField("metrics")),
     metricsAreRegex: keep(flagField("metrics-regex")),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from epochal.format import format_bytes, format_count, format_duration, format_number
-from epochal.series.smooth import ema, gaussian, mean, time_ema
+from epochal.series.smooth import Smoothing
 
 _NUMBERS = """
     0 -0.0 1.234e-4 -1.234e-4 5e-324 0.001 0.000999999 0.00099999 1.5264 -2 99.9999 99.99996
@@ -34,6 +34,10 @@ def _texts(values: Iterable[float], write: Callable[[float], str]) -> list[tuple
     return [(value, write(value)) for value in values]
 
 
+def _smoothed(values: Sequence[float], weight: float) -> list[float]:
+    return list(Smoothing("ema", weight).apply(values, range(len(values))))
+
+
 def _finite(values: Sequence[float]) -> list[float | None]:
     return [float(value) if math.isfinite(value) else None for value in values]
 
@@ -52,11 +56,7 @@ def main() -> None:
     values[7] = values[8] = math.nan
     smooth = {
         "values": _finite(values),
-        "ema": {str(weight): _finite(list(ema(values, weight))) for weight in (0.0, 0.6, 0.99)},
-        "gaussian": {str(s): _finite(list(gaussian(values, s))) for s in (0.0, 1.5, 6.0)},
-        "mean": {str(w): _finite(list(mean(values, w))) for w in (1, 4, 9)},
-        "at": (at := [float(step**2 % 7 + step * 3) for step in range(40)]),
-        "time-ema": {str(w): _finite(list(time_ema(values, at, w))) for w in (0.0, 0.6, 0.99)},
+        "ema": {str(weight): _finite(_smoothed(values, weight)) for weight in (0.0, 0.6, 0.99)},
     }
     vectors = {
         "number": _texts(numbers, format_number),

@@ -1,31 +1,17 @@
 import { expect, test } from "vitest";
 
-import { continued, ema, gaussian, mean, parseSmoothing, smooth, smoothingText, timeEma } from "../../src/chart/smooth.ts";
+import type { BucketData } from "../../src/chart/series.ts";
+import { continued, ema, SLICE_ERROR, smoothingText, smoothingWeight, smoothSlices } from "../../src/chart/smooth.ts";
 import vectors from "./vectors.json" with { type: "json" };
 
 const values = Float64Array.from(vectors.smooth.values, (value) => value ?? NaN);
 
-function expectSame(found: Float64Array, wanted: readonly (number | null)[]): void {
+test.each(Object.entries(vectors.smooth.ema))("ema of weight %s agrees with the recording side", (weight, wanted) => {
+  const found = ema(values, Number(weight));
   wanted.forEach((value, index) => {
     if (value === null) expect(found[index]).toBeNaN();
     else expect(found[index]).toBeCloseTo(value, 10);
   });
-}
-
-test.each(Object.entries(vectors.smooth.ema))("ema of weight %s agrees with the recording side", (weight, wanted) => {
-  expectSame(ema(values, Number(weight)), wanted);
-});
-
-test.each(Object.entries(vectors.smooth.gaussian))("gaussian of sigma %s agrees with the recording side", (sigma, wanted) => {
-  expectSame(gaussian(values, Number(sigma)), wanted);
-});
-
-test.each(Object.entries(vectors.smooth["time-ema"]))("time-weighted average of weight %s agrees with the recording side", (weight, wanted) => {
-  expectSame(timeEma(values, Float64Array.from(vectors.smooth.at), Number(weight)), wanted);
-});
-
-test.each(Object.entries(vectors.smooth.mean))("running mean over %s points agrees with the recording side", (window, wanted) => {
-  expectSame(mean(values, Number(window)), wanted);
 });
 
 test("a state continues a moving average", () => {
@@ -35,21 +21,61 @@ test("a state continues a moving average", () => {
 });
 
 test("a smoothing is written for a request and read back", () => {
-  expect(smoothingText({ kind: "time-ema", amount: 0.9 })).toBe("time-ema:0.9");
-  expect(smoothingText({ kind: "mean", amount: 1 })).toBe("");
-  expect(parseSmoothing("gaussian:12")).toEqual({ kind: "gaussian", amount: 12 });
+  expect([smoothingText(0.9), smoothingText(0), smoothingWeight("ema:0.9")]).toEqual(["ema:0.9", "", 0.9]);
 });
 
-test("a constant stays what it is from the first point on", () => {
-  const flat = new Float64Array(20).fill(3);
-  for (const value of [...ema(flat, 0.99), ...gaussian(flat, 5)]) expect(value).toBeCloseTo(3, 12);
-});
+const POINTS = 40_000;
+/** The averages that archives keep; `SMOOTHED_WEIGHTS` of `exports/archive_series.py`. */
+const KEPT = [1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110];
+const X = Float64Array.from({ length: POINTS }, (_, step) => step);
+const Y = noisyLoss();
 
-test("weights outside the range are refused", () => {
-  expect(() => ema(values, 1)).toThrow(RangeError);
-  expect(() => gaussian(values, NaN)).toThrow(RangeError);
-});
+/** A loss that falls quickly, then slowly, with noise that shrinks with it. */
+function noisyLoss(): Float64Array {
+  let seed = 7;
+  const random = (): number => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
+  return X.map((step) => {
+    const level = 2 + 6 * Math.exp(-step / 1500);
+    return level * (1 + 0.02 * (random() + random() + random() - 1.5));
+  });
+}
 
-test("no smoothing gives the series itself", () => {
-  expect(smooth(values, values, { kind: "none" })).toBe(values);
+function slices(size: number): { readonly data: BucketData; readonly columns: Record<string, Float64Array>; readonly last: Float64Array } {
+  const count = Math.ceil(POINTS / size);
+  const each = (pick: (from: number, to: number) => number): Float64Array => Float64Array.from({ length: count }, (_, index) => pick(index * size, Math.min(POINTS, (index + 1) * size)));
+  const last = each((_, to) => to - 1);
+  const none = new Float64Array(0);
+  const data: BucketData = {
+    kind: "buckets", firstX: each((from) => from), lastX: last, last: last.map((at) => Y[at]!),
+    mean: each((from, to) => Y.subarray(from, to).reduce((sum, value) => sum + value, 0) / (to - from)),
+    min: each((from, to) => Math.min(...Y.subarray(from, to))), max: each((from, to) => Math.max(...Y.subarray(from, to))),
+    count: each((from, to) => to - from), nonfiniteX: none, nonfinite: none,
+  };
+  const averages = KEPT.map((weight) => {
+    const smoothed = ema(Y, weight);
+    return [`ema:${weight}`, last.map((at) => smoothed[at]!)];
+  });
+  return { data, last, columns: Object.fromEntries(averages) as Record<string, Float64Array> };
+}
+
+/** The largest difference as a share of what a chart of these steps shows. */
+function worst(found: Float64Array, wanted: Float64Array, last: Float64Array, [from, to]: readonly [number, number]): number {
+  const shown = Y.slice(from, to).sort();
+  const range = shown.at(-1)! - shown[0]!;
+  let most = 0;
+  last.forEach((at, index) => {
+    if (at >= from && at < to) most = Math.max(most, Math.abs(found[index]! - wanted[at]!) / range);
+  });
+  return most;
+}
+
+const VIEWS = [[0, POINTS], [20_000, 40_000], [30_000, 31_000]] as const;
+const SLICED = [3, 16, 40].map((size) => ({ size, ...slices(size) }));
+
+test.each([0.1, 0.3, 0.5, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99])("slices smoothed by %s are within a hundredth of the visible range", (weight) => {
+  const wanted = ema(Y, weight);
+  for (const { size, data, columns, last } of SLICED) {
+    const found = smoothSlices(data.last, columns, weight);
+    for (const view of VIEWS) expect(worst(found, wanted, last, view), `slices of ${size}, steps ${view.join("-")}`).toBeLessThan(SLICE_ERROR);
+  }
 });

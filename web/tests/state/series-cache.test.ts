@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import { continued, ema, parseSmoothing, smooth } from "../../src/chart/smooth.ts";
+import { continued, ema, smoothingWeight } from "../../src/chart/smooth.ts";
 import type { SmoothState } from "../../src/chart/smooth.ts";
 import type { RecordsUpdate, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "../../src/source/source.ts";
 import { createSeriesCache } from "../../src/state/series-cache.ts";
@@ -176,10 +176,10 @@ function smoothingServer(count: number): ReturnType<typeof server> {
     const parts = answer.parts.map((part): SeriesPart => {
       if (part.data.kind !== "raw" || request.smooth === undefined) return part;
       const { x, y } = part.data;
-      const { amount } = parseSmoothing(request.smooth) as { amount: number };
+      const weight = smoothingWeight(request.smooth);
       let state: SmoothState = [0, 0, 0, 0];
-      if (request.smooth.startsWith("ema")) y.forEach((value, index) => (state = continued(state, amount, x[index]!, value)));
-      return { ...part, smoothed: { text: request.smooth, actual: request.smooth, values: smooth(y, x, parseSmoothing(request.smooth)), state: request.smooth.startsWith("ema") ? state : null } };
+      y.forEach((value, index) => (state = continued(state, weight, x[index]!, value)));
+      return { ...part, smoothed: { text: request.smooth, values: ema(y, weight), state } };
     });
     return { ...answer, parts };
   };
@@ -210,19 +210,6 @@ test("a zoomed moving average goes on beside points that it does not show", asyn
   const smoothed = query.parts.value![0]!.smoothed!;
   expect(smoothed.values).toHaveLength(26);
   expect(smoothed.state![2]).toBe(29);
-});
-
-test("a smoothing that looks ahead is asked for again", async () => {
-  const made = smoothingServer(20);
-  const seriesCache = createSeriesCache(made.source, () => 1000);
-  const query = seriesCache.open({ ...LOSS, smooth: "gaussian:3" });
-  await settle();
-  made.records.count = 22;
-  seriesCache.apply(update(20, 22));
-  expect(query.parts.value![0]!.smoothed!.values).toHaveLength(20);
-  await late();
-  expect(made.asked).toHaveLength(2);
-  expect(query.parts.value![0]!.smoothed!.values).toHaveLength(22);
 });
 
 test("of a wide run only what is on screen is asked for", async () => {

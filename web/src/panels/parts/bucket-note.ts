@@ -2,7 +2,7 @@
 
 import { formatWhole } from "../../chart/index.ts";
 import type { BucketData, SeriesData } from "../../chart/index.ts";
-import { SLICE_ERROR } from "../../chart/smooth-slices.ts";
+import { SLICE_ERROR } from "../../chart/smooth.ts";
 import type { Smoothed } from "../../source/source.ts";
 
 const UNITS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", wall: "s", relative: "s" };
@@ -18,10 +18,8 @@ export function bucketNote(parts: readonly { readonly data: SeriesData }[], x: s
 /** The same, and how exact smoothed lines are. */
 export function archiveNote(parts: readonly { readonly data: SeriesData; readonly smoothed?: Smoothed }[], x: string): string | null {
   const note = bucketNote(parts, x);
-  const smoothed = parts.find((part) => part.data.kind === "buckets" && part.smoothed !== undefined)?.smoothed;
-  if (note === null || smoothed === undefined) return note;
-  const raised = smoothed.actual === smoothed.text ? "" : ` as ${smoothed.actual.replace(":", " ")}, the least that buckets allow`;
-  return `${note} · smoothed${raised}, error below ${formatWhole(SLICE_ERROR * 100)}\u00a0%`;
+  if (note === null || !parts.some(({ data, smoothed }) => data.kind === "buckets" && smoothed !== undefined)) return note;
+  return `${note} · smoothed, error below ${formatWhole(SLICE_ERROR * 100)}\u00a0%`;
 }
 
 /** The middle distance between slices that hold several points; 0 where each holds one. */

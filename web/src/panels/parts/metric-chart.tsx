@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../chart/index.ts";
-import type { LineChart, LineOptions, Mark, Range, Series, Smoothing, Stretch } from "../../chart/index.ts";
+import type { LineChart, LineOptions, Mark, Range, Series, Stretch } from "../../chart/index.ts";
 import type { SeriesPart } from "../../source/source.ts";
 import { endOf } from "../../state/append-points.ts";
 import { expandPatterns, titleOf } from "../../state/chart-spec.ts";
@@ -88,7 +88,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
   const { names } = subject;
   const grouped = groupedRuns(page);
   const ids = props.runs ?? (grouped.length > 0 ? grouped : runs.drawn.value).map(({ id }) => id);
-  const smooth = useSettled(smoothingText(smoothingOf(view)));
+  const smooth = useSettled(smoothingText(view.smoothness.value));
   const plain = { x: subject.x, pixels: isTall(height) ? WIDE_PIXELS : NARROW_PIXELS, ...(view.isLogX.value ? { isLog: true } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
   const base = { ...plain, ...(smooth === "" ? {} : { smooth }) };
   const asked = (range: Range | null): SeriesQueryOptions[] => ids.flatMap((run) => names.map((name) => ({ ...base, run, name, range })));
@@ -150,7 +150,7 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
   const { names } = subject;
   const isOfGroups = drawsGroups(page);
   const [centre, spread, focus] = [view.centre.value, view.spread.value, view.focus.value];
-  const smooth = useSettled(smoothingText(smoothingOf(view)));
+  const smooth = useSettled(smoothingText(view.smoothness.value));
   const request = {
     ...curvesRequest(page, subject, props.runs), column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS, points: isTall(height) ? WIDE_POINTS : NARROW_POINTS,
     ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
@@ -331,15 +331,6 @@ function show(chart: LineChart, next: Shown): void {
 /** Whether a chart has a logarithmic y axis: its own choice, else as all have, unless this metric was turned around. */
 export function isLogY(view: View, spec: ChartSpec): boolean {
   return spec.log_y ?? (view.isLogY.value !== view.logY.value.includes(titleOf(spec)));
-}
-
-function smoothingOf(view: View): Smoothing {
-  const amount = view.smoothness.value;
-  const kind = view.smoothing.value;
-  if (amount === 0) return { kind: "none" };
-  // The same place of the slider removes about as much noise whichever way.
-  if (kind === "gaussian") return { kind, amount: Math.round((amount / (1 - amount) / 2) * 100) / 100 };
-  return kind === "mean" ? { kind, amount: 2 * Math.round(amount / (1 - amount)) + 1 } : { kind, amount };
 }
 
 const SETTLE_MS = 150;
