@@ -24,6 +24,7 @@ _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "activations/", "abs_max/")
 _MOST_COMPARED = 2000
+_MOST_SEARCHED = 50_000
 _NAMED = 8
 _MOST_CHARACTERS = 200
 _OPERATOR = re.compile(r"\*\*|[-+*/]")
@@ -164,7 +165,7 @@ def no_metric(
     if axis == "none":
         reason = f"{name!r} was set with run.summary: it is one value without points."
         return MetricNotFoundError(reason)
-    every = list(chain.from_iterable(metrics for _, metrics in runs))
+    every = list(islice(chain.from_iterable(metrics for _, metrics in runs), _MOST_SEARCHED))
     try:
         if (formula := parse_formula(name)) is not None:
             _operands(formula, every, axis)
