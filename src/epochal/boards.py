@@ -19,7 +19,7 @@ from msgspec import Meta
 from epochal.atomic_file import between_processes, replaced_file
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import BOARDS_FOLDER, is_run_folder, json_bytes, slugify
-from epochal.journal.regular_file import NotRegularFileError, read_regular
+from epochal.journal.regular_file import read_regular
 
 MAX_BYTES = 64 * 1024
 MAX_BLOCKS = 200
@@ -135,13 +135,10 @@ def save_board(
 
 def remove_board(folder: Path, project: str, name: str, revision: str | None) -> None:
     """Delete a board from a project's folder; see ``Boards.remove``."""
-    place = folder / BOARDS_FOLDER
-    if not place.is_dir():
+    if name not in _stored(folder, project):
         raise BoardNotFoundError(f"there is no board {name!r}.")
-    with between_processes(place / _LOCK):
+    with between_processes(folder / BOARDS_FOLDER / _LOCK):
         found = _stored(folder, project)
-        if name not in found:
-            raise BoardNotFoundError(f"there is no board {name!r}.")
         _check(found, name, revision)
         found[name][0].unlink(missing_ok=True)
 
@@ -216,16 +213,11 @@ def _stored(
     folder: Path, project: str, may_read: Callable[[Path], bool] = lambda _: True
 ) -> _Found:
     place = folder / BOARDS_FOLDER
-    try:
-        names = sorted(name for name in os.listdir(place) if _is_file_name(name))
-    except OSError:  # no boards, or not for us to look into
-        return {}
     found: _Found = {}
     if is_run_folder(place) or not may_read(place):
         return found
-    for path in (place / name for name in names[: 2 * MAX_BOARDS]):
-        if not may_read(path):
-            continue
+    paths = sorted(path for path in place.glob(f"*{_SUFFIX}") if may_read(path))
+    for path in paths[: 2 * MAX_BOARDS]:
         stored = _read(path, project)
         if stored.board.name in found:
             sentence = f"has the same name as {found[stored.board.name][0].name}: rename it."
@@ -234,17 +226,11 @@ def _stored(
     return dict(sorted(found.items()))
 
 
-def _is_file_name(name: str) -> bool:
-    return name.endswith(_SUFFIX) and not name.startswith(".")
-
-
 def _read(path: Path, project: str) -> StoredBoard:
     data = b""
     try:
         data = read_regular(path, max_bytes=MAX_BYTES)
         board = msgspec.json.decode(data, type=Board)
-    except NotRegularFileError:
-        return _broken(path, project, "is not a regular file.")
     except OSError as error:
         return _broken(path, project, f"cannot be read: {error.strerror or error}.")
     except FormatError:

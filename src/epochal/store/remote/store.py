@@ -87,20 +87,17 @@ class RemoteBoards:
 
     def list(self, project: str | None = None) -> Sequence[StoredBoard]:
         """Those of a project, or all of them."""
-        found = msgspec.convert(
-            self._server.send("GET", "/api/boards")["boards"], list[StoredBoard]
-        )
+        answer = self._server.send("GET", "/api/boards")["boards"]
+        found = msgspec.convert(answer, list[StoredBoard])
         return [stored for stored in found if project in (None, stored.project)]
 
     def save(self, project: str, board: Board, revision: str | None) -> StoredBoard:
-        """Save a board there."""
-        body = {"project": project, "board": msgspec.to_builtins(board), "revision": revision}
-        return msgspec.convert(self._server.send("POST", "/api/boards", body), StoredBoard)
+        """Refused: boards of a server are changed on its page."""
+        raise UsageError(f"boards of {self._server.url} are changed on its page.")
 
     def remove(self, project: str, name: str, revision: str | None) -> None:
-        """Delete a board there."""
-        body = {"project": project, "name": name, "revision": revision}
-        self._server.send("POST", "/api/boards/delete", body)
+        """Refused, as ``save`` is."""
+        raise UsageError(f"boards of {self._server.url} are changed on its page.")
 
 
 _MIRRORS = "mirrors"
