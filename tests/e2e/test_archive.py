@@ -17,7 +17,7 @@ from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.doubles.every_kind import write_every_kind
 from tests.e2e.browsing import NEXT_FRAME, PHONE, OpenPage, download, until, wait_for_lines
-from tests.e2e.test_panels import PANELS, width_beyond
+from tests.e2e.test_run_place import SECTIONS, width_beyond
 from tests.store.journals import Journal
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_every_panel_works_from_a_file(every_kind: Path, open_page: OpenPage, size: str) -> None:
+def test_every_section_works_from_a_file(every_kind: Path, open_page: OpenPage, size: str) -> None:
     phone: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
     page = open_offline(open_page, every_kind, **(phone if size == "phone" else {}))
-    for panel, content in PANELS.items():
-        page.goto(f"{every_kind.as_uri()}#panel={panel}")
+    for section, content in SECTIONS.items():
+        page.goto(f"{every_kind.as_uri()}#at={section}")
         page.locator(content).first.wait_for(state="visible")
-        assert width_beyond(page) <= 0, panel
+        assert width_beyond(page) <= 0, section
 
 
 def test_its_csv_has_every_point_of_the_journal(
@@ -167,15 +167,16 @@ def add_nasty_performance(journal: Journal) -> None:
 
 
 def walk(page: Page, address: str) -> None:
-    """Open every panel in every way that words can be shown; a dialog would be a fault."""
-    ways = ["", "&log=epochs", "&config=diff", "&sample-columns=steps"]
-    ways += [f"&compare={mode}" for mode in ("parallel", "scatter", "groups", "config")]
-    for panel in PANELS:
-        for way in ways if panel in ("compare", "log", "config", "samples", "histograms") else [""]:
-            page.goto(f"{address}#panel={panel}{way}")
-            page.locator(".panel > *").first.wait_for()
-            page.evaluate(NEXT_FRAME)
-            page.mouse.move(700, 300)
+    """Open every place in every way that words can be shown; a dialog would be a fault."""
+    ways = [f"at={section}" for section in SECTIONS]
+    ways += ["at=histograms&hist-as=bands", "at=log&log=epochs", "at=samples&sample-columns=steps"]
+    modes = ("parallel", "scatter", "groups", "importance", "why")
+    ways += ["place=board", "place=projects", *(f"place=compare&compare={mode}" for mode in modes)]
+    for way in ways:
+        page.goto(f"{address}#{way}")
+        page.locator(".panel > *").first.wait_for()
+        page.evaluate(NEXT_FRAME)
+        page.mouse.move(700, 300)
     # The page has one script, and a saved one its data.
     assert page.locator("script").count() <= 2
     assert page.locator("img[onerror], svg[onload]").count() == 0

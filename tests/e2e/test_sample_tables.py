@@ -14,7 +14,7 @@ from epochal.media.types import Plotly
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.e2e.browsing import PHONE, OpenPage, Serve, has_drawn, until
-from tests.e2e.test_panels import width_beyond
+from tests.e2e.test_run_place import width_beyond
 from tests.store.journals import Journal
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ const MOST_IN_CARD = 5;
 const GLYPHS: Readonly<Record<Severity, string>> = { error: "●", warning: "▲", info: "○" };
 const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", info: "i" };
 
-export const section: RunSection = { order: 10, id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen, hasContent: (page) => !!page.findings.all.value?.length };
+export const section: RunSection = { order: 10, id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen, hasContent: (page, { recorded }) => (page.findings.all.value?.length ?? Number(recorded.includes("finding"))) > 0 };
 
 function Findings({ page }: SectionProps): JSX.Element {
   return (

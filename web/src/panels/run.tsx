@@ -5,15 +5,11 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
 import { formatWallClock, formatWhole } from "../chart/index.ts";
-import type { Page } from "../state/page.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponse } from "../state/queries.ts";
 import { isEnded } from "../state/run-rows.ts";
 import { Empty } from "../ui/empty.tsx";
-import type { RunDetail, RunRow } from "../wire.ts";
 import { FindingsCard } from "./findings.tsx";
 import type { PanelProps, RunSection, SectionProps } from "./panel.ts";
-import { InternalErrors } from "./parts/internal-errors.tsx";
-import { Lineage } from "./parts/lineage.tsx";
 import { NoRun } from "./parts/no-run.tsx";
 import { phaseMeaning, phasesIn, phaseTone } from "./parts/phases.ts";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
@@ -61,9 +57,15 @@ function Content(props: SectionProps): JSX.Element {
   useEffect(() => {
     if (section.value !== "") opened.value = new Set([...opened.peek(), section.value]);
   }, [section.value]);
+  const links = useRef<HTMLElement>(null);
+  // On a phone there are more links than room.
+  useEffect(() => {
+    const link = links.current!.querySelector<HTMLElement>("[aria-current=true]");
+    if (link !== null) links.current!.scrollLeft = link.offsetLeft - links.current!.clientWidth / 3;
+  }, [section.value]);
   return (
     <>
-      <nav class="run-links" aria-label="Sections of the run">
+      <nav ref={links} class="run-links" aria-label="Sections of the run">
         {sections.map(({ id, title, count, shortcut }) => (
           <a key={id} href={`#at=${id}`} title={`${title} (${shortcut})`} aria-current={section.value === id} onClick={(event) => {
             event.preventDefault();
@@ -135,15 +137,15 @@ function Overview(props: SectionProps): JSX.Element {
         <div class="overview-side">
           <FindingsCard page={page} />
           <InternalErrors page={page} />
-          {detail.recorded.includes("event") && <Alerts page={page} run={run} />}
-          <Lineage page={page} row={run} />
+          {detail.recorded.includes("event") && <Alerts {...props} />}
+          <Lineage {...props} />
         </div>
       </div>
       <div class="overview-small">
         {small.map((one) => <Guarded key={one.row.name} what={one.label}><RunChart page={page} run={run.id} charts={[one]} /></Guarded>)}
       </div>
       <div class="overview-now">
-        <Guarded what="The machine"><MachineCard page={page} detail={detail} /></Guarded>
+        <Guarded what="The machine"><MachineCard {...props} /></Guarded>
         {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
       </div>
       {main.length > 0 && detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
@@ -152,7 +154,7 @@ function Overview(props: SectionProps): JSX.Element {
 }
 
 /** Which colour of the strip under the loss is which phase. */
-function PhaseKey({ page }: { readonly page: Page }): JSX.Element | null {
+function PhaseKey({ page }: PanelProps): JSX.Element | null {
   const phases = phasesIn(page.marks.onAxis(page.view.x.value));
   if (phases.length === 0) return null;
   return <p class="phase-key">{phases.map((phase) => <span key={phase} class={`is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? undefined}>{phase}</span>)}</p>;
@@ -175,15 +177,17 @@ interface CardProps {
   readonly class?: string;
   readonly more?: string;
   readonly onMore?: () => void;
+  readonly tools?: ComponentChildren;
   readonly children: ComponentChildren;
 }
 
-function Card({ title, more, onMore, class: name = "", children }: CardProps): JSX.Element {
+function Card({ title, more, onMore, tools, class: name = "", children }: CardProps): JSX.Element {
   return (
     <section class={`card ${name}`} aria-label={title}>
       <header class="card-head">
         <h3>{title}</h3>
         <span class="card-space" />
+        {tools}
         {more !== undefined && <button type="button" class="button is-quiet" onClick={onMore}>{more}</button>}
       </header>
       {children}
@@ -192,7 +196,7 @@ function Card({ title, more, onMore, class: name = "", children }: CardProps): J
 }
 
 /** What the program reported with `run.alert`, newest first. */
-function Alerts({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element | null {
+function Alerts({ page, run }: SectionProps): JSX.Element | null {
   const { list } = useEntries(page, "log", run.id, { kind: ["event"], name: "alert", limit: MOST_ALERTS });
   if (list === null || list.entries.length === 0) return null;
   return (
@@ -209,15 +213,12 @@ function Alerts({ page, run }: { readonly page: Page; readonly run: RunRow }): J
   );
 }
 
-function MachineCard({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element | null {
+function MachineCard({ page, detail }: SectionProps): JSX.Element | null {
   const now = useNow(page, detail, MOST_GPUS);
   const first = now.machines[0]!;
   if (first.bars.length === 0) return null;
   return (
-    <section class="card" aria-label="Machine">
-      <header class="card-head"><h3>Machine</h3><span class="card-space" /><AsOf now={now} /></header>
-      <div class="resources"><ResourceBars {...first} /></div>
-    </section>
+    <Card title="Machine" tools={<AsOf now={now} />}><div class="resources"><ResourceBars {...first} /></div></Card>
   );
 }
 
@@ -241,6 +242,37 @@ function SampleRow({ page, run }: SectionProps): JSX.Element | null {
           </li>
         ))}
       </ul>
+    </Card>
+  );
+}
+
+/** Faults of Epochal itself in the run. */
+function InternalErrors({ page }: PanelProps): JSX.Element | null {
+  const errors = page.findings.internalErrors.value;
+  if (errors.length === 0) return null;
+  const total = errors.reduce((sum, { count }) => sum + count, 0);
+  return (
+    <Card title="Internal errors" class="internal-errors">
+      <p class="card-empty">
+        Epochal itself had {total === 1 ? "an internal error" : `${total} internal errors`}. The record of the run is not affected.
+        The log has the tracebacks; <code>epochal doctor --json</code> prints them for a report.
+      </p>
+      <ul>{errors.map(({ member, reason, count }) => <li key={member}><b>{member}</b>{count > 1 ? ` (${count} times)` : ""}: {reason}</li>)}</ul>
+    </Card>
+  );
+}
+
+/** Which run this one was forked from, and which were forked from it. */
+function Lineage({ page, run: { id: own, fork } }: SectionProps): JSX.Element | null {
+  const forks = page.runs.all.value.filter((one) => one.fork?.id === own);
+  if (fork === null && forks.length === 0) return null;
+  const link = (id: string, name: string, step: number): JSX.Element => (
+    <>{page.runs.row(id) === undefined ? <b>{name}</b> : <button type="button" class="link" onClick={() => (page.view.focus.value = id)}>{name}</button>} after step {formatWhole(step)}</>
+  );
+  return (
+    <Card title="Lineage">
+      {fork !== null && <p class="card-empty">Forked from {link(fork.id, fork.name, fork.step)}.</p>}
+      {forks.length > 0 && <p class="card-empty">Forks: {forks.map(({ id, name, fork: of }, index) => <span key={id}>{index === 0 ? "" : ", "}{link(id, name, of!.step)}</span>)}.</p>}
     </Card>
   );
 }

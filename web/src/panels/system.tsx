@@ -1,10 +1,10 @@
 /** Processors, memory, GPUs, disk and network, now and over the run. */
 
 import type { JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 
-import { aggregate, createStackedBar, formatBytes } from "../chart/index.ts";
-import type { Limit, Mark, Segment, Series } from "../chart/index.ts";
+import { aggregate, createLineChart, createStackedBar, formatBytes } from "../chart/index.ts";
+import type { Limit, LineChart, LineOptions, Mark, Segment, Series, SeriesData } from "../chart/index.ts";
 import { samplesOf } from "../chart/series.ts";
 import { useSeriesQueries } from "../state/queries.ts";
 import type { SeriesQueryOptions } from "../state/series-cache.ts";
@@ -18,8 +18,6 @@ import { Tabs } from "../ui/tabs.tsx";
 import type { RunDetail, RunRow, XKind } from "../wire.ts";
 import type { RunSection, SectionProps } from "./panel.ts";
 import { markSeverity } from "./parts/metric-chart.tsx";
-import { LineSection } from "./parts/line-section.tsx";
-import { scaled } from "./parts/scaled.ts";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { RankMap } from "./parts/rank-map.tsx";
 import { Section } from "./parts/section.tsx";
@@ -28,6 +26,7 @@ import type { Machine, MachineChart, Measure } from "./system-measures.ts";
 import "./system.css";
 
 const PIXELS = 600;
+const made = new WeakMap<SeriesData, Map<number, SeriesData>>();
 
 export const section: RunSection = { order: 80, id: "system", title: "System", shortcut: "m", component: System, hasContent: (_, { metrics }) => metrics.some(({ axis, name, ranks }) => axis === "time" || /^(resources|memory)\//.test(name) || ranks.length > 1) };
 
@@ -40,7 +39,7 @@ function System({ page, run, detail }: SectionProps): JSX.Element {
         {machine.measures.length > 0 && <Shares page={page} run={run} machine={machine} x={axisOf(page, machine)} />}
       </div>
       <Gpus page={page} run={run} detail={detail} machine={machine} />
-      <Host page={page} run={run} detail={detail} machine={machine} />
+      <div class="pane-grid"><DeviceCharts page={page} run={run} detail={detail} machine={machine} charts={HOST_CHARTS} devices={HOST} titlePrefix="" /></div>
       <MemorySegments page={page} run={run} detail={detail} />
       <Ranks page={page} run={run} detail={detail} />
     </div>
@@ -60,55 +59,36 @@ interface DeviceProps {
   readonly machine: Machine;
 }
 
-function Gpus({ page, run, detail, machine }: DeviceProps): JSX.Element | null {
-  const { gpus } = machine;
-  const chosen = page.view.text("gpu", "all");
-  if (gpus.length === 0) return null;
-  const active = gpus.includes(chosen.value) && gpus.length > 1 ? chosen.value : "all";
-  const shown = active === "all" ? gpus : [active];
-  const tabs = [{ id: "all", label: `All ${gpus.length} GPUs` }, ...gpus.map((gpu) => ({ id: gpu, label: `GPU ${gpu}` }))];
-  const devices = shown.map((gpu) => ({ prefix: `gpu/${gpu}/`, label: `GPU ${gpu}`, slot: gpus.indexOf(gpu) }));
-  return (
-    <>
-      {gpus.length > 1 && <Tabs label="GPUs" tabs={tabs} active={active} panelId="system-gpus" onChange={(id) => (chosen.value = id)} />}
-      <div id="system-gpus" class="pane-grid">
-        <DeviceCharts page={page} run={run} detail={detail} machine={machine} charts={GPU_CHARTS} devices={devices} titlePrefix="GPU · " />
-      </div>
-    </>
-  );
-}
-
-function Host(props: DeviceProps): JSX.Element {
-  return (
-    <div class="pane-grid">
-      <DeviceCharts {...props} charts={HOST_CHARTS} devices={[{ prefix: "system/", label: "", slot: 0 }]} titlePrefix="" />
-    </div>
-  );
-}
-
 interface Device {
   readonly prefix: string;
   readonly label: string;
   readonly slot: number;
 }
 
-function DeviceCharts(props: DeviceProps & { readonly charts: readonly MachineChart[]; readonly devices: readonly Device[]; readonly titlePrefix: string }): JSX.Element {
-  const { page, run, detail, charts, devices, titlePrefix } = props;
-  const names = new Set(detail.metrics.map(({ name }) => name));
-  const shown = chartsWith(charts, devices.map(({ prefix }) => prefix), names);
+const HOST: readonly Device[] = [{ prefix: "system/", label: "", slot: 0 }];
+
+function Gpus({ page, ...props }: DeviceProps): JSX.Element | null {
+  const { gpus } = props.machine;
+  const chosen = page.view.text("gpu", "all");
+  if (gpus.length === 0) return null;
+  const active = gpus.includes(chosen.value) && gpus.length > 1 ? chosen.value : "all";
+  const tabs = [{ id: "all", label: `All ${gpus.length} GPUs` }, ...gpus.map((gpu) => ({ id: gpu, label: `GPU ${gpu}` }))];
+  const devices = (active === "all" ? gpus : [active]).map((gpu) => ({ prefix: `gpu/${gpu}/`, label: `GPU ${gpu}`, slot: gpus.indexOf(gpu) }));
   return (
     <>
-      {shown.map((chart) => (
-        <DeviceChart key={chart.title} page={page} run={run} machine={props.machine} chart={chart} devices={devices} names={names} title={titlePrefix + chart.title} />
-      ))}
+      {gpus.length > 1 && <Tabs label="GPUs" tabs={tabs} active={active} panelId="system-gpus" onChange={(id) => (chosen.value = id)} />}
+      <div id="system-gpus" class="pane-grid"><DeviceCharts page={page} {...props} charts={GPU_CHARTS} devices={devices} titlePrefix="GPU · " /></div>
     </>
   );
 }
 
-interface DeviceChartProps {
-  readonly page: Page;
-  readonly run: RunRow;
-  readonly machine: Machine;
+function DeviceCharts({ charts, titlePrefix, ...props }: DeviceProps & { readonly charts: readonly MachineChart[]; readonly devices: readonly Device[]; readonly titlePrefix: string }): JSX.Element {
+  const names = new Set(props.detail.metrics.map(({ name }) => name));
+  const shown = chartsWith(charts, props.devices.map(({ prefix }) => prefix), names);
+  return <>{shown.map((chart) => <DeviceChart key={chart.title} {...props} chart={chart} names={names} title={titlePrefix + chart.title} />)}</>;
+}
+
+interface DeviceChartProps extends DeviceProps {
   readonly chart: MachineChart;
   readonly devices: readonly Device[];
   readonly names: ReadonlySet<string>;
@@ -312,4 +292,52 @@ function lineOf(measure: Measure, readings: readonly Reading[], { slot, isShare 
 function lastOfPart(part: SeriesPart | undefined): number | null {
   const last = part === undefined ? null : lastOf(part.data);
   return last === null || !Number.isFinite(last) ? null : last;
+}
+
+interface LineSectionProps {
+  readonly page: Page;
+  readonly title: string;
+  readonly note?: string | undefined;
+  readonly series: readonly Series[];
+  readonly options: Partial<LineOptions>;
+  readonly height?: number;
+}
+
+function LineSection({ page, title, note, series, options, height = 180 }: LineSectionProps): JSX.Element {
+  const before = useRef<{ readonly series: readonly Series[]; readonly text: string }>({ series: [], text: "" });
+  const all: Partial<LineOptions> = { title, sync: page.sync, hasLegend: series.length > 1, ...options };
+  const show = (chart: LineChart): void => {
+    const text = JSON.stringify(all);
+    const isSame = before.current.series.length === series.length
+      && series.every(({ id, data, label }, index) => before.current.series[index]?.data === data && before.current.series[index].id === id && before.current.series[index].label === label);
+    if (text !== before.current.text) chart.setOptions(all);
+    if (!isSame) chart.setSeries(series);
+    before.current = { series, text };
+  };
+  // One dot says little, and nothing of whether more is to come.
+  const isLone = series.length > 0 && series.every(({ data }) => (data.kind === "raw" ? data.x : data.lastX).length < 2);
+  return (
+    <Section title={title} note={isLone ? "only one record" : note}>
+      <Mount height={height} queue={page.lazy} create={(root) => {
+        before.current = { series: [], text: "" };
+        return createLineChart(root, all);
+      }} update={show} />
+    </Section>
+  );
+}
+
+/** A series in another unit; the same result for the same series, so that charts see that nothing changed. */
+export function scaled(data: SeriesData, factor: number): SeriesData {
+  if (factor === 1) return data;
+  const known = made.get(data) ?? new Map<number, SeriesData>();
+  made.set(data, known);
+  const found = known.get(factor) ?? multiplied(data, factor);
+  known.set(factor, found);
+  return found;
+}
+
+function multiplied(data: SeriesData, factor: number): SeriesData {
+  const times = (values: Float64Array): Float64Array => values.map((value) => value * factor);
+  if (data.kind === "raw") return { ...data, y: times(data.y) };
+  return { ...data, last: times(data.last), mean: times(data.mean), min: times(data.min), max: times(data.max) };
 }

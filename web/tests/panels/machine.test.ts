@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { chartsWith, GPU_CHARTS, gpuIds, machineOf } from "../../src/panels/system-measures.ts";
-import { scaled } from "../../src/panels/parts/scaled.ts";
+import { scaled } from "../../src/panels/system.tsx";
 import type { AxisName, MetricRow } from "../../src/wire.ts";
 
 function metric(name: string, axis: AxisName = "time"): MetricRow {
