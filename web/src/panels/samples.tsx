@@ -1,4 +1,4 @@
-/** Texts, pictures, tables, audio, video and files that were logged, side by side for several runs or several steps. */
+/** Texts, pictures, tables, audio, video and files that were logged, at one step or at several. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
