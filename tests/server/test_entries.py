@@ -75,9 +75,11 @@ def test_the_log_is_by_time(tmp_path: Path, server: Server) -> None:
 
 def test_findings_and_graphs_are_entries(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path).add({"log": "graph", "name": "net", "svg": "<svg/>"})
-    journal.add({"log": "finding", "id": "f1", "sentence": "loss is nan"}, writer="findings")
+    found = {"id": "f1", "rule": "nonfinite", "sentence": "loss is nan"}
+    journal.add({"log": "finding", **found}, writer="findings")
     (finding,) = server.ask("/api/runs/id-x/findings").json["entries"]
     assert finding["record"]["sentence"] == "loss is nan"
+    assert finding["record"]["healthy"].startswith("Every value is a number.")
     (graph,) = server.ask("/api/runs/id-x/graph").json["entries"]
     assert graph["record"]["svg"] == "<svg/>"
 
