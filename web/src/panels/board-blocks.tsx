@@ -125,7 +125,7 @@ function BlockFrame({ block, canChange, drop, keys, shifted, onSize, children }:
     };
   };
   return (
-    <div ref={frame} class={`block${dragged === null ? "" : " is-resized"}`} data-block={keyOf(block)} style={{ "--span": String(size.width) }} role="group" aria-label={`${NAMES[block.kind]} ${titleOf(block)}`.trim()}
+    <div ref={frame} class={`block${dragged === null ? "" : " is-resized"}`} data-block={keyOf(block)} style={{ "--span": String(size.width), "--half": size.width > 6 ? "12" : "6" }} role="group" aria-label={`${NAMES[block.kind]} ${titleOf(block)}`.trim()}
       {...(canChange ? { ...drop, tabIndex: 0, onKeyDown } : {})}>
       {children(size)}
       {canChange && (

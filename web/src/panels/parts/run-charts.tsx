@@ -96,8 +96,8 @@ export function RunChart({ page, run, charts, children }: RunChartProps): JSX.El
         <h3 title={charts.map(({ row }) => row.name).join(", ")}>{title}</h3>
         {charts.map((one) => <Values key={one.row.name} page={page} run={run} chart={one} />)}
         <span class="run-chart-tools">
-          <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`} onClick={() => (page.view.full.value = metric.name)}>⤢</button>
-          <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+          <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${title}`} onClick={() => (page.view.full.value = series[0]!)}>⤢</button>
+          <ChartMenu page={page} spec={{ series }} chart={() => chart.current} />
         </span>
       </header>
       <div class="run-chart-body"><MetricChart page={page} metric={metric} runs={[run]} height="100%" onChart={(made) => (chart.current = made)} /></div>
