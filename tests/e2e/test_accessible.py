@@ -40,6 +40,9 @@ STATES = {
     "grouped table": "place=compare&group=lr,model",
     "colours and limits": "place=board&color-by=lr&limits=train/loss:1..3&log-x=1&pin=eval/loss",
     "one chart": "place=board&full=train/loss",
+    "board": 'place=board&draft={"blocks":[{"kind":"text","text":"# A"},'
+    '{"kind":"chart","series":["train/loss","acc %2B "]},{"kind":"samples","series":["words"]}]}',
+    "empty board": 'place=board&draft={"name":"new"}',
     "heat map of ranks": "project=ranks&place=board&ranks=map",
     "samples": "project=ranks&place=run&at=samples",
     "one run": "project=ranks&place=compare&compare=scatter",

@@ -10,7 +10,7 @@ import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
-import { ChartDialog, ChoiceDialog } from "./parts/board-dialogs.tsx";
+import { BlockDialog, ChoiceDialog } from "./parts/board-dialogs.tsx";
 import { useDrag } from "./parts/board-drag.ts";
 import type { Handle, Target } from "./parts/board-drag.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
@@ -48,6 +48,7 @@ export function Blocks({ page, board }: { readonly page: Page; readonly board: B
   if (blocks.length === 0) return <Empty title="This board is empty">Add a chart, a text or samples above, or choose “Add to a board…” in the menu of any chart.</Empty>;
   return (
     <div ref={grid} class="blocks">
+      <h2 class="visually-hidden">{board.name || "New board"}</h2>
       {blocks.map((block, index) => {
         const isText = block.kind === "text";
         const resize = (wider: number, higher: number): void => replace(index, resized(block, wider, isText ? 0 : higher));
@@ -84,7 +85,7 @@ export function Blocks({ page, board }: { readonly page: Page; readonly board: B
           </BlockFrame>
         );
       })}
-      {editing !== null && editing.kind !== "text" && <ChartDialog page={page} block={editing} onDone={(block) => replace(blocks.indexOf(editing), changed(editing, block))} onClose={() => setEditing(null)} />}
+      {editing !== null && editing.kind !== "text" && <BlockDialog page={page} block={editing} onDone={(block) => replace(blocks.indexOf(editing), changed(editing, block))} onClose={() => setEditing(null)} />}
       {joining !== null && (
         <ChoiceDialog title={`Join ${titleOf(blocks[joining]!)} with`} onClose={() => setJoining(null)}
           choices={blocks.flatMap((block, index) => (index === joining || block.kind !== "chart" ? [] : [{ label: titleOf(block), run: () => join(index, joining) }]))} />

@@ -14,7 +14,7 @@ import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { Blocks } from "./board-blocks.tsx";
-import { ChartDialog, NameDialog } from "./parts/board-dialogs.tsx";
+import { BlockDialog, NameDialog } from "./parts/board-dialogs.tsx";
 import { ColorKeys, Display } from "./board-display.tsx";
 import { AllMetrics } from "./board-metrics.tsx";
 import type { PanelProps } from "./panel.ts";
@@ -79,7 +79,7 @@ function BoardBar({ page, children }: { readonly page: Page; readonly children?:
         {board?.runs != null && <span class="board-frozen" title="This board shows these runs only, and no new ones.">{formatNumberOf(board.runs.length, "frozen run")}</span>}
         <span class="board-space" />
         {board !== null && boards.canSave && <SaveTools page={page} />}
-        {adding !== null && <ChartDialog page={page} block={adding} onDone={add} onClose={() => setAdding(null)} />}
+        {adding !== null && <BlockDialog page={page} block={adding} onDone={add} onClose={() => setAdding(null)} />}
       </div>
       <ColorKeys page={page} />
     </>

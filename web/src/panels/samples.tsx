@@ -100,7 +100,7 @@ function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Elemen
             </InView>
           ))}
         </div>
-        {shown.length === 0 && names.length > 0 && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "These runs have no samples of these names."}</p>}
+        {isLoaded && shown.length === 0 && (names.length > 0 || isNamed !== undefined) && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "These runs have no samples of these names."}</p>}
         {isNamed === undefined && <Files page={page} run={run} />}
       </div>
       <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />

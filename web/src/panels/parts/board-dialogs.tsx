@@ -1,7 +1,7 @@
 /** Dialogs of boards: what a chart draws, what a board is called, which board or chart something goes to. */
 
-import type { JSX } from "preact";
-import { useId, useState } from "preact/hooks";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
 
 import { blockOf, EMPTY_BOARD, withBlocks } from "../../state/boards.ts";
 import type { Block } from "../../state/boards.ts";
@@ -16,15 +16,18 @@ const X_CHOICES = { step: "Step", epoch: "Epoch", tokens: "Tokens", time: "Time"
 const MOST_COMPLETIONS = 500;
 const PREVIEW_PX = 190;
 
-export interface ChartDialogProps {
+export interface BlockDialogProps {
   readonly page: Page;
   readonly block: Block;
   readonly onDone: (block: Block) => void;
   readonly onClose: () => void;
 }
 
-/** Series, title, axes and limits of a chart, with a picture of it. */
-export function ChartDialog({ page, block, onDone, onClose }: ChartDialogProps): JSX.Element {
+/** What a chart or samples show; of a chart its axes and limits too, with a picture of it. */
+export function BlockDialog({ page, block, onDone, onClose }: BlockDialogProps): JSX.Element {
+  const isChart = block.kind === "chart";
+  const isNew = block.series.length === 0;
+  const sampleNames = useSampleNames(page, !isChart);
   const [draft, setDraft] = useState(block);
   const [text, setText] = useState("");
   const [ends, setEnds] = useState((block.limits ?? [null, null]).map((end) => (end === null ? "" : String(end))));
@@ -38,57 +41,70 @@ export function ChartDialog({ page, block, onDone, onClose }: ChartDialogProps):
     setText("");
   };
   return (
-    <Dialog title={block.series.length === 0 ? "Add a chart" : "Edit the chart"} isOpen onClose={onClose}>
+    <Dialog title={`${isNew ? "Add" : "Edit"} ${isChart ? (isNew ? "a chart" : "the chart") : "samples"}`} isOpen onClose={onClose}>
       <form class="form" onSubmit={(event) => {
         event.preventDefault();
         if (withText.length === 0 || problem !== null) return;
         onDone(result);
         onClose();
       }}>
-        <SeriesField page={page} series={draft.series} text={text} onText={setText} onAdd={add} onRemove={(name) => setDraft({ ...draft, series: draft.series.filter((one) => one !== name) })} />
+        <SeriesField names={isChart ? page.metrics.value.map(({ name }) => name) : sampleNames} series={draft.series} text={text} onText={setText} onAdd={add} onRemove={(name) => setDraft({ ...draft, series: draft.series.filter((one) => one !== name) })}>
+          {isChart ? <>A metric, a pattern such as <code>eval/*</code>, or a formula such as <code>train/loss - eval/loss</code> or <code>ema(loss, 0.9)</code>.</> : <>A name of samples, or a pattern such as <code>val/*</code>.</>}
+        </SeriesField>
         <div class="form-row">
           <label>Title <input type="text" value={draft.title ?? ""} placeholder={withText.join(", ")} onInput={(event) => setDraft({ ...draft, title: event.currentTarget.value })} /></label>
-          <label>X axis
-            <select class="select" value={draft.x ?? ""} onChange={(event) => setDraft({ ...draft, x: event.currentTarget.value || null })}>
-              <option value="">As in the control bar</option>
-              {Object.entries(X_CHOICES).map(([value, label]) => <option key={value} value={value}>{label}</option>)}
-              <optgroup label="Along a metric">{page.metrics.value.slice(0, MOST_COMPLETIONS).map(({ name }) => <option key={name} value={name}>{name}</option>)}</optgroup>
-            </select>
-          </label>
+          {isChart && (
+            <label>X axis
+              <select class="select" value={draft.x ?? ""} onChange={(event) => setDraft({ ...draft, x: event.currentTarget.value || null })}>
+                <option value="">As in the control bar</option>
+                {Object.entries(X_CHOICES).map(([value, label]) => <option key={value} value={value}>{label}</option>)}
+                <optgroup label="Along a metric">{page.metrics.value.slice(0, MOST_COMPLETIONS).map(({ name }) => <option key={name} value={name}>{name}</option>)}</optgroup>
+              </select>
+            </label>
+          )}
         </div>
-        <div class="form-row">
-          {(["Lower limit of y", "Upper limit of y"] as const).map((label, end) => (
-            <label key={label}>{label} <input type="text" inputMode="decimal" value={ends[end]} placeholder="from the data" aria-invalid={Number.isNaN(limits[end])}
-              onInput={(event) => setEnds(ends.with(end, event.currentTarget.value))} /></label>
-          ))}
-          <label class="check"><input type="checkbox" checked={draft.log_y} onChange={(event) => setDraft({ ...draft, log_y: event.currentTarget.checked })} /> Logarithmic y</label>
-        </div>
+        {isChart && (
+          <div class="form-row">
+            {(["Lower limit of y", "Upper limit of y"] as const).map((label, end) => (
+              <label key={label}>{label} <input type="text" inputMode="decimal" value={ends[end]} placeholder="from the data" aria-invalid={Number.isNaN(limits[end])}
+                onInput={(event) => setEnds(ends.with(end, event.currentTarget.value))} /></label>
+            ))}
+            <label class="check"><input type="checkbox" checked={draft.log_y} onChange={(event) => setDraft({ ...draft, log_y: event.currentTarget.checked })} /> Logarithmic y</label>
+          </div>
+        )}
         {problem !== null && <p class="form-problem" role="status">{problem}</p>}
-        {draft.series.length > 0 && <Preview page={page} spec={{ ...result, series: draft.series }} />}
-        <div class="form-row"><button type="submit" class="button is-primary" disabled={withText.length === 0 || problem !== null}>{block.series.length === 0 ? "Add the chart" : "Apply"}</button></div>
+        {isChart && draft.series.length > 0 && <Drawn page={page} spec={{ ...result, series: draft.series }} height={PREVIEW_PX} />}
+        <div class="form-row"><button type="submit" class="button is-primary" disabled={withText.length === 0 || problem !== null}>{isNew ? (isChart ? "Add the chart" : "Add the samples") : "Apply"}</button></div>
       </form>
     </Dialog>
   );
 }
 
-function Preview({ page, spec }: { readonly page: Page; readonly spec: ChartSpec }): JSX.Element {
-  const metric = page.metrics.value.find(({ name }) => spec.series.length === 1 && name === spec.series[0]);
-  return <Drawn page={page} metric={metric} spec={spec} height={PREVIEW_PX} onChart={() => undefined} />;
+/** The names of samples that the run in focus has, to complete. */
+function useSampleNames({ source, runs }: Page, isWanted: boolean): readonly string[] {
+  const [names, setNames] = useState<readonly string[]>([]);
+  const run = runs.focus.value?.id;
+  useEffect(() => {
+    if (isWanted && run !== undefined) source.get("samples", run, {}).then((found) => setNames(Object.keys(found.names)), () => undefined);
+  }, [isWanted, run]);
+  return names;
 }
 
 interface SeriesFieldProps {
-  readonly page: Page;
+  /** To complete. */
+  readonly names: readonly string[];
   readonly series: readonly string[];
   readonly text: string;
   readonly onText: (text: string) => void;
   readonly onAdd: () => void;
   readonly onRemove: (name: string) => void;
+  /** What can be written here. */
+  readonly children: ComponentChildren;
 }
 
-/** Chips, and a field that completes names of metrics inside formulas too. */
-function SeriesField({ page, series, text, onText, onAdd, onRemove }: SeriesFieldProps): JSX.Element {
+/** Chips, and a field that completes names inside formulas too. */
+function SeriesField({ names, series, text, onText, onAdd, onRemove, children }: SeriesFieldProps): JSX.Element {
   const id = useId();
-  const names = page.metrics.value.map(({ name }) => name);
   const options = text === "" ? names : completionsOf(text, text.length, names).map((name) => completed(text, text.length, name).text.trimEnd());
   return (
     <div class="form-field">
@@ -101,7 +117,7 @@ function SeriesField({ page, series, text, onText, onAdd, onRemove }: SeriesFiel
         </ul>
       )}
       <div class="form-line">
-        <input id={`${id}-text`} type="text" list={`${id}-names`} value={text} placeholder="train/loss" autocomplete="off" spellcheck={false} autofocus
+        <input id={`${id}-text`} type="text" list={`${id}-names`} value={text} placeholder={names[0] ?? ""} autocomplete="off" spellcheck={false} autofocus
           onInput={(event) => onText(event.currentTarget.value)}
           onKeyDown={(event) => {
             if (event.key === "Enter" && text.trim() !== "") {
@@ -113,7 +129,7 @@ function SeriesField({ page, series, text, onText, onAdd, onRemove }: SeriesFiel
         <button type="button" class="button" disabled={text.trim() === ""} onClick={onAdd}>Add series</button>
       </div>
       <datalist id={`${id}-names`}>{options.slice(0, MOST_COMPLETIONS).map((option) => <option key={option} value={option} />)}</datalist>
-      <p class="card-note">A metric, a pattern such as <code>eval/*</code>, or a formula such as <code>train/loss - eval/loss</code> or <code>ema(loss, 0.9)</code>.</p>
+      <p class="card-note">{children}</p>
     </div>
   );
 }
