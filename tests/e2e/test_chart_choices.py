@@ -1,4 +1,4 @@
-"""What a user chooses about charts: smoothing, limits, colours, favourites, sections, pictures."""
+"""What a user chooses about charts: smoothing, colours, sections, pictures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_smoothed_value_is_that_of_python(
 def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
     noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(noisy).url + "#place=board&log-y-all=1&limits=loss:0.5..6")
+    page = open_page(serve_all(noisy).url + "#place=board&log-y-all=1")
     page.locator('[data-metric="loss"] .metric-chart[aria-busy="false"]').wait_for()
     svg = download(page, "loss", "SVG")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
@@ -76,29 +76,17 @@ def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
     assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
 
 
-def test_favourites_colours_columns_and_limits_are_in_the_address(
+def test_colours_by_a_key_are_in_the_address(
     noisy: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve_all(noisy).url + "#place=board")
-    page.get_by_role("button", name="Favourite: acc").first.click()
-    page.get_by_role("button", name="Colour of runs").click()
-    page.get_by_role("menuitemcheckbox", name="By lr").click()
+    page.get_by_role("button", name="Display").click()
+    page.get_by_label("Colours").select_option("By lr")
     until(page, lambda: page.locator(".color-keys").inner_text().split("\n")[0] == "lr")
     marks = page.locator(".run-mark i")
     colors = [marks.nth(index).evaluate("mark => mark.style.background") for index in range(3)]
     assert len(set(colors)) == 2
-    page.get_by_role("button", name="Size and columns of charts").click()
-    page.get_by_role("menuitemcheckbox", name="1 column").click()
-    page.locator('[data-metric="loss"]').get_by_role("button", name="Actions").click()
-    page.get_by_role("menuitem", name="Limits of the axes").click()
-    page.get_by_label("Largest y").fill("2.5")
-    page.get_by_role("button", name="Set", exact=True).click()
-    until(page, lambda: "limits=loss:..2.5" in page.url)
-    for kept in ("pin=acc", "color-by=lr", "columns=1"):
-        assert kept in page.url
-    again = page.context.new_page()
-    again.goto(page.url.split("#")[0] + "#place=board")
-    again.get_by_role("region", name="favourites").wait_for()
+    assert "color-by=lr" in page.url
 
 
 def test_hundreds_of_metrics_are_in_sections_that_open(
@@ -130,14 +118,15 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
     page = open_page(serve(tmp_path).url + "#place=board&run=id-run007")
     page.locator(".runs-count", has_text="of 101 shown").wait_for()
     page.get_by_role("button", name="Which runs are listed and shown").click()
-    page.get_by_role("menuitem", name="Show all that fit").click()
+    page.get_by_role("menuitem", name="Show all matches").click()
     chart = page.locator('[data-metric="loss"]')
     chart.get_by_text("101 runs: median, quartiles, range").wait_for()
     until(page, lambda: "all=1" in page.url)
-    until(page, lambda: page.locator(".runs-count").inner_text() == "all of 101 shown")
+    until(page, lambda: page.locator(".runs-count").inner_text() == "101 of 101 shown")
     until(page, lambda: "run007" in download(page, "loss", "SVG"))
     assert "median of 101 runs" in download(page, "loss", "SVG")
-    page.get_by_role("button", name="newest").click()
+    page.get_by_role("button", name="Which runs are listed and shown").click()
+    page.get_by_role("menuitem", name="Show the newest").click()
     until(page, lambda: "all=1" not in page.url)
 
 

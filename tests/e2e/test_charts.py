@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.boards import Block, Board, save_board
 from tests.conftest import StartRun
 from tests.doubles import every_kind_scenario as scenario
 from tests.doubles.every_kind import write_every_kind
@@ -21,11 +22,11 @@ from tests.e2e.browsing import (
     download,
     drag,
     drawn_lines,
-    has_drawn,
     point_at,
     until,
     wait_for_lines,
 )
+from tests.store.journals import Journal
 
 STEPS = 5000
 
@@ -127,7 +128,7 @@ def test_a_view_opens_again_from_its_address(
     page = open_page(url + "#place=board&x=relative&smooth=0.6&metrics=loss")
     page.locator('[data-metric="train/loss"]').wait_for()
     until(page, lambda: page.locator("[data-metric]").count() == 1)
-    until(page, lambda: page.get_by_role("radio", name="Elapsed").is_checked())
+    page.get_by_role("button", name="X axis: Elapsed").wait_for()
     until(page, lambda: page.get_by_role("slider", name="Smooth").input_value() == "0.6")
 
 
@@ -193,8 +194,6 @@ def test_groups_are_drawn_as_their_mean(runs: Path, serve_all: Serve, open_page:
     page.get_by_role("button", name="Group runs").click()
     page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
     until(page, lambda: page.locator(".run-group").count() == 2)
-    page.get_by_role("button", name="How groups are drawn").click()
-    page.get_by_role("menuitemcheckbox", name="± standard deviation").click()
     wait_for_lines(page, "train/loss", 2)
     until(page, lambda: "mean, 2 runs" in page.locator(".chart-legend").inner_text())
 
@@ -246,13 +245,8 @@ def test_pictures_can_be_taken(runs: Path, serve_all: Serve, open_page: OpenPage
     assert Path(caught.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_favourite_comes_first_and_a_chart_fills_the_window(
-    runs: Path, serve_all: Serve, open_page: OpenPage
-) -> None:
+def test_a_chart_fills_the_window(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
     page = open_page(serve_all(runs).url + "#place=board")
-    page.locator('[data-metric="acc"]').get_by_role("button", name="Favourite").click()
-    page.get_by_role("region", name="favourites").wait_for()
-    until(page, lambda: page.locator("[data-metric]").first.get_attribute("data-metric") == "acc")
     page.get_by_role("button", name="Full screen: train/loss").click()
     box = page.locator("dialog[open] .chart-over").bounding_box()
     assert box is not None
@@ -267,7 +261,6 @@ def test_a_finding_leads_to_its_steps(
     page = open_page(serve_all(every_kind).url)
     page.locator(".finding", has_text="jumped by 6.0 at step 310").click()
     until(page, lambda: "zoom=step:290..330" in page.url)
-    until(page, lambda: "headline=train/loss" in page.url)
 
 
 def test_ranks_are_shown_alone_each_and_as_their_mean(
@@ -275,9 +268,13 @@ def test_ranks_are_shown_alone_each_and_as_their_mean(
 ) -> None:
     page = open_page(serve_all(every_kind).url + "#place=board&metrics=train/lr")
     wait_for_lines(page, "train/lr", 1)
-    page.get_by_role("radio", name="Each rank").check()
+    page.get_by_role("button", name="Display").click()
+    page.get_by_label("Ranks").select_option("Each rank")
+    page.keyboard.press("Escape")
     wait_for_lines(page, "train/lr", 2)
-    page.get_by_role("radio", name="Mean ± range").check()
+    page.get_by_role("button", name="Display").click()
+    page.get_by_label("Ranks").select_option("Mean and range")
+    page.keyboard.press("Escape")
     wait_for_lines(page, "train/lr", 1)
     # With few points there are dots, with a spread there is an area.
     assert re.search(r'fill="#\w+" fill-opacity|opacity="0.2"', download(page, "train/lr", "SVG"))
@@ -294,8 +291,9 @@ def test_what_happened_is_marked_and_can_be_turned_off(
     for words in ("attempt 2 resumes from step 200", "epoch 2 of 4", "saved 200.safetensors"):
         tooltip.get_by_text(words).wait_for()
     tooltip.get_by_text("phase: converging").wait_for()
-    page.get_by_role("button", name="Marks in charts").click()
-    page.get_by_role("menuitemcheckbox", name="Restarts").click()
+    page.get_by_role("button", name="Display").click()
+    page.get_by_role("checkbox", name="Restarts").uncheck()
+    page.keyboard.press("Escape")
     point_at(page, plot, 200 / 399)
     tooltip.get_by_text("epoch 2 of 4").wait_for()
     assert tooltip.get_by_text("attempt 2").count() == 0
@@ -316,19 +314,53 @@ def test_a_throttled_gpu_is_marked(every_kind: Path, serve_all: Serve, open_page
     until(page, is_told)
 
 
-def test_runs_are_found_by_query(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve_all(runs).url)
-    page.locator(".run").nth(2).wait_for()
-    page.get_by_role("button", name="where").click()
-    box = page.get_by_role("searchbox", name="Query runs")
-    box.fill("config.optimizer.lr > 0.15")
-    until(page, lambda: page.locator(".run").count() == 2)
-    box.fill("config.optimizer.lr >")
-    problem = page.locator(".search-error")
-    problem.wait_for()
-    until(page, lambda: page.locator(".run").count() == 2)
-    has_drawn(page)
-    place, first = problem.bounding_box(), page.locator(".run").first.bounding_box()
-    assert place is not None
-    assert first is not None
-    assert place["y"] + place["height"] <= first["y"]
+@pytest.fixture(scope="module")
+def by_epoch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs that were logged by steps, and one by epochs."""
+    root = tmp_path_factory.mktemp("by-epoch")
+    for name in ("one", "two"):
+        journal = Journal(root, name, project="p")
+        for step in range(20):
+            journal.add({"log": "metrics", "step": step, "m": {"loss": 1.0, "eval/loss": 2.0}})
+        journal.finish()
+    journal = Journal(root, "epochs", project="p")
+    for epoch in range(1, 4):
+        journal.add({"log": "epoch", "epoch": epoch, "m": {"loss": 3.0 - epoch}})
+    journal.finish()
+    return root
+
+
+def test_runs_without_steps_are_mentioned_and_shown_by_epochs(
+    by_epoch: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve_all(by_epoch).url + "#place=board&metrics=loss")
+    wait_for_lines(page, "loss", 2)
+    card = page.locator('[data-metric="loss"]')
+    card.get_by_text("1 run has no steps: it was logged by epoch.").wait_for()
+    card.get_by_role("button", name="Show epochs").click()
+    page.get_by_role("button", name="X axis: Epoch").wait_for()
+    wait_for_lines(page, "loss", 1)
+
+
+def test_a_chart_of_several_series_draws_them_although_one_cannot_be_computed(
+    by_epoch: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    charts = [
+        Block(kind="chart", series=["loss", "eval/*", "loss - nothing/here"], title="both"),
+        Block(kind="chart", series=["eval/loss - loss"], title="gap"),
+    ]
+    save_board(by_epoch / "p", "p", Board(name="losses", blocks=charts), None)
+    page = open_page(serve_all(by_epoch).url + "#place=board&board=losses")
+    wait_for_lines(page, "both", 4)
+    card = page.locator('[data-metric="both"]')
+    card.locator(".metric-problem", has_text="nothing/here").wait_for()
+    # Colours tell the runs apart, and dashes the series.
+    legend = card.locator(".chart-legend-entry")
+    names = {f"{run} · {name}" for run in ("one", "two") for name in ("loss", "eval/loss")}
+    until(page, lambda: set(legend.all_inner_texts()) == names)
+    assert len(re.findall(r'stroke-dasharray="6 3"', download(page, "both", "SVG"))) >= 2
+    legend.filter(has_text="one · loss").click()
+    until(page, lambda: card.locator(".chart-legend-entry.is-dimmed").count() == 3)
+    # A formula is a line like any other, also in the download.
+    rows = list(csv.DictReader(io.StringIO(download(page, "gap", "CSV"))))
+    assert {(row["metric"], row["value"]) for row in rows} == {("eval/loss - loss", "1")}
