@@ -118,7 +118,7 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
     page = open_page(serve(tmp_path).url + "#place=board&run=id-run007")
     page.locator(".runs-count", has_text="of 101 shown").wait_for()
     page.get_by_role("button", name="Which runs are listed and shown").click()
-    page.get_by_role("menuitem", name="Show all matches").click()
+    page.get_by_role("menuitemcheckbox", name="Show all matches").click()
     chart = page.locator('[data-metric="loss"]')
     chart.get_by_text("101 runs: median, quartiles, range").wait_for()
     until(page, lambda: "all=1" in page.url)
@@ -126,7 +126,7 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
     until(page, lambda: "run007" in download(page, "loss", "SVG"))
     assert "median of 101 runs" in download(page, "loss", "SVG")
     page.get_by_role("button", name="Which runs are listed and shown").click()
-    page.get_by_role("menuitem", name="Show the newest").click()
+    page.get_by_role("menuitemcheckbox", name="Show the newest").click()
     until(page, lambda: "all=1" not in page.url)
 
 
