@@ -31,8 +31,7 @@ def test_the_table_sorted_by_a_metric_begins_with_the_best_run_of_numpy(
         ]
         lowest[one.name] = float(np.nanmin(curves(one, steps=STEPS)["eval/loss"][evaluated]))
     best = min(lowest, key=lambda name: lowest[name])
-    page = open_page(serve_all(root).url + "#place=compare")
-    page.get_by_title("Sort by eval loss best").click()
+    page = open_page(serve_all(root).url + "#place=compare&p-compare-value=best")
     first = page.locator(".compare-row:not(.compare-head)").first
     until(page, lambda: first.locator(".compare-run").get_attribute("title") == best)
     cells = first.get_by_role("cell").all_inner_texts()
@@ -67,7 +66,7 @@ def test_groups_have_all_members_and_the_means_of_numpy(
     cells = row.locator("th, td").all_inner_texts()
     assert cells[:3] == ["0.001", "large", "6"]
     assert float(re.sub(r"[^\d.]", "", cells[3])) == pytest.approx(np.mean(inside), abs=5e-5)
-    verdict = page.locator(".groups-verdict").inner_text()
+    verdict = page.locator(".compare-verdict").inner_text()
     assert verdict.startswith("lr=0.001, model=large")
     # A group that members left says how many count.
     until(page, lambda: "4 of 6" in page.locator(".groups-table").first.inner_text())
@@ -113,10 +112,10 @@ def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen
             page.locator(".groups-verdict").inner_text().startswith("lr matters most for eval/loss")
         ),
     )
-    page.get_by_role("button", name="model", exact=True).click()
-    until(page, lambda: page.get_by_role("region", name="eval/loss by model").count() == 1)
     page.get_by_label("Columns", exact=True).select_option("wd")
     until(page, lambda: page.get_by_role("region", name="lr and wd together").count() == 1)
+    page.get_by_role("button", name="model", exact=True).click()
+    until(page, lambda: page.get_by_role("region", name="eval/loss by model").count() == 1)
 
 
 def test_one_switch_includes_unfinished_runs_in_every_view(
@@ -130,6 +129,6 @@ def test_one_switch_includes_unfinished_runs_in_every_view(
     until(page, lambda: "2 unfinished runs are included: " in note.inner_text())
     assert "unfinished=1" in page.url
     for view in ("Parallel", "Groups", "Importance"):
-        page.get_by_role("radio", name=view, exact=True).check(force=True)
+        page.get_by_role("tab", name=view, exact=True).click()
         until(page, lambda: "2 unfinished runs are included: " in note.inner_text())
         assert page.get_by_label("Include unfinished runs").is_checked()

@@ -27,7 +27,7 @@ def test_a_lasting_jump_is_a_note_at_any_scale(scale: float) -> None:
 
 def test_one_bad_batch_is_a_note_that_closes() -> None:
     note, closed = updated(LossSpike, steps(spiked(falling(600), 300, count=1, times=3)))
-    assert (note.severity, note.evidence["lasting"], closed.state) == ("info", 1, "closed")
+    assert (note.severity, note.evidence["points"], closed.state) == ("info", 1, "closed")
     assert "One unusual batch" in note.advice
 
 

@@ -101,7 +101,7 @@ export function Choice({ label, value, choices, onChange }: ChoiceProps): JSX.El
   return (
     <label class="choice">
       <span class="slider-label">{label}</span>
-      <select class="select" value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      <select class="select" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
         {choices.map(([one, text]) => <option key={one} value={one}>{text}</option>)}
       </select>
     </label>

@@ -125,7 +125,7 @@ class LossSpike(Rule):
             message, words["turns"] = "epoch", str(len(self._turns))
         elif curve.start is not None and 0 <= level < 0.05 * curve.start < curve.start < value:
             message = "unlearned"
-        evidence: dict[str, Any] = {"value": value, "level": level, "lasting": lasting}
+        evidence: dict[str, Any] = {"value": value, "level": level, "points": lasting}
         evidence |= {"ratio": ratio} if width > 0 else {}
         return self.found(message, curve.name, words=words, **evidence)
 
