@@ -128,7 +128,7 @@ def test_a_view_opens_again_from_its_address(
     page = open_page(url + "#place=board&x=relative&smooth=0.6&metrics=loss")
     page.locator('[data-metric="train/loss"]').wait_for()
     until(page, lambda: page.locator("[data-metric]").count() == 1)
-    page.get_by_role("button", name="X axis: Elapsed").wait_for()
+    until(page, lambda: page.get_by_role("button", name="X axis: Elapsed").is_visible())
     until(page, lambda: page.get_by_role("slider", name="Smooth").input_value() == "0.6")
 
 

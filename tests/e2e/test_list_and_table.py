@@ -39,50 +39,75 @@ def names(root: Path) -> set[str]:
     return {run.id for run in LocalStore(root).runs()}
 
 
-def test_where_takes_the_focus_completes_fields_and_selects(
+def test_one_box_filters_by_words_and_by_a_query_with_completed_fields(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve(sweep).url)
     until(page, lambda: "of 12 shown" in count(page))
-    page.get_by_role("button", name="where").click()
-    until(page, lambda: page.evaluate("document.activeElement?.ariaLabel") == "Query runs")
+    box = page.get_by_role("searchbox", name="Filter runs")
+    box.fill("seed1")
+    until(page, lambda: "of 4 shown" in count(page))
+    box.fill("")
     page.keyboard.type("config.l")
     page.get_by_role("option", name="config.lr", selected=True).wait_for()
     page.keyboard.press("Enter")
-    box = page.get_by_role("searchbox", name="Query runs")
     until(page, lambda: box.input_value().startswith("config.lr"))
     page.keyboard.type("< 1e-4")
     until(page, lambda: box.input_value() == "config.lr < 1e-4")
     until(page, lambda: "of 6 shown" in count(page))
-    until(
-        page,
-        lambda: page.get_by_role("tab", name="Overview").get_attribute("aria-selected") == "true",
-    )
+    page.keyboard.type(" and cofnig.lr < 1")
+    page.get_by_text("cofnig").first.wait_for()
+    until(page, lambda: page.locator(".search.is-wrong").count() == 1)
 
 
-def test_many_runs_are_tagged_deleted_and_brought_back(
+def test_checked_runs_are_tagged_deleted_and_brought_back(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve(sweep).url)
-    until(page, lambda: "of 12 shown" in count(page))
-    page.keyboard.press("a")
-    boxes = page.locator(".run-select")
-    boxes.nth(0).click()
-    boxes.nth(3).click(modifiers=["Shift"])
-    bar = page.get_by_role("toolbar", name="Selected runs")
-    bar.get_by_text("4 selected").wait_for()
-    bar.get_by_role("button", name="Tag").click()
+    until(page, lambda: "8 of 12 shown" in count(page))
+    marks = page.locator(".run-mark")
+    # Eight are shown at first: four of them are taken away at once.
+    marks.nth(4).click()
+    marks.nth(7).click(modifiers=["Shift"])
+    until(page, lambda: "4 of 12 shown" in count(page))
+    page.get_by_role("button", name="Edit 4 runs").click()
+    page.get_by_role("menuitem", name="Tags…").click()
     page.get_by_label("Tags, with commas between").fill("good, late")
     page.get_by_role("button", name="Add", exact=True).click()
     until(page, lambda: len(LocalStore(sweep).runs('"good" in tags')) == 4)
     page.get_by_role("button", name="Undo").click()
     until(page, lambda: not LocalStore(sweep).runs('"good" in tags'))
-    bar.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Edit 4 runs").click()
+    page.get_by_role("menuitem", name="Delete 4 runs").click()
     until(page, lambda: len(names(sweep)) == 8)
     until(page, lambda: "of 8 shown" in count(page))
     page.get_by_role("button", name="Undo").last.click()
     until(page, lambda: len(names(sweep)) == 12)
     until(page, lambda: "of 12 shown" in count(page))
+
+
+def test_note_and_tags_of_a_run_are_read_and_written_in_the_list(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url + "#run=r03")
+    row = page.locator('.run[data-run="r03"]')
+    row.get_by_role("button", name="Add a note").click()
+    page.keyboard.type("Keep for the paper.")
+    page.keyboard.press("Enter")
+    row.get_by_text("Keep for the paper.").wait_for()
+    row.get_by_role("button", name="Add a tag").click()
+    page.keyboard.type("keep")
+    page.keyboard.press("Enter")
+    row.locator(".chip", has_text="keep").wait_for()
+    store = LocalStore(sweep)
+    until(page, lambda: [run.id for run in store.runs('"keep" in tags')] == ["r03"])
+    row.get_by_text("Keep for the paper.").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Thrown away.")
+    page.keyboard.press("Escape")
+    row.get_by_text("Keep for the paper.").wait_for()
+    row.get_by_role("button", name="Remove the tag keep").click()
+    row.locator(".chip", has_text="keep").wait_for(state="detached")
 
 
 def test_a_hidden_run_leaves_the_list_until_it_is_shown_again(
@@ -187,14 +212,10 @@ def test_a_link_to_a_deleted_run_offers_to_restore_it(
     until(page, lambda: page.locator('.run[data-run="r05"]').count() == 1)
 
 
-def test_charts_say_how_many_of_all_runs_they_take(
-    tmp_path: Path, serve: Serve, open_page: OpenPage
-) -> None:
-    for number in range(103):
-        Journal(tmp_path, f"r{number}").metrics(1, loss=1.0).finish()
-    page = open_page(serve(tmp_path).url)
-    until(page, lambda: "of 103 shown" in count(page))
-    page.keyboard.press("a")
-    page.get_by_role("button", name="all 103").click()
-    page.get_by_role("toolbar", name="Selected runs").get_by_role("button", name="Show").click()
-    page.get_by_text("The first 100 of 103 runs are shown").wait_for()
+def test_groups_of_the_table_fold(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(f"{serve(sweep).url}#place=compare&group=lr")
+    until(page, lambda: page.locator(".compare-space .compare-row").count() == 14)
+    page.get_by_label("Groups only").check()
+    until(page, lambda: page.locator(".compare-space .compare-row").count() == 2)
+    page.get_by_role("button", name="lr = 3e-5").click()
+    until(page, lambda: page.locator(".compare-space .compare-row").count() == 8)

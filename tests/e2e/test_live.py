@@ -50,14 +50,14 @@ def test_a_pattern_for_runs_is_asked_of_the_server(
     until(page, lambda: page.locator("[data-metric]").count() == 2)
     page.get_by_label("Filter charts").fill("train/(")
     page.get_by_text("missing )").wait_for()
-    page = open_page(address + "#filter-as=regex&filter=^GPT-[ab]$")
+    page = open_page(address + "#filter=name+~+'(%3Fi)^GPT-[ab]$'")
     page.locator(".run", has_text="gpt-a").wait_for()
     until(page, lambda: page.locator(".run").count() == 2)
     page.locator(".run", has_text="resnet").wait_for(state="detached")
     with page.expect_request(lambda request: "api/runs?query=" in request.url):
-        page.get_by_label("Filter runs").fill('"|net')
+        page.get_by_label("Filter runs").fill("name ~ 'resnet|\"'")
     page.locator(".run", has_text="resnet").wait_for()
-    page.get_by_label("Filter runs").fill("a(?!b)")
+    page.get_by_label("Filter runs").fill("name ~ 'a(?!b)'")
     page.get_by_text("use !~ for what must not occur").first.wait_for()
 
 

@@ -32,7 +32,10 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
       onPointerEnter={() => (page.hovered.value = isDrawn ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
       <div class="run-line">
         <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={`${isShown ? "Hide from" : "Show in"} the charts; with Shift, all up to this one`}
-          onClick={(event) => (event.altKey ? runs.soloOn(row.id) : runs.toggle(row.id, event.shiftKey))}>
+          onClick={(event) => {
+            if (event.altKey) runs.soloOn(row.id);
+            else if (!runs.toggle(row.id, event.shiftKey)) page.toasts.show("Not all runs of this range could be checked. Filter the list and choose “Show all matches” instead.");
+          }}>
           <i style={isShown ? { background: color } : isDrawn ? { boxShadow: `inset 0 0 0 2.5px ${color}` } : {}} />
         </button>
         <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>

@@ -52,7 +52,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     } },
     { key: "j", text: "Next run", group: "Runs", run: () => moveFocus(1) },
     { key: "k", text: "Previous run", group: "Runs", run: () => moveFocus(-1) },
-    { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus(runs.toggle) },
+    { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus((id) => void runs.toggle(id)) },
     { key: "a", text: "Show all matches", group: "Runs", run: () => (view.isAll.value ? runs.showNewest() : runs.showAll()) },
     { key: "s", text: "Show alone", group: "Runs", run: withFocus(runs.soloOn) },
     { key: "b", text: "Baseline", group: "Runs", run: withFocus((id) => (view.baseline.value = view.baseline.value === id ? null : id)) },

@@ -90,8 +90,8 @@ export interface Runs {
   readonly coloring: ReadonlySignal<Coloring | null>;
   /** What the run is called here: its name, told apart from others of the same name. */
   label(id: string): string;
-  /** Show a run in the charts, or hide it; with `isRange`, all from the last one that was clicked up to it, as that one. */
-  toggle(id: string, isRange?: boolean): void;
+  /** Show a run in the charts, or hide it; with `isRange`, all from the last one that was clicked up to it. False where not all could be changed. */
+  toggle(id: string, isRange?: boolean): boolean;
   /** Show a run alone; once more shows the newest again. */
   soloOn(id: string): void;
   /** Show these in the charts; returns how many of them, because charts have a limit. */
@@ -379,11 +379,13 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       const listed = pages.ids.peek();
       const ends = isRange && lastToggled !== null ? [listed.indexOf(lastToggled), listed.indexOf(id)] : [-1];
       lastToggled = id;
-      const which = Math.min(...ends) < 0 ? [id] : listed.slice(Math.min(...ends), Math.max(...ends) + 1).filter((one) => one !== undefined);
+      const range = Math.min(...ends) < 0 ? [id] : listed.slice(Math.min(...ends), Math.max(...ends) + 1);
+      const which = range.filter((one) => one !== undefined);
       const named = showsAll.value ? view.without.value : shown.value.map((row) => row.id);
       const next = isOn === showsAll.value ? named.filter((one) => !which.includes(one)) : [...new Set([...named, ...which])];
       if (showsAll.value) view.without.value = next;
       else view.shown.value = next.slice(0, MOST_SHOWN);
+      return which.length === range.length && (showsAll.value || next.length <= MOST_SHOWN);
     },
     soloOn(id) {
       if (view.shown.value?.length === 1 && view.shown.value[0] === id) return show(null);

@@ -105,10 +105,9 @@ const SETTINGS: ReadonlySet<string> = new Set([
 ]);
 /** A change that comes later after a key or a click was not made by the person. */
 const PERSON_MS = 1500;
-/** Changes of the same things that follow each other this quickly are one step of the browser's history. */
+/** Changes of the same things by the same kind of input that follow each other this quickly, as of a slider, are one step of the browser's history. */
 const SAME_STEP_MS = 1000;
-/** Whatever changes this soon after a step belongs to it; browsers allow few steps a second. */
-const SAME_ACTION_MS = 150;
+/** Browsers allow few changes of the address a second. */
 const WRITE_MS = 100;
 const INPUTS = ["pointerdown", "pointerup", "keydown", "input", "wheel"] as const;
 
@@ -179,11 +178,11 @@ export function createView(location: Location = window.location, history: Histor
     for (const [key, text] of given) if (!kept.has(key)) all.set(key, text);
     return all;
   };
-  let inputAt = -Infinity;
+  let input = { at: -Infinity, type: "" };
   let writtenAt = -Infinity;
-  let step = { keys: "", at: -Infinity, changedAt: -Infinity };
+  let step = { keys: "", input, changedAt: -Infinity };
   let writing: ReturnType<typeof setTimeout> | undefined;
-  for (const type of INPUTS) window.addEventListener(type, () => (inputAt = performance.now()), { capture: true, passive: true });
+  for (const type of INPUTS) window.addEventListener(type, () => (input = { at: performance.now(), type }), { capture: true, passive: true });
   /** Put the view into the address: as a new step of the history where a person changed something else than just before. */
   const write = (): void => {
     writing = undefined;
@@ -192,11 +191,12 @@ export function createView(location: Location = window.location, history: Histor
     if (written === formatHash(before)) return;
     const changed = [...new Set([...next.keys(), ...before.keys()])].filter((key) => next.get(key) !== before.get(key));
     const keys = changed.join();
-    const isSame = now - step.at < SAME_ACTION_MS || (keys === step.keys && now - step.changedAt < SAME_STEP_MS);
-    const isByPerson = now - inputAt < PERSON_MS;
+    // What changes without another key or click belongs to the step before.
+    const isSame = input === step.input || (keys === step.keys && input.type === step.input.type && now - step.changedAt < SAME_STEP_MS);
+    const isByPerson = now - input.at < PERSON_MS;
     const isStep = isByPerson && !isSame;
     writtenAt = now;
-    step = isStep ? { keys, at: now, changedAt: now } : { ...step, changedAt: now };
+    step = isStep ? { keys, input, changedAt: now } : { ...step, changedAt: now };
     history[isStep ? "pushState" : "replaceState"](null, "", written === "" ? "#" : `#${written}`);
     if (isByPerson) keepSettings(changed, next);
   };
@@ -210,7 +210,7 @@ export function createView(location: Location = window.location, history: Histor
   const reread = (): void => {
     clearTimeout(writing);
     writing = undefined;
-    step = { keys: "", at: -Infinity, changedAt: -Infinity };
+    step = { ...step, keys: "" };
     given = parseHash(location.hash);
     batch(() => {
       for (const { field, signal: one } of kept.values()) one.value = read(field, given);
