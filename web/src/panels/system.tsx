@@ -305,7 +305,7 @@ interface LineSectionProps {
 
 function LineSection({ page, title, note, series, options, height = 180 }: LineSectionProps): JSX.Element {
   const before = useRef<{ readonly series: readonly Series[]; readonly text: string }>({ series: [], text: "" });
-  const all: Partial<LineOptions> = { title, sync: page.sync, hasLegend: series.length > 1, ...options };
+  const all: Partial<LineOptions> = { title, sync: page.sync, legend: series.length > 1 ? "lines" : null, ...options };
   const show = (chart: LineChart): void => {
     const text = JSON.stringify(all);
     const isSame = before.current.series.length === series.length
