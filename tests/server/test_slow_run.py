@@ -116,13 +116,15 @@ from pathlib import Path
 from epochal.server.address import listen
 from epochal.server.app import create_app
 from epochal.server.process import run_server
+from epochal.serving import write_archive
 from tests.server.slow_store import SlowStore
 
 store = SlowStore(Path(sys.argv[1]), slow="id-large")
 threading.Thread(target=lambda: store.reading.wait() and print("reading", flush=True)).start()
 listening = listen("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
-run_server(create_app(lambda: store), listening, on_ready=lambda: print("ready", flush=True))
+app = create_app(lambda: store, write_archive=write_archive)
+run_server(app, listening, on_ready=lambda: print("ready", flush=True))
 """
 
 
