@@ -12,6 +12,8 @@ import { Section } from "./parts/section.tsx";
 import { Started } from "./parts/started.tsx";
 import "./config.css";
 
+const MOST_IN_CARD = 8;
+
 type Fields = Readonly<Record<string, unknown>>;
 
 export const section: RunSection = { order: 40, id: "config", title: "Config", shortcut: "n", component: Config, hasContent: (_, { facts, config }) => Object.keys(facts).length + Object.keys(config).length > 0 };
@@ -60,6 +62,24 @@ function Config({ page, run, detail: { config, summary, facts: recorded } }: Sec
         </Section>
       </div>
     </div>
+  );
+}
+
+/** The config in short: what differs from the run before, then the other values. */
+export function ConfigCard({ page, run, detail: { config } }: SectionProps): JSX.Element | null {
+  const previous = previousRun(page, run);
+  const all = flatConfig(config);
+  const differs = (key: string): boolean => previous !== null && configText(config, key) !== configText(previous.config, key);
+  if (all.length === 0) return null;
+  return (
+    <section class="card" aria-label="Config in short">
+      <header class="card-head"><h3>Config</h3><span class="card-space" /><button type="button" class="button is-quiet" onClick={() => page.open("run", "config")}>{all.length > MOST_IN_CARD ? `all ${all.length}` : "details"}</button></header>
+      <dl class="facts config-short">
+        {all.toSorted(([one], [other]) => Number(differs(other)) - Number(differs(one))).slice(0, MOST_IN_CARD).map(([key, value]) => (
+          <div key={key} class={differs(key) ? "is-other" : ""} title={differs(key) ? `The run before had ${configText(previous!.config, key)}.` : ""}><dt>{key}</dt><dd>{valueText(value)}</dd></div>
+        ))}
+      </dl>
+    </section>
   );
 }
 

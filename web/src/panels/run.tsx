@@ -8,6 +8,7 @@ import { formatWallClock, formatWhole } from "../chart/index.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponse } from "../state/queries.ts";
 import { isEnded } from "../state/run-rows.ts";
 import { Empty } from "../ui/empty.tsx";
+import { ConfigCard } from "./config.tsx";
 import { FindingsCard } from "./findings.tsx";
 import type { PanelProps, RunSection, SectionProps } from "./panel.ts";
 import { NoRun } from "./parts/no-run.tsx";
@@ -126,8 +127,10 @@ function Guarded({ what, children }: { readonly what: string; readonly children:
 
 function Overview(props: SectionProps): JSX.Element {
   const { page, run, detail } = props;
-  const favourites = page.view.pinned.value;
-  const { main, small } = useMemo(() => chartsOf(detail, favourites), [detail, favourites]);
+  const { main, small } = useMemo(() => chartsOf(detail), [detail]);
+  // Without findings there is room beside the chart.
+  const isQuiet = main.length > 0 && !page.findings.all.value?.length;
+  const machine = <Guarded what="The machine"><MachineCard {...props} /></Guarded>;
   return (
     <div class={`overview${main.length === 0 ? " is-bare" : ""}`}>
       <div class="overview-top">
@@ -139,13 +142,15 @@ function Overview(props: SectionProps): JSX.Element {
           <InternalErrors page={page} />
           {detail.recorded.includes("event") && <Alerts {...props} />}
           <Lineage {...props} />
+          {isQuiet && <ConfigCard {...props} />}
+          {isQuiet && machine}
         </div>
       </div>
       <div class="overview-small">
         {small.map((one) => <Guarded key={one.row.name} what={one.label}><RunChart page={page} run={run.id} charts={[one]} /></Guarded>)}
       </div>
       <div class="overview-now">
-        <Guarded what="The machine"><MachineCard {...props} /></Guarded>
+        {!isQuiet && machine}
         {detail.recorded.includes("phases") && <Guarded what="The time of a step"><StepTimeCard {...props} /></Guarded>}
       </div>
       {main.length > 0 && detail.recorded.some((kind) => SAMPLE_KINDS.includes(kind)) && <Guarded what="The newest samples"><SampleRow {...props} /></Guarded>}
