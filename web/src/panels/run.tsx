@@ -63,7 +63,7 @@ function Content(props: SectionProps): JSX.Element {
   useEffect(() => {
     const link = links.current!.querySelector<HTMLElement>("[aria-current=true]");
     if (link !== null) links.current!.scrollLeft = link.offsetLeft - links.current!.clientWidth / 3;
-  }, [section.value]);
+  }, [section.value, page.findings.all.value?.length]);
   return (
     <>
       <nav ref={links} class="run-links" aria-label="Sections of the run">
