@@ -38,7 +38,7 @@ function Experts({ page, run, detail }: SectionProps): JSX.Element {
       {loads.length > 0 && <div class="pane-bar"><StepChoice page={page} loads={loads} /></div>}
       {newest.problem !== null && <p role="status">{newest.problem}</p>}
       {loads.length > 0 && <Loads page={page} loads={loads} total={all.list?.total ?? 0} />}
-      <ChartGrid page={page} run={run.id} charts={measures.map((row) => chartOf(detail, row))} />
+      <ChartGrid page={page} run={run.id} of="Experts" charts={measures.map((row) => chartOf(row))} />
     </div>
   );
 }

@@ -35,7 +35,7 @@ function Performance({ page, run, detail }: SectionProps): JSX.Element {
       {detail.sol !== null && <LightSpeed page={page} detail={detail} />}
       {records !== null && records.length > 0 && <TimeOfSteps page={page} run={run} records={records} />}
       {timeline !== null && timeline.spans.length + timeline.stretches.length > 0 && <TimelineSection page={page} run={run} timeline={timeline} />}
-      <ChartGrid page={page} run={run.id} charts={charts} />
+      <ChartGrid page={page} run={run.id} charts={charts} of="Performance" />
     </div>
   );
 }

@@ -107,14 +107,16 @@ function SectionOfRun({ section: { id, title, component: Component, count }, isF
   };
   const number = count?.(page);
   return (
-    <section class="group run-section" aria-label={title} data-section={id}>
-      <button type="button" class="group-head" aria-expanded={isOpen} onClick={toggle}>
-        <span class="group-arrow" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
-        <h2>{title}</h2>
-        {number !== undefined && <span class="group-count">{number}</span>}
-      </button>
+    <div class="group run-section" data-section={id}>
+      <h2>
+        <button type="button" class="group-head" aria-expanded={isOpen} onClick={toggle}>
+          <span class="group-arrow" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
+          {title}
+          {number !== undefined && <span class="group-count">{number}</span>}
+        </button>
+      </h2>
       {isOpen && <Guarded key={detail.row.id} what={title}><Component {...props} /></Guarded>}
-    </section>
+    </div>
   );
 }
 

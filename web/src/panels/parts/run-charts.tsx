@@ -32,7 +32,7 @@ const SIGNS: readonly Sign[] = [
   { label: "learning rate", role: "lr", names: [] },
   { label: "gradient norm", role: "norm", names: [] },
   { label: "throughput", role: "throughput", names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/], format: (value) => `${formatCount(value)}/s` },
-  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}\u00a0%` },
+  { label: "share of the speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}\u00a0%` },
 ];
 const GPU: Sign = { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^(system|resources)\/gpu_pct$/], format: (value) => `${value.toFixed(0)}\u00a0%` };
 
@@ -81,17 +81,19 @@ export interface RunChartProps {
   readonly run: string;
   /** Those of one chart. */
   readonly charts: readonly ChartOfRun[];
+  /** Tells the charts of a section from those of the overview. */
+  readonly of?: string;
   /** Below the chart. */
   readonly children?: ComponentChildren;
 }
 
 /** Fills the place that it is in. */
-export function RunChart({ page, run, charts, children }: RunChartProps): JSX.Element {
+export function RunChart({ page, run, charts, of, children }: RunChartProps): JSX.Element {
   const chart = useRef<LineChart | null>(null);
   const { metric } = charts[0]!;
   const title = charts.length > 1 ? charts.map(({ row }) => row.name).join(", ") : charts[0]!.label;
   return (
-    <section class="card chart-card run-chart" aria-label={title} data-metric={metric.name}>
+    <section class="card chart-card run-chart" aria-label={of === undefined ? title : `${of}: ${title}`} data-metric={series[0]}>
       <header class="card-head">
         <h3 title={charts.map(({ row }) => row.name).join(", ")}>{title}</h3>
         {charts.map((one) => <Values key={one.row.name} page={page} run={run} chart={one} />)}
@@ -107,8 +109,8 @@ export function RunChart({ page, run, charts, children }: RunChartProps): JSX.El
 }
 
 /** Charts of a section of the run. */
-export function ChartGrid({ page, run, charts }: RunChartProps): JSX.Element {
-  return <div class="overview-small">{charts.map((one) => <RunChart key={one.row.name} page={page} run={run} charts={[one]} />)}</div>;
+export function ChartGrid({ charts, ...props }: RunChartProps): JSX.Element {
+  return <div class="overview-small">{charts.map((one) => <RunChart key={one.row.name} {...props} charts={[one]} />)}</div>;
 }
 
 /** The newest value, and the best one where the run knows which way is better. */
