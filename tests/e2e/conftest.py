@@ -80,9 +80,10 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     faults: list[str] = []
 
     def note_console(message: Any) -> None:
-        # A server that was stopped on purpose breaks connections off, and half a query is wrong.
+        # A server that was stopped on purpose breaks connections off, half a query is wrong, and
+        # a board that is outdated is refused.
         parts = ("?query=", "pattern=1", "/blob/")  # the last is of a page that a run keeps
-        is_meant = "net::ERR_" in message.text
+        is_meant = "net::ERR_" in message.text or "409 (Conflict)" in message.text
         is_meant = is_meant or any(part in message.location["url"] for part in parts)
         # A page that a run keeps is shown in a frame where scripts and links cannot do anything.
         blocked = ("Blocked script execution", "Unsafe attempt to initiate navigation")

@@ -132,20 +132,16 @@ def test_a_view_opens_again_from_its_address(
     until(page, lambda: page.get_by_role("slider", name="Smooth").input_value() == "0.6")
 
 
-def test_charts_are_filtered_by_words_and_by_expressions(
-    runs: Path, serve_all: Serve, open_page: OpenPage
-) -> None:
+def test_charts_are_filtered_by_words(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
     page = open_page(serve_all(runs).url + "#place=board")
     page.locator('[data-metric="acc"]').wait_for()
     box = page.get_by_role("searchbox", name="Filter charts")
     box.fill("LOSS")
     page.locator('[data-metric="acc"]').wait_for(state="detached")
-    box.fill("^acc$")
-    page.get_by_text("No metric matches this filter").wait_for()
-    page.locator("#metric-search").get_by_role("button", name="Regular expression").click()
+    box.fill("a*c")
     page.locator('[data-metric="acc"]').wait_for()
     box.fill("(")
-    page.locator(".search-error").wait_for()
+    page.get_by_text("No metric matches this filter").wait_for()
 
 
 def test_runs_are_shown_hidden_and_shown_alone(

@@ -3,18 +3,19 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
+import { formatWhole } from "../chart/index.ts";
 import { boardOf, changed, joined, withBlocks } from "../state/boards.ts";
 import { sectionsOf } from "../state/metrics.ts";
 import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
+import { isEnded } from "../state/run-rows.ts";
 import { Empty } from "../ui/empty.tsx";
+import { compileFilter } from "../ui/filter.ts";
 import { SearchBox } from "../ui/search-box.tsx";
 import { useDrag } from "./parts/board-drag.ts";
 import { ChoiceDialog } from "./parts/board-dialogs.tsx";
 import { ChartCard } from "./parts/chart-card.tsx";
 import { ChartSections } from "./parts/chart-sections.tsx";
-import { useMetricFilter } from "./parts/metric-filter.ts";
-import { NoMetrics } from "./parts/no-metrics.tsx";
 import { useWideMetrics } from "./parts/wide-metrics.ts";
 
 export interface AllMetricsProps {
@@ -25,7 +26,7 @@ export interface AllMetricsProps {
 
 export function AllMetrics({ page, bar }: AllMetricsProps): JSX.Element {
   const { view, metrics, boards } = page;
-  const { matches, problem } = useMetricFilter(page);
+  const matches = compileFilter(view.metrics.value);
   const fitting = metrics.value.filter(({ name }) => matches(name));
   const isFiltered = view.metrics.value !== "";
   const wide = useWideMetrics(page);
@@ -44,16 +45,12 @@ export function AllMetrics({ page, bar }: AllMetricsProps): JSX.Element {
     <>
       {bar(
         <div class="toolbar-search" id="metric-search">
-          <SearchBox label="Filter charts" query={view.metrics.value} isRegex={page.source.supportsQueries ? view.metricsAreRegex.value : undefined} problem={problem} count={`${numFitting.toLocaleString("en")} of ${total.toLocaleString("en")}`}
-            onChange={(query, isRegex) => {
-              view.metrics.value = query;
-              view.metricsAreRegex.value = isRegex;
-            }} />
+          <SearchBox label="Filter charts" query={view.metrics.value} count={`${formatWhole(numFitting)} of ${formatWhole(total)}`} onChange={(query) => (view.metrics.value = query)} />
         </div>,
       )}
       {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
-        ? `${fitting.length.toLocaleString("en")} of ${numFitting.toLocaleString("en")} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
-        : `All ${numFitting.toLocaleString("en")} are listed.`}</p>}
+        ? `${formatWhole(fitting.length)} of ${formatWhole(numFitting)} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
+        : `All ${formatWhole(numFitting)} are listed.`}</p>}
       <ChartSections page={page} sections={sectionsOf(fitting)} isFiltered={isFiltered} total={fitting.length} wide={wide} card={card} />
       {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} />}
       {joining !== null && (
@@ -74,7 +71,10 @@ function NoCharts({ page, isFiltered }: { readonly page: Page; readonly isFilter
   if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see other metrics.</Empty>;
   const { runs, view } = page;
   if (!runs.isLoaded.value) return <Empty title="Loading runs…" />;
-  if (runs.drawn.value.length > 0) return <NoMetrics page={page} />;
+  const drawn = runs.drawn.value;
+  if (drawn.some(({ id }) => page.details.of(id).value === null)) return <div class="pane" aria-busy="true"><p class="card-note">Loading metrics…</p></div>;
+  if (drawn.length > 0 && drawn.every(isEnded)) return <Empty title="Nothing was logged">{drawn.length === 1 ? `${drawn[0]!.name} ended without a metric.` : "These runs ended without a metric."}</Empty>;
+  if (drawn.length > 0) return <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>The chart starts with the first value.</Empty>;
   const project = view.project.value;
   if (project !== null && !runs.projects.value.includes(project)) return <Empty title={`There is no project “${project}” here`}>It may have been deleted, or the link is misspelt. Choose another at the top.</Empty>;
   if (runs.fitting.value.length === 0 && view.filter.value !== "") return <Empty title="No run matches the filter">Change or clear the filter above the list of runs.</Empty>;

@@ -62,7 +62,6 @@ export interface View {
   readonly smoothness: Signal<number>;
   /** Which metrics have charts. */
   readonly metrics: Signal<string>;
-  readonly metricsAreRegex: Signal<boolean>;
   readonly zoom: Signal<Zoom | null>;
   readonly isLogX: Signal<boolean>;
   /** Metrics whose y axis is logarithmic. */
@@ -105,7 +104,7 @@ const SETTINGS: ReadonlySet<string> = new Set([
 ]);
 /** A change that comes later after a key or a click was not made by the person. */
 const PERSON_MS = 1500;
-/** Changes of the same things by the same kind of input that follow each other this quickly, as of a slider, are one step of the browser's history. */
+/** Changes of the same things that follow each other this quickly are one step of the browser's history; those of a board are steps by themselves. */
 const SAME_STEP_MS = 1000;
 /** Browsers allow few changes of the address a second. */
 const WRITE_MS = 100;
@@ -143,7 +142,6 @@ export function createView(location: Location = window.location, history: Histor
     x: keep(choiceField("x", X_KINDS, "step")),
     smoothness: keep(smoothnessField("smooth")),
     metrics: keep(textField("metrics")),
-    metricsAreRegex: keep(flagField("metrics-regex")),
     zoom: keep(zoomField("zoom")),
     isLogX: keep(flagField("log-x")),
     logY: keep(namesField("log-y")),
@@ -191,9 +189,8 @@ export function createView(location: Location = window.location, history: Histor
     if (written === formatHash(before)) return;
     const changed = [...new Set([...next.keys(), ...before.keys()])].filter((key) => next.get(key) !== before.get(key));
     const keys = changed.join();
-    // What changes without another key or click belongs to the step before.
-    const isSame = input === step.input || (keys === step.keys && input.type === step.input.type && now - step.changedAt < SAME_STEP_MS);
-    const isByPerson = now - input.at < PERSON_MS;
+    const isSame = now - step.at < SAME_ACTION_MS || (keys === step.keys && keys !== "draft" && now - step.changedAt < SAME_STEP_MS);
+    const isByPerson = now - inputAt < PERSON_MS;
     const isStep = isByPerson && !isSame;
     writtenAt = now;
     step = isStep ? { keys, input, changedAt: now } : { ...step, changedAt: now };

@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 
+import { formatWhole } from "../../chart/index.ts";
 import { isClosedAtFirst } from "../../state/metrics.ts";
 import type { Metric, MetricSection } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
@@ -55,7 +56,7 @@ function Section({ section, place, ...props }: SectionProps): JSX.Element {
       {isOpen && metrics.length > 0 && <ChartGrid {...props} metrics={metrics} />}
       {isOpen && sections.map((inside, index) => <Section key={inside.path} {...props} section={inside} place={{ depth: place.depth + 1, index, total: place.total }} wide={null} />)}
       {isOpen && wide !== null && all > count && (
-        <p class="card-note"><button type="button" class="button" onClick={() => wide.more(path)}>List more of {path}: {count.toLocaleString("en")} of {all.toLocaleString("en")} so far</button></p>
+        <p class="card-note"><button type="button" class="button" onClick={() => wide.more(path)}>List more of {path}: {formatWhole(count)} of {formatWhole(all)} so far</button></p>
       )}
     </section>
   );

@@ -22,12 +22,12 @@ export interface WideMetrics {
 const AT_ONCE = 200;
 const OF_SECTION = 1000;
 /** People stop typing before they read. */
-export const TYPING_MS = 250;
+const TYPING_MS = 250;
 /** More wide runs than this are not asked at once. */
 const MOST_ASKED = 8;
 
 /** The metrics of the run that has most of them, listed or not. */
-export function numMetrics(page: Page): number {
+function numMetrics(page: Page): number {
   return wideOf(page).reduce((most, { num_metrics }) => Math.max(most, num_metrics), 0);
 }
 
@@ -46,17 +46,17 @@ export function useWideMetrics(page: Page): WideMetrics | null {
     const totals = await Promise.all(ids.map((id) => details.find(id, wanted).catch(() => 0)));
     return Math.max(0, ...totals);
   };
-  const text = view.metrics.value, isRegex = view.metricsAreRegex.value && page.source.supportsQueries;
+  const text = view.metrics.value;
   useEffect(() => {
     setNumFound(null);
     if (ids.length === 0 || text.trim() === "") return;
     let isWanted = true;
-    const timer = setTimeout(() => void find({ find: text, pattern: isRegex, limit: AT_ONCE }).then((total) => isWanted && setNumFound(total)), TYPING_MS);
+    const timer = setTimeout(() => void find({ find: text, limit: AT_ONCE }).then((total) => isWanted && setNumFound(total)), TYPING_MS);
     return () => {
       isWanted = false;
       clearTimeout(timer);
     };
-  }, [text, isRegex, ids.join(" ")]);
+  }, [text, ids.join(" ")]);
   const named = view.full.value === null ? [] : [view.full.value];
   useEffect(() => {
     const known = new Set(metrics.value.map(({ name }) => name));
