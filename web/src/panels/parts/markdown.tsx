@@ -31,8 +31,9 @@ const SPAN = new RegExp([
   // Names such as max_new_tokens have no emphasis in them.
   String.raw`(?:(?<!\*)\*(?![\s*_])(?<weak>(?:[^*]|\*\*[^*]+\*\*){1,2000})(?<=[^\s_])\*|(?<!\w)_(?![\s*_])(?<low>(?:[^_]|(?<=\w)_(?=\w)){1,2000})(?<=[^\s*])_)(?![*\w])`,
 ].join("|"), "g");
-/** How many elements the text that is being read may still have. */
+/** How many elements the text that is being read may still have, and the marks of its highest heading, which becomes an h3. */
 let left = 0;
+let fewestMarks = 1;
 
 interface MarkdownTextProps {
   readonly text: string;
@@ -41,6 +42,7 @@ interface MarkdownTextProps {
 
 export function MarkdownText({ text, onPlain }: MarkdownTextProps): JSX.Element {
   left = MOST_ELEMENTS;
+  fewestMarks = [...text.matchAll(new RegExp(HEADING, "gm"))].reduce((fewest, [, marks]) => Math.min(fewest, marks!.length), 6);
   const content = blocks(text.slice(0, MOST_CHARACTERS).replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n"), 0);
   const isWhole = text.length <= MOST_CHARACTERS && left > 0;
   return <div class="markdown" tabIndex={0}>{content}{!isWhole && <p>This text is too long to be shown with its format. <button type="button" class="button" onClick={onPlain}>Show all of it as plain text</button></p>}</div>;
@@ -67,7 +69,7 @@ function blocks(lines: readonly string[], depth: number): ComponentChild[] {
       found.push(<pre><code>{code.join("\n")}</code></pre>);
     } else if (marks !== undefined) {
       at++;
-      found.push(h(`h${Math.min(6, marks.length + 2)}`, null, inline(heading!.trimEnd().replace(/(?<!\S)#+$/, "").trimEnd(), depth)));
+      found.push(h(`h${Math.min(6, Math.max(3, marks.length - fewestMarks + 3))}`, null, inline(heading!.trimEnd().replace(/(?<!\S)#+$/, "").trimEnd(), depth)));
     } else if (RULE.test(line)) {
       at++;
       found.push(<hr />);
