@@ -51,8 +51,7 @@ def test_the_overview_opens_a_project_and_shows_several(
     page.get_by_role("row", name="beta").get_by_role("button", name="beta").click()
     until(page, lambda: "of 1 shown" in page.locator(".runs-count").inner_text())
     until(
-        page,
-        lambda: page.get_by_role("tab", name="Run").get_attribute("aria-selected") == "true",
+        page, lambda: page.get_by_role("tab", name="Run").get_attribute("aria-selected") == "true"
     )
 
 

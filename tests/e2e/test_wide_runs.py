@@ -53,7 +53,10 @@ def test_metrics_that_are_not_listed_are_found(
 def test_a_chart_of_the_address_is_found(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
     write(tmp_path)
     page = open_page(f"{serve(tmp_path).url}#place=board&full={LAST}")
-    page.get_by_role("dialog").get_by_text(LAST).wait_for()
+    page.get_by_role("button", name=f"Actions for {LAST}").click()
+    with page.expect_download() as caught:
+        page.get_by_role("menuitem", name="Download CSV").click()
+    assert len(Path(caught.value.path()).read_text().splitlines()) == 4
 
 
 def test_a_saved_page_finds_them_too(tmp_path: Path, open_page: OpenPage) -> None:

@@ -10,9 +10,11 @@ import { RankMap } from "../panels/parts/rank-map.tsx";
 import type { Page } from "../state/page.ts";
 
 export function FullChart({ page }: { readonly page: Page }): JSX.Element {
-  const { view, metrics, runs } = page;
+  const { view, boards } = page;
   const chart = useRef<Pictured | null>(null);
-  const metric = metrics.value.find(({ name }) => name === view.full.value);
+  const name = view.full.value ?? "";
+  const block = boards.board.value?.blocks.find((one) => one.kind === "chart" && titleOf(one) === name);
+  const spec = block === undefined ? { series: [name] } : specOf(block);
   useEffect(() => {
     const leave = (event: KeyboardEvent): void => {
       if (event.key === "Escape" && !event.defaultPrevented && document.querySelector("dialog[open], .menu") === null) view.full.value = null;
@@ -20,10 +22,6 @@ export function FullChart({ page }: { readonly page: Page }): JSX.Element {
     document.addEventListener("keydown", leave);
     return () => document.removeEventListener("keydown", leave);
   }, []);
-  if (metric === undefined) return <p class="card-note" role="status">{metrics.value.length === 0 ? "Loading…" : `No run that is shown has ${view.full.value}.`}</p>;
-  const draw = (made: Pictured): void => {
-    chart.current = made;
-  };
   return (
     <div class="full-chart">
       <header class="card-head">

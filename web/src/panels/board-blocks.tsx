@@ -38,8 +38,12 @@ export function Blocks({ page, board }: { readonly page: Page; readonly board: B
   const join = (from: number, into: number): void => change(joined(board, from, into));
   const replace = (index: number, block: Block): void => change(withBlocks(board, index, 1, block), block);
   const remove = (index: number): void => {
+    const undo = (): void => {
+      const now = boards.board.value;
+      if (now !== null && now.name === board.name) change(withBlocks(now, index, 0, blocks[index]!));
+    };
     change(withBlocks(board, index, 1), blocks[index + 1] ?? blocks[index - 1]);
-    toasts.show(`The ${NAMES[blocks[index]!.kind]} was deleted.`, "info", { label: "Undo", run: () => boards.change(board) });
+    toasts.show(`The ${NAMES[blocks[index]!.kind]} was deleted.`, "info", { label: "Undo", run: undo });
   };
   const drag = useDrag<number>({
     hints: (from, over) => (areCharts(from, over) ? ["before", "join", "after"] : ["before", "after"]),
@@ -77,7 +81,7 @@ export function Blocks({ page, board }: { readonly page: Page; readonly board: B
         const shifted: Readonly<Record<string, () => void>> = { ArrowRight: () => resize(1, 0), ArrowLeft: () => resize(-1, 0), ArrowDown: () => resize(0, 1), ArrowUp: () => resize(0, -1) };
         return (
           <BlockFrame key={keyOf(block)} block={block} canChange={boards.canSave} drop={drag.target(index)} keys={keys} shifted={shifted} onSize={(size) => replace(index, changed(block, size))}>
-            {(size) => <Content page={page} block={block} height={BLOCK_PX[size.height]!} items={boards.canSave ? items : []} head={boards.canSave ? drag.handle(index) : undefined} isEditing={editing === block || (isText && block.text === "")}
+            {(size) => <Content page={page} block={block} height={BLOCK_PX[size.height]!} items={boards.canSave ? items : []} head={boards.canSave ? drag.handle(index) : undefined} isEditing={editing === block || (isText && block.text === "" && boards.canSave)}
               onText={(text) => {
                 setEditing(null);
                 if (text !== null && text !== block.text) replace(index, changed(block, { text }));

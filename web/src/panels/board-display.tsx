@@ -41,7 +41,6 @@ export function Display({ page }: { readonly page: Page }): JSX.Element {
         <Choice label="Outliers" choices={Object.entries(OUTLIERS)} value={view.outliers.value} onChange={(value) => (view.outliers.value = value as OutlierChoice)} />
         {metrics.value.some((metric) => metric.ranks.some((rank) => rank > 0)) && <Choice label="Ranks" choices={Object.entries(RANKS)} value={ranks.value} onChange={(value) => (ranks.value = value)} />}
         <Choice label="Colours" choices={[["", "One for each run"], ...[...new Set([...keys, ...(view.colorBy.value === null ? [] : [view.colorBy.value])])].map((key) => [key, `By ${key}`] as const)]} value={view.colorBy.value ?? ""} onChange={(key) => (view.colorBy.value = key || null)} />
-        {view.colors.value.length > 0 && <button type="button" class="button" onClick={() => (view.colors.value = [])}>Forget chosen colours</button>}
         <fieldset class="display-marks">
           <legend>Marks</legend>
           {CHART_MARKS.map((kind) => <Check key={kind} label={MARKS[kind]} isOn={!hidden.includes(kind)} onChange={() => (view.text("no-marks").value = toggled(hidden, kind).join(" "))} />)}

@@ -54,7 +54,11 @@ function BoardBar({ page, children }: { readonly page: Page; readonly children?:
   const board = boards.board.value;
   const [adding, setAdding] = useState<Block | null>(null);
   const stored = boards.stored.value ?? [];
-  const add = (block: Block): void => (board === null ? boards.create({ ...EMPTY_BOARD, blocks: [block] }) : boards.change(withBlocks(board, board.blocks.length, 0, block)));
+  const add = (block: Block): void => {
+    if (board === null) boards.create({ ...EMPTY_BOARD, blocks: [block] });
+    else boards.change(withBlocks(board, board.blocks.length, 0, block));
+    requestAnimationFrame(() => document.querySelector(".block:last-of-type")?.scrollIntoView({ block: "nearest" }));
+  };
   const name = board === null ? (view.board.value ?? "All metrics") : board.name || "New board";
   return (
     <>

@@ -319,6 +319,7 @@ export function createBoards(source: Source, view: View): Boards {
     },
     async rename(name) {
       const before = saved.peek()!;
+      if (name === before.board.name) return;
       await boards.save(before.project, name);
       await drop(before);
     },

@@ -203,7 +203,7 @@ export function AddDialog({ page, spec, onClose }: { readonly page: Page; readon
   const block = blockOf("chart", { series: spec.series, title: spec.title ?? null, x: spec.x ?? null, log_y: spec.log_y ?? false, limits: spec.limits ?? null });
   const open = boards.board.value;
   const saved = (boards.stored.value ?? []).filter(({ board, problem }) => problem === null && board.name !== boards.saved.value?.board.name);
-  if (boards.stored.value === null) void boards.refresh();
+  useEffect(() => void (boards.stored.value === null && boards.refresh()), []);
   const add = async (to: (typeof saved)[number]): Promise<void> => {
     try {
       await boards.add(to, block);

@@ -1,4 +1,4 @@
-/** Runs with more metrics than their answers list: a filter, a chart in the address or a section has others of them listed. */
+/** Runs with more metrics than their answers list: a filter or a section has others of them listed. */
 
 import { computed } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -37,10 +37,9 @@ function wideOf({ runs, details }: Page): readonly RunDetail[] {
 
 /** Null unless a run that is drawn has more metrics than are listed. */
 export function useWideMetrics(page: Page): WideMetrics | null {
-  const { view, details, metrics } = page;
+  const { view, details } = page;
   const wide = useMemo(() => computed(() => wideOf(page)), [page]).value;
   const [numFound, setNumFound] = useState<number | null>(null);
-  const isAsked = useRef(new Set<string>());
   const ids = wide.slice(0, MOST_ASKED).map(({ row }) => row.id);
   const find = async (wanted: Parameters<typeof details.find>[1]): Promise<number> => {
     const totals = await Promise.all(ids.map((id) => details.find(id, wanted).catch(() => 0)));
@@ -57,14 +56,6 @@ export function useWideMetrics(page: Page): WideMetrics | null {
       clearTimeout(timer);
     };
   }, [text, ids.join(" ")]);
-  const named = view.full.value === null ? [] : [view.full.value];
-  useEffect(() => {
-    const known = new Set(metrics.value.map(({ name }) => name));
-    const name = named.filter((one) => !known.has(one) && !isAsked.current.has(one));
-    if (ids.length === 0 || name.length === 0) return;
-    name.forEach((one) => isAsked.current.add(one));
-    void find({ name, limit: AT_ONCE });
-  }, [named.join("\n"), ids.join(" ")]);
   const nextOf = useRef(new Map<string, number>());
   if (wide.length === 0) return null;
   const sections = new Map<string, number>();
