@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from epochal.boards import Block, Board, read_boards, save_board
 from tests.doubles.archives import write_archive
@@ -179,7 +180,7 @@ def test_a_broken_draft_and_a_bad_formula_are_explained(
     write(tmp_path)
     url = serve(tmp_path).url
     draft = {"blocks": [{"kind": "chart", "series": [one]} for one in ("acc + ", "acc")]}
-    page = open_page(f"{url}#place=board&draft={json.dumps(draft)}")
+    page = open_page(f"{url}#place=board&draft={quote(json.dumps(draft))}")
     page.locator(".block .metric-problem").wait_for()
     wait_for_lines(page, "acc", 1)
     page = open_page(f"{url}#place=board&draft=no")

@@ -188,23 +188,23 @@ function Content({ page, block, height, items, head, isEditing, onText }: Conten
   );
 }
 
+/** Writes what was typed when it is left, or with Ctrl + Enter; Escape leaves the text as it was. */
 function TextEditor({ text, onText }: { readonly text: string; readonly onText: ContentProps["onText"] }): JSX.Element {
-  const [draft, setDraft] = useState(text);
   const isLeft = useRef(false);
   return (
-    <textarea class="block-editor" value={draft} rows={Math.max(4, draft.split("\n").length + 1)} autofocus aria-label="Text in Markdown" placeholder="Text in Markdown. Ctrl + Enter to finish, Escape to undo."
+    <textarea class="block-editor" defaultValue={text} rows={Math.max(4, text.split("\n").length + 1)} aria-label="Text in Markdown" placeholder="Text in Markdown. Ctrl + Enter to finish, Escape to undo."
       ref={(element) => {
         if (document.activeElement?.closest("textarea") == null) element?.focus();
       }}
-      onInput={(event) => setDraft(event.currentTarget.value)}
-      onBlur={() => !isLeft.current && onText(draft)}
+      onInput={() => (isLeft.current = false)}
+      onBlur={(event) => !isLeft.current && onText(event.currentTarget.value)}
       onKeyDown={(event) => {
         const isDone = event.key === "Enter" && (event.ctrlKey || event.metaKey);
         if (!isDone && event.key !== "Escape") return;
         event.preventDefault();
         event.stopPropagation();
         isLeft.current = true;
-        onText(isDone ? draft : null);
+        onText(isDone ? event.currentTarget.value : null);
       }} />
   );
 }
