@@ -30,7 +30,9 @@ export function createScale(kind: ScaleKind, { min, max }: Range, from: number, 
   };
 }
 
-/** Widen a range by a share of its length on both sides, in the scale's own measure; a point becomes an interval. */
+const ROUNDING = 1e-12;
+
+/** Widen a range by a share of its length on both sides, in the scale's own measure; a point, or what differs by rounding only, becomes an interval. */
 export function padRange(kind: ScaleKind, { min, max }: Range, share: number): Range {
   if (kind === "log") {
     const low = Math.log10(min);
@@ -38,7 +40,8 @@ export function padRange(kind: ScaleKind, { min, max }: Range, share: number): R
     const pad = high > low ? (high - low) * share : 0.5;
     return { min: 10 ** (low - pad), max: 10 ** (high + pad) };
   }
-  const pad = max > min ? (max - min) * share : Math.abs(min) * 0.1 || 1;
+  const size = Math.max(Math.abs(min), Math.abs(max));
+  const pad = max - min > size * ROUNDING ? (max - min) * share : size * 0.1 || 1;
   return { min: min - pad, max: max + pad };
 }
 
