@@ -168,8 +168,8 @@ def add_nasty_performance(journal: Journal) -> None:
 
 def walk(page: Page, address: str) -> None:
     """Open every panel in every way that words can be shown; a dialog would be a fault."""
-    ways = ["", "&p-hist-as=bands", "&p-log=epochs", "&p-config=diff", "&p-sample-columns=steps"]
-    ways += [f"&p-compare={mode}" for mode in ("parallel", "scatter", "groups", "importance")]
+    ways = ["", "&log=epochs", "&config=diff", "&sample-columns=steps"]
+    ways += [f"&compare={mode}" for mode in ("parallel", "scatter", "groups", "config")]
     for panel in PANELS:
         for way in ways if panel in ("compare", "log", "config", "samples", "histograms") else [""]:
             page.goto(f"{address}#panel={panel}{way}")

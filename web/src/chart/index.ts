@@ -1,7 +1,7 @@
 /** The chart library's door. It knows plain data and calls back; nothing of runs, stores or addresses. */
 
 export { aggregate, overlaid } from "./aggregate.ts";
-export type { SpreadKind } from "./aggregate.ts";
+export type { Aggregate, Member, SpreadKind } from "./aggregate.ts";
 export { brushesText, isNameOf, parseBrushes, passes } from "./brush.ts";
 export type { Brush } from "./brush.ts";
 export { createBars, createStackedBar } from "./bars.ts";
@@ -27,8 +27,9 @@ export type { Range } from "./scale.ts";
 export { createScatter, rankCorrelation } from "./scatter.ts";
 export type { ScatterOptions } from "./scatter.ts";
 export { nearestIndex } from "./series.ts";
-export type { BucketData, Series, SeriesData } from "./series.ts";
-export { smoothingText } from "./smooth.ts";
+export type { BucketData, RawData, Series, SeriesData, Spread } from "./series.ts";
+export { isSmoothing, NO_SMOOTHING, smoothingText } from "./smooth.ts";
+export type { Smoothing, SmoothingKind } from "./smooth.ts";
 export { createStacked } from "./stacked.ts";
 export type { StackColumn, StackedOptions, StackPart } from "./stacked.ts";
 export { createSyncBus } from "./sync.ts";

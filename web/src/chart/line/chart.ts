@@ -34,8 +34,7 @@ export interface LineChart {
   /** Show a range of x, or with null everything; calls nothing back. */
   setRange(range: Range | null): void;
   setEmphasis(emphasis: Partial<Emphasis>): void;
-  /** The range of x on screen. */
-  range(): Range;
+  csv(): string;
   svg(): string;
   png(): Promise<Blob>;
   destroy(): void;
@@ -155,7 +154,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     move: moveTo,
     settled: (range) => options.onZoom?.(range),
     reset,
-    mark: (mark) => options.onMark?.(mark),
   });
   let stopSync = crosshair.join(options.sync);
 
@@ -202,7 +200,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     },
     setRange: moveTo,
     setEmphasis: emphasise,
-    range: () => ranges.x,
+    csv: () => seriesCsv(traces, ranges.x, options.xFormat),
     svg: () => lineSvg(drawing(), size, theme),
     png: () => linePng(drawing(), size, theme),
     destroy() {

@@ -39,7 +39,6 @@ const FINE_POINTS_PER_COLUMN = 0.4;
 export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme): void {
   const { box, emphasis, options } = drawing;
   renderer.clip({ left: box.left - 1, top: box.top - 1, width: box.width + 2, height: box.height + 2 }, () => {
-    drawHighlight(renderer, drawing, theme);
     drawMarks(renderer, drawing, theme);
     drawStretches(renderer, drawing, theme);
     const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
@@ -131,13 +130,6 @@ function drawTriangle(renderer: Renderer, x: number, tip: number, size: number, 
     sink.lineTo(x - Math.abs(size), tip + size * 1.8);
     sink.closePath();
   });
-}
-
-function drawHighlight(renderer: Renderer, { box, x, options: { highlight } }: LineDrawing, theme: ChartTheme): void {
-  if (highlight === null) return;
-  const from = Math.max(box.left, x.toPixel(highlight.min));
-  const to = Math.min(box.left + box.width, Math.max(from + 2, x.toPixel(highlight.max)));
-  if (to > from) renderer.rect({ left: from, top: box.top, width: to - from, height: box.height }, { fill: theme.accent, alpha: 0.1 });
 }
 
 function drawLimit(renderer: Renderer, { box, y }: LineDrawing, value: number, label: string, theme: ChartTheme): void {

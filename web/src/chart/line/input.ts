@@ -4,7 +4,6 @@ import { moveRange } from "../scale.ts";
 import type { Range } from "../scale.ts";
 import { lowerBound } from "../series.ts";
 import type { CrosshairLine } from "./crosshair.ts";
-import type { Mark } from "./options.ts";
 import { readAt, readingText, readoutTitle, spans } from "./readout.ts";
 import type { LineDrawing } from "./drawing.ts";
 
@@ -12,7 +11,6 @@ const SETTLE_MS = 150;
 const ZOOM_PER_WHEEL_PX = 1.0015;
 const KEY_ZOOM = 0.5;
 const KEY_SHIFT = 0.2;
-const MARK_REACH_PX = 6;
 
 export interface InputHost {
   /** What is on screen; null before the first drawing. */
@@ -23,7 +21,6 @@ export interface InputHost {
   /** The view has come to rest. */
   settled(range: Range): void;
   reset(): void;
-  mark(mark: Mark): void;
 }
 
 export function followInput(host: HTMLElement, target: InputHost): () => void {
@@ -36,7 +33,6 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
   host.tabIndex = 0;
   host.setAttribute("role", "group");
   let timer: ReturnType<typeof setTimeout> | undefined;
-  let pressedAt: number | null = null;
 
   const go = (range: Range): void => {
     target.move(range);
@@ -55,18 +51,9 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
   };
 
   host.addEventListener("pointermove", point, listen);
-  host.addEventListener("pointerdown", (event) => {
-    pressedAt = event.clientX;
-    point(event);
-  }, listen);
+  host.addEventListener("pointerdown", point, listen);
   host.addEventListener("pointerleave", () => target.crosshair.point(null, null), listen);
   host.addEventListener("dblclick", () => target.reset(), listen);
-  host.addEventListener("click", (event) => {
-    const drawing = target.drawing();
-    if (drawing === null || pressedAt === null || Math.abs(event.clientX - pressedAt) > 3) return;
-    const found = markAt(drawing, event.clientX - host.getBoundingClientRect().left);
-    if (found !== undefined) target.mark(found);
-  }, listen);
   host.addEventListener("wheel", (event) => {
     const drawing = target.drawing();
     const range = drawing === null ? null : wheelRange(drawing, event, host);
@@ -133,10 +120,6 @@ export function neighbour(drawing: Pick<LineDrawing, "traces" | "x">, from: numb
     if (best === null || (direction < 0 ? x > best : x < best)) best = x;
   }
   return best;
-}
-
-function markAt(drawing: LineDrawing, px: number): Mark | undefined {
-  return drawing.options.marks.find((mark) => mark.kind !== "epoch" && Math.abs(drawing.x.toPixel(mark.x) - px) <= MARK_REACH_PX);
 }
 
 function describe(drawing: LineDrawing | null): string {

@@ -58,7 +58,6 @@ export interface LineOptions {
   /** Ascending. */
   readonly marks: readonly Mark[];
   readonly stretches: readonly Stretch[];
-  readonly highlight: Range | null;
   /** Which values are best: the tooltip begins with them. */
   readonly goal: "min" | "max" | null;
   /** Id of the series the tooltip compares the others with. */
@@ -76,7 +75,6 @@ export interface LineOptions {
   readonly onReset?: () => void;
   /** The user wants to see what was clipped. */
   readonly onShowAll?: () => void;
-  readonly onMark?: (mark: Mark) => void;
   /** The user chose series in the legend; an empty set means all. */
   readonly onSolo?: (ids: ReadonlySet<string>) => void;
 }
@@ -95,7 +93,6 @@ export const LINE_DEFAULTS: LineOptions = {
   limits: [],
   marks: [],
   stretches: [],
-  highlight: null,
   goal: null,
   baseline: null,
   chosen: null,
