@@ -31,7 +31,7 @@ def test_the_table_sorted_by_a_metric_begins_with_the_best_run_of_numpy(
         ]
         lowest[one.name] = float(np.nanmin(curves(one, steps=STEPS)["eval/loss"][evaluated]))
     best = min(lowest, key=lambda name: lowest[name])
-    page = open_page(serve_all(root).url + "#place=compare&p-compare-value=best")
+    page = open_page(serve_all(root).url + "#place=compare&compare-value=best")
     first = page.locator(".compare-row:not(.compare-head)").first
     until(page, lambda: first.locator(".compare-run").get_attribute("title") == best)
     cells = first.get_by_role("cell").all_inner_texts()
