@@ -144,18 +144,6 @@ def test_a_note_that_somebody_changed_meanwhile_is_kept(tmp_path: Path, server: 
     assert server.ask("/api/runs/id-x").json["labels"]["notes"] == "mine"
 
 
-def test_summaries_of_the_last_points(tmp_path: Path, server: Server) -> None:
-    journal = Journal(tmp_path)
-    for step, loss in enumerate((9.0, 1.0, 4.0, 2.0)):
-        journal.metrics(step, loss=loss)
-    journal.finish()
-    (row,) = server.ask("/api/runs", summary="loss", tail=2).json["rows"]
-    found = row["summaries"]["loss"]
-    assert (found["count"], found["mean"], found["min"], found["last"]) == (2, 3.0, 2.0, 2.0)
-    (row,) = server.ask("/api/runs", summary="role:loss").json["rows"]
-    assert row["summaries"]["role:loss"]["mean"] == 4.0
-
-
 def test_the_overview_counts_runs_and_finds_the_best(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path, "a", owner="ann").metrics(1, loss=2.0).metrics(2, loss=3.0).finish()
     Journal(tmp_path, "b", owner="bob").metrics(1, loss=2.5).finish("failed")

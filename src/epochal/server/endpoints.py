@@ -143,7 +143,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "a window of the list of runs",
         (
             *(handlers.QUERY, handlers.ORDER, handlers.GROUP, handlers.OFFSET, handlers.LIMIT),
-            *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.TAIL, handlers.WITH_PROJECTS),
+            *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.WITH_PROJECTS),
         ),
     ),
     Endpoint(

@@ -24,7 +24,6 @@ OFFSET = int_param("offset", default=0, most=10**9)
 LIMIT = int_param("limit", default=100, most=10_000, note="100, at most 10,000")
 WITH_CONFIG = bool_param("config", note="1: with the config of each run")
 SUMMARIES = str_params("summary", most=64, note="a name, or `role:loss`")
-TAIL = int_param("tail", default=0, most=10**9, note="summaries of so many last points; 0: of all")
 WITH_PROJECTS = bool_param("projects", note="1: with `stored` and `projects`")
 WITH_SUMMARIES = bool_param("summary", default=True, note="0: without summaries of metrics")
 
@@ -61,7 +60,7 @@ async def runs(request: Request) -> Response:
     """``/api/runs``: a window of the list of runs, filtered, ordered and grouped here."""
     text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
     with_config, summaries, group = WITH_CONFIG(request), SUMMARIES(request), GROUP(request)
-    tail, with_projects = TAIL(request), WITH_PROJECTS(request)
+    with_projects = WITH_PROJECTS(request)
     state = server_state(request)
     reader = state.reader
 
@@ -70,7 +69,7 @@ async def runs(request: Request) -> Response:
         known = reader.catalog.known_runs(text or None, order=order or None, group=group or None)
         found = known.runs
         rows = [
-            run_row(run, with_config=with_config, summaries=summaries, tail=tail, whole=False)
+            run_row(run, with_config=with_config, summaries=summaries, whole=False)
             for run in found[offset : offset + limit]
         ]
         groups = [group_row(*one, summaries=summaries) for one in known.groups] if group else None

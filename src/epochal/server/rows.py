@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,20 +27,14 @@ MOST_METRICS = 2000
 
 
 def run_row(
-    run: RunView,
-    *,
-    with_config: bool = False,
-    summaries: Sequence[str] = (),
-    tail: int = 0,
-    whole: bool = True,
+    run: RunView, *, with_config: bool = False, summaries: Sequence[str] = (), whole: bool = True
 ) -> RunRow:
     """A run's row; ``summaries`` names metrics, or roles as ``role:loss``.
 
-    With ``tail``, they are of so many last points. Unless it is to be ``whole``, the row is what is
-    quickly known of the run.
+    Unless it is to be ``whole``, the row is what is quickly known of the run.
     """
     row = run.info if whole else run.outline()
-    summary_of = _latest_summary if row.is_partial else partial(_named_summary, tail=tail)
+    summary_of = _latest_summary if row.is_partial else _named_summary
     is_followed = row.status.state == "running" and not row.is_partial and row.tracker is None
     return msgspec.structs.replace(
         row,
@@ -119,13 +112,9 @@ def run_detail(run: RunView, *, with_summaries: bool = True) -> wire.RunDetail:
     )
 
 
-def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> MetricSummary:
-    """The summary of a series, or of so many of its last points."""
-    if tail and metric.axis != "none":
-        series = run.series(metric.name, rank=rank, axis=metric.axis)
-        summary = series.select(slice(-tail, None)).summary
-    else:
-        summary = run.summary(metric.name, rank=rank, axis=metric.axis)
+def summary_row(run: RunView, metric: Metric, *, rank: int) -> MetricSummary:
+    """The summary of a series."""
+    summary = run.summary(metric.name, rank=rank, axis=metric.axis)
     best = None if metric.goal is None else summary.best(metric.goal)
     return MetricSummary(
         count=summary.count,
@@ -199,22 +188,22 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _named_summary(run: RunView, name: str, *, tail: int = 0) -> MetricSummary | None:
+def _named_summary(run: RunView, name: str) -> MetricSummary | None:
     if name.startswith(_ROLE):
         role = _role(name)
         metric = run.role(role)
         if metric is None or not metric.ranks:
             return None
-        return _summary(run, metric, rank=metric.ranks[0], tail=tail)
+        return _summary(run, metric, rank=metric.ranks[0])
     metric = run.metric(name)
     if metric is None or metric.name != name or 0 not in metric.ranks:
         return None  # a name never falls back to a similar one
-    return _summary(run, metric, rank=0, tail=tail)
+    return _summary(run, metric, rank=0)
 
 
-def _summary(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> MetricSummary | None:
+def _summary(run: RunView, metric: Metric, *, rank: int) -> MetricSummary | None:
     try:
-        return summary_row(run, metric, rank=rank, tail=tail)
+        return summary_row(run, metric, rank=rank)
     except (FormatError, MetricNotFoundError):  # the rest of the list is fine
         return None
 

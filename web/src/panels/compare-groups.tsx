@@ -9,7 +9,10 @@ import type { Sweep } from "../state/sweep.ts";
 import { csvField, download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { Difference, GroupRow, GroupTable, GroupTables } from "../wire.ts";
+import { MetricChart } from "./parts/metric-chart.tsx";
 import { Section } from "./parts/section.tsx";
+
+const CHART_HEIGHT = 300;
 
 export function GroupsView({ page, sweep }: { readonly page: Page; readonly sweep: Sweep<GroupTables> }): JSX.Element | null {
   const { view, runs } = page;
@@ -31,6 +34,7 @@ export function GroupsView({ page, sweep }: { readonly page: Page; readonly swee
         <RowTable page={page} answer={answer} table={table} />
       </Section>
       {table.differences.length > 0 && <p class="card-note is-text">{noteOf(table)}</p>}
+      {!page.setNames.value.includes(table.metric) && <Section title={table.metric}><MetricChart page={page} spec={{ series: [table.metric] }} height={CHART_HEIGHT} mostInLegend={12} /></Section>}
     </div>
   );
 }

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 
+import { RunNote, RunTags } from "../app/run-edit.tsx";
 import { formatDelta, formatNumber, slotCss } from "../chart/index.ts";
 import { groupBy } from "../state/group-by.ts";
 import { groupTitle } from "../state/group-keys.ts";
@@ -17,7 +18,6 @@ import { columnOf, differingKeys, FIRST_FACTS, meanOf, ROLES, serverField, sorte
 import type { Column } from "./compare-columns.ts";
 import { ColumnDialog, parseIds } from "./compare-pickers.tsx";
 import { useSummaries } from "./compare-summaries.ts";
-import { LabelField } from "./parts/label-field.tsx";
 import { countedRows } from "./parts/unfinished.tsx";
 
 type Line = { readonly kind: "run"; readonly row: RunRow } | { readonly kind: "group"; readonly title: string; readonly rows: readonly RunRow[]; readonly isFolded: boolean };
@@ -28,15 +28,15 @@ const ROW_PX = 30;
 const OVERSCAN = 10;
 const NAME_PX = { least: 140, most: 320, onPhone: 170 };
 const LEAST_PX = 56;
-const EDITED_PX = 100;
+const EDITED_PX = 84;
 const MOST_PX = 260;
 const PADDING_PX = 18;
 const DELTA_PX = 60;
-const SORT_PX = 16;
+const SORT_PX = 18;
 const BOX_PX = 24;
 /** Widths are those of the first rows. */
 const MEASURED = 200;
-const EDITED = { "fact:tags": "tags", "fact:notes": "notes" } as const;
+const EDITED: Readonly<Record<string, typeof RunNote>> = { "fact:notes": RunNote, "fact:tags": RunTags };
 
 export function TableView({ page, metric, statistic, goal }: Subject): JSX.Element {
   const { view, runs } = page;
@@ -48,7 +48,7 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
   const { summaries, isReading } = useSummaries(page, [...ids, `metric:${metric}`]);
   const find = (id: string): Column | null => (id === "name" ? { id, title: "run", kind: "fact", valueOf: (row) => runs.label(row.id), textOf: (row) => runs.label(row.id) } : columnOf(id, { summaries, statistic }));
   // Columns that nobody chose and that are empty only take room; notes and tags can be written.
-  const isWanted = (column: Column): boolean => chosen.value !== "" || (column.id in EDITED && page.source.updateLabels !== null) || rows.some((row) => column.valueOf(row) !== null);
+  const isWanted = (column: Column): boolean => chosen.value !== "" || (column.id in EDITED && page.selection.actions !== null) || rows.some((row) => column.valueOf(row) !== null);
   const columns = ids.map(find).filter((column) => column !== null).filter(isWanted);
   // The server sorts a list that is too long for this page; else the best run is first until another order is chosen.
   const isBig = runs.bigList.value !== null;
@@ -110,8 +110,8 @@ function Table({ page, rows, columns, order, onOrder }: TableProps): JSX.Element
   const template = useMemo(() => {
     const name = widest(rows.slice(0, MEASURED).map(({ id }) => page.runs.label(id))) + PADDING_PX + BOX_PX;
     const first = matchMedia("(max-width: 640px)").matches ? NAME_PX.onPhone : Math.max(NAME_PX.least, Math.min(NAME_PX.most, name));
-    return `${first}px ${columns.map((column) => widthOf(column, naturalWidth(column, rows, hasBaseline, keys.length > 0))).join(" ")}`;
-  }, [columns, rows, hasBaseline, keys.length]);
+    return `${first}px ${columns.map((column) => widthOf(column, naturalWidth(column, rows, hasBaseline, keys.length > 0) + (order.endsWith(column.id) ? SORT_PX : 0))).join(" ")}`;
+  }, [columns, rows, hasBaseline, keys.length, order]);
   const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: lines.length, overscan: OVERSCAN });
   const fold = (title: string): void => setFolded(new Set(folded.has(title) ? [...folded].filter((one) => one !== title) : [...folded, title]));
   return (
@@ -150,7 +150,7 @@ function widthOf({ id }: Column, px: number): string {
 function naturalWidth(column: Column, rows: readonly RunRow[], hasBaseline: boolean, isGrouped: boolean): number {
   const texts = widest(rows.slice(0, MEASURED).map(column.textOf));
   const cell = column.kind !== "metric" ? texts : isGrouped ? 2 * texts + SORT_PX : hasBaseline ? texts + DELTA_PX : texts;
-  const least = column.id in EDITED ? EDITED_PX : Math.max(LEAST_PX, widest([column.title]) + SORT_PX + PADDING_PX);
+  const least = column.id in EDITED ? EDITED_PX : Math.max(LEAST_PX, widest([column.title]) + PADDING_PX);
   return Math.ceil(Math.max(least, Math.min(MOST_PX, cell + PADDING_PX)));
 }
 
@@ -211,12 +211,12 @@ function Head({ id, title, isNumber, order, onOrder }: HeadProps): JSX.Element {
 
 function Row({ page, row, columns, index }: { readonly page: Page; readonly row: RunRow; readonly columns: readonly Column[]; readonly index: number }): JSX.Element {
   const { runs, view } = page;
-  const isShown = runs.shownIds.value.has(row.id);
+  const isShown = runs.isShown(row.id);
   const baseline = runs.baseline.value;
   return (
     <div class={`compare-row${row.id === runs.focus.value?.id ? " is-focus" : ""}`} role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">
-        <input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} title={isShown ? "In the charts" : "Not in the charts"} onChange={() => runs.toggle(row.id)}
+        <input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} title="Show in the charts; with Shift, all up to this one" onClick={(event) => runs.toggle(row.id, event.shiftKey)}
           style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} />
         <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} numShared={runs.numShared.value} /></button>
         {row.nonfinite && <span class="compare-base is-critical" title="The last loss is not finite">✕ not finite</span>}
@@ -228,7 +228,8 @@ function Row({ page, row, columns, index }: { readonly page: Page; readonly row:
 }
 
 function Cell({ page, column, row, baseline }: { readonly page: Page; readonly column: Column; readonly row: RunRow; readonly baseline: RunRow | null }): JSX.Element {
-  if (column.id in EDITED) return <div class="compare-cell" role="cell"><LabelField page={page} row={row} field={EDITED[column.id as keyof typeof EDITED]} /></div>;
+  const Edited = EDITED[column.id];
+  if (Edited !== undefined) return <div class="compare-cell" role="cell"><Edited page={page} row={row} /></div>;
   const text = column.textOf(row);
   const value = column.valueOf(row);
   const base = column.kind === "metric" && baseline !== null && baseline.id !== row.id ? column.valueOf(baseline) : null;

@@ -66,7 +66,7 @@ function Answer({ page, found, isWaiting }: { readonly page: Page; readonly foun
           <Differences found={found} rows={rows} />
         </Section>
       ))}
-      <p class="card-note">{restText(found)}</p>
+      <p class="card-note is-text">{restText(found)}</p>
     </div>
   );
 }

@@ -5,7 +5,6 @@ import { brushQuery, keptRows } from "../../src/panels/compare-brushes.ts";
 import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
 import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
-import { tagsOf } from "../../src/panels/parts/label-field.tsx";
 import { countedRows } from "../../src/panels/parts/unfinished.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
 import type { Importance, Parameter, RunRow, MetricSummary } from "../../src/wire.ts";
@@ -108,8 +107,4 @@ test("runs go to the charts from the best to the worst, those that are not finit
   const metric = columnOf("metric:loss", { summaries, statistic: "last" })!;
   const order = (goal: "min" | "max" | null): string => bestFirst(ROWS, metric, goal).map(({ id }) => id).join("");
   expect([order("min"), order("max"), order(null)]).toEqual(["cba", "bca", "abc"]);
-});
-
-test("tags are written with commas between", () => {
-  expect(tagsOf(" keep, paper,,keep ")).toEqual(["keep", "paper"]);
 });
