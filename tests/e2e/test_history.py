@@ -48,7 +48,7 @@ def test_back_takes_back_one_change_after_the_other(site: Site, open_page: OpenP
     until(page, lambda: address(page) == "group=lr&place=board&smooth=0.05")
     page.get_by_role("button", name="Full screen: loss").click()
     until(page, lambda: "full=loss" in address(page))
-    until(page, lambda: page.get_by_role("searchbox", name="Filter runs").is_visible())
+    until(page, lambda: page.get_by_label("Filter runs").is_visible())
     until(page, lambda: page.get_by_role("complementary", name="Runs").count() == 0)
     page.keyboard.press("Escape")
     until(page, lambda: "full=" not in address(page))

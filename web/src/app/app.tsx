@@ -15,7 +15,6 @@ import { ToastList } from "../ui/toast.tsx";
 import type { TrashedRun } from "../wire.ts";
 import { ControlBar } from "./control-bar.tsx";
 import { FullChart } from "./full-chart.tsx";
-import { RunColor } from "./run-color.tsx";
 import { RunList } from "./run-list.tsx";
 import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
@@ -68,7 +67,6 @@ export function App({ page, theme }: AppProps): JSX.Element {
         </section>
       </main>
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
-      <RunColor page={page} />
       <ToastList toasts={page.toasts} />
       <WindowTitle page={page} />
     </div>

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 
 import { formatDelta, formatNumber, formatNumberOf, slotCss } from "../chart/index.ts";
+import { withColor } from "../state/colors.ts";
 import type { Page } from "../state/page.ts";
 import { headline, isEnded } from "../state/run-rows.ts";
 import { oneRun } from "../state/selection.ts";
@@ -46,6 +47,7 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
           {isBaseline && <em class="run-note">baseline</em>}
         </button>
         <Value row={row} baseline={isBaseline ? null : runs.baseline.value} />
+        <input type="color" class="run-color" aria-label={`Colour of ${label}`} value={`#${ownColor(page, row.id) ?? "3d68ca"}`} onInput={(event) => (view.colors.value = withColor(view.colors.value, row.id, event.currentTarget.value))} />
         <Menu label={`Actions for ${label}`} items={actions({ page, row, onRename })}>⋯</Menu>
       </div>
       {isFocus && (page.selection.actions !== null || row.tags.length > 0 || row.notes !== null) && (
@@ -58,6 +60,11 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
   );
 }
 
+/** The colour that somebody chose, which the address keeps. */
+function ownColor({ view }: Page, id: string): string | undefined {
+  return view.colors.value.find((one) => one.startsWith(`${id}:`))?.slice(-6);
+}
+
 /** Runs of a sweep differ at the end of their names. */
 function shortened(name: string): string {
   return name.length <= LONGEST ? name : `${name.slice(0, LONGEST / 2)}…${name.slice(-LONGEST / 2)}`;
@@ -65,27 +72,15 @@ function shortened(name: string): string {
 
 const LONGEST = 64;
 
-/** How many findings still hold, the gravest kind in front; and a loss that ended as no number, where nobody looked for any. */
+/** How many findings are open, the gravest kind in front; and a loss that ended as no number, where no rule has run. */
 function Trouble({ row }: { readonly row: Row }): JSX.Element | null {
   const [errors, warnings] = [row.open_errors ?? 0, row.open_warnings ?? 0];
   const found = [counted(errors, "error"), counted(warnings, "warning")].filter((text) => text !== "").join(", ");
-  const hasRisen = row.open_errors === null && isFarAboveLowest(row);
-  const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite", hasRisen && "the last loss is far above its lowest"].filter(Boolean).join("; ");
+  const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite"].filter(Boolean).join("; ");
   if (label === "") return null;
-  if (hasRisen && !row.nonfinite && errors + warnings === 0) return <em class="run-note is-warning" role="img" aria-label={label} title={label}>↗</em>;
   const isBad = errors > 0 || row.nonfinite;
   return <em class={`run-note is-${isBad ? "critical" : "warning"}`} role="img" aria-label={label} title={label}>{isBad ? `✕${errors || ""}` : `▲${warnings}`}</em>;
 }
-
-/** Whether a loss ended as high as it ever was, after it had been far lower: it diverged, and is still a number. */
-export function isFarAboveLowest(row: Row): boolean {
-  const summary = headline(row)?.summary;
-  if (summary === undefined || summary.count < LEAST_POINTS) return false;
-  const { last, min, max } = summary;
-  return last !== null && min !== null && max !== null && min > 0 && max > 3 * min && last >= 0.5 * max;
-}
-
-const LEAST_POINTS = 20;
 
 function counted(count: number, noun: string): string {
   return count === 0 ? "" : formatNumberOf(count, noun);
@@ -122,7 +117,8 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
   const items: (MenuItem | "divider")[] = [
     { label: "Show alone", hint: "double click", run: () => runs.soloOn(row.id) },
     { label: "Baseline", isOn: isBaseline, hint: "b", run: () => (view.baseline.value = isBaseline ? null : row.id) },
-    { label: "Colour…", run: () => (page.coloring.value = row.id) },
+    { label: "Colour…", run: () => document.querySelector<HTMLInputElement>(`[data-run="${CSS.escape(row.id)}"] .run-color`)?.click() },
+    ...(ownColor(page, row.id) !== undefined ? [{ label: "Automatic colour", run: () => (view.colors.value = withColor(view.colors.value, row.id, null)) }] : []),
     { label: "Show only this and the baseline", run: () => runs.showOnly([...new Set([view.baseline.value ?? row.id, row.id])]) },
   ];
   if (source.updateLabels !== null) {

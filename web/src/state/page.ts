@@ -62,8 +62,6 @@ export interface Page {
   readonly isPaused: Signal<boolean>;
   /** Lines that stand out in every chart, by run id; empty for all alike. */
   readonly picked: Signal<ReadonlySet<string>>;
-  /** The run whose colour is being chosen. */
-  readonly coloring: Signal<string | null>;
   /** The run under the pointer in the list. */
   readonly hovered: Signal<string | null>;
   /** Call a listener with each update; returns the function that removes it. */
@@ -184,7 +182,6 @@ export function createPage(source: Source, view: View = createView()): Page {
     source, view, runs, boards, selection, details, seriesCache, findings, marks, readings, notifier, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
-    coloring: signal<string | null>(null),
     sync: createSyncBus(),
     lazy: createLazyQueue(),
     metrics,

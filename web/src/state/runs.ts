@@ -8,7 +8,6 @@ import type { Update, Source } from "../source/source.ts";
 import { isQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import type { RunList, RunRow } from "../wire.ts";
 import { chosenSlots, coloringBy, coloringOf } from "./colors.ts";
-import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
 import { groupKeysOf, valuesTitle } from "./group-keys.ts";
@@ -37,91 +36,6 @@ export interface Missing {
   readonly name: string;
 }
 
-export interface Runs {
-  /** False until the first answer. */
-  readonly isLoaded: ReadonlySignal<boolean>;
-  /** Why there is no list. */
-  readonly problem: ReadonlySignal<string | null>;
-  /** The runs that this page has rows of. */
-  readonly all: ReadonlySignal<readonly RunRow[]>;
-  /** How many runs there are, whatever the filter. */
-  readonly numAll: ReadonlySignal<number>;
-  readonly projects: ReadonlySignal<readonly string[]>;
-  /** Those of the project that fit the filter, in order, as far as their rows are here. */
-  readonly fitting: ReadonlySignal<readonly RunRow[]>;
-  readonly numFitting: ReadonlySignal<number>;
-  /** False while the answer to another filter, order or grouping is on its way. */
-  readonly isSettled: ReadonlySignal<boolean>;
-  /** How many runs the server still reads: a filter could not judge them yet. */
-  readonly numUnread: ReadonlySignal<number>;
-  /** What is wrong with the filter. */
-  readonly filterProblem: ReadonlySignal<string | null>;
-  readonly missing: ReadonlySignal<Missing | null>;
-  /** The config keys that runs are grouped by. */
-  readonly groupKeys: ReadonlySignal<readonly string[]>;
-  readonly groups: ReadonlySignal<readonly RunGroup[]>;
-  /** How many lines the list has. */
-  readonly numLines: ReadonlySignal<number>;
-  lineAt(index: number): RunLine | undefined;
-  /** Have the rows of these lines come. */
-  wantLines(start: number, stop: number): void;
-  /** Have as many rows come as a table or a picture of all can use. */
-  wantMany(): void;
-  /** Configuration keys that any run has, in dotted form. */
-  readonly configKeys: ReadonlySignal<readonly string[]>;
-  /** In the charts, one by one. */
-  readonly shown: ReadonlySignal<readonly RunRow[]>;
-  readonly shownIds: ReadonlySignal<ReadonlySet<string>>;
-  /** Whether charts draw the runs of the list as quantiles, because they are too many for a line each. */
-  readonly isCrowd: ReadonlySignal<boolean>;
-  /** How many runs are checked. */
-  readonly numShown: ReadonlySignal<number>;
-  /** Whether a run is checked: in the charts by itself, or as one of a crowd. */
-  isShown(id: string): boolean;
-  /** Drawn in the charts: those shown and, ticked or not, the one that was chosen. */
-  readonly drawn: ReadonlySignal<readonly RunRow[]>;
-  /** The run that panels of one run show. */
-  readonly focus: ReadonlySignal<RunRow | null>;
-  readonly baseline: ReadonlySignal<RunRow | null>;
-  row(id: string): RunRow | undefined;
-  /** Palette slot of a run in the charts. */
-  slot(id: string): number;
-  /** How runs in the charts are coloured by a value of their config; null where each has a colour of its own. */
-  readonly coloring: ReadonlySignal<Coloring | null>;
-  /** What the run is called here: its name, told apart from others of the same name. */
-  label(id: string): string;
-  /** Show a run in the charts, or hide it; with `isRange`, all from the last one that was clicked up to it. False where not all could be changed. */
-  toggle(id: string, isRange?: boolean): boolean;
-  /** Show a run alone; once more shows the newest again. */
-  soloOn(id: string): void;
-  /** Show these in the charts; returns how many of them, because charts have a limit. */
-  showOnly(ids: readonly string[]): number;
-  /** Show all runs of the list: up to the limit of charts one by one, more as quantiles. */
-  showAll(): void;
-  /** Show the newest runs, as at first. */
-  showNewest(): void;
-  /** The query that selects the runs of the list, for the server. */
-  listQuery(): string;
-  /** Whether all runs of the list are shown, apart from those that were unchecked. */
-  readonly showsAll: ReadonlySignal<boolean>;
-  /** The query that selects the runs of groups, quantiles and rankings: those of the list without the unchecked ones. */
-  sweepQuery(): string;
-  /** A condition of the table's columns, where there are too many runs for this page; empty for none. */
-  readonly columnQuery: Signal<string>;
-  /** What selects and orders the runs of which there are too many for this page; null where it has all. */
-  readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
-  reload(): void;
-  /** The stream of updates has begun: what came after the list is asked for. */
-  joined(): void;
-  /** Take runs out of the list that were deleted. */
-  forget(ids: ReadonlySet<string>): void;
-  apply(update: Update): void;
-  /** Show what updates have changed. */
-  refresh(): void;
-  /** Put a newer value of the headline metric into a row. */
-  setHeadline(id: string, role: string, last: number): void;
-}
-
 /** With fewer than this, all runs are in the charts at first. */
 const SHOWN_AT_FIRST = 8;
 /** Charts stay readable and quick up to here; who asks for more is told. */
@@ -137,8 +51,10 @@ const LONG_RELOAD_MS = 5000;
 /** When charts have been drawn for the first time: what happened before the stream began is little and rare. */
 const JOINED_MS = 1500;
 
+export type Runs = ReturnType<typeof createRuns>;
+
 /** `onList` is told of rows that the server was asked for, before they replace those that are known. `frozen` are the only runs of a report. */
-export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined, frozen: ReadonlySignal<readonly string[] | null> = signal(null)): Runs {
+export function createRuns(source: Source, view: View, onList: (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined) => void = () => undefined, frozen: ReadonlySignal<readonly string[] | null> = signal(null)) {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
   const numStored = signal(0);
   const projects = signal<readonly string[]>([]);
@@ -159,6 +75,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     }, ms);
   };
 
+  /** The runs that this page has rows of. */
   const all = computed(() => [...rows.value.values()]);
   const ofProject = computed(() => {
     const chosen = chosenProjects(view.project.value, projects.value);
@@ -171,14 +88,17 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   });
   const isRefused = computed(() => refused.value?.filter === asked.value);
   const showsHidden = view.text("hidden");
+  /** The query that selects the runs of the list, for the server. */
   const listQuery = (): string => [
     projectsQuery(chosenProjects(view.project.value, projects.value)),
     showsHidden.value === "1" ? "" : "not hidden",
     asked.value === "" || isRefused.value ? "" : `(${asked.value})`,
   ].filter((part) => part !== "").join(" and ");
+  /** The query that selects the runs of groups, quantiles and rankings: those of the list without the unchecked ones. */
   const sweepQuery = (): string => [listQuery(), view.without.value.length === 0 ? "" : `id not in [${view.without.value.map(quoted).join(", ")}]`].filter((part) => part !== "").join(" and ");
   /** Whether what a run has become may move it in the list, or out of it. */
   const isMoving = computed(() => asked.value !== "" || !FIXED_ORDERS.has(view.order.value));
+  /** The config keys that runs are grouped by. */
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
     const fields = groupKeys.value.map((key) => fieldOf("config", key));
@@ -202,17 +122,23 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     const found = pages.problem.value;
     if (found?.status === BAD_REQUEST && pages.answer.peek() === null && asked.peek() !== "") refused.value = { filter: asked.peek(), problem: found.message };
   });
+  /** False until the first answer. */
   const isLoaded = computed(() => pages.answer.value !== null || (pages.problem.value !== null && pages.isSettled.value));
 
   const listed = computed(() => pages.ids.value.map((id) => (id === undefined ? undefined : rows.value.get(id))));
+  /** Those of the project that fit the filter, in order, as far as their rows are here. */
   const fitting = computed(() => listed.value.filter((row) => row !== undefined));
   const numFitting = computed(() => pages.answer.value?.total ?? 0);
+  /** What is wrong with the filter. */
   const filterProblem = computed(() => (isRefused.value ? refused.value!.problem : pages.problem.value?.status === BAD_REQUEST ? pages.problem.value.message : null));
+  /** Why there is no list. */
   const problem = computed(() => (pages.problem.value === null || filterProblem.value !== null ? null : pages.problem.value.message));
+  /** How many runs the server still reads: a filter could not judge them yet. */
   const numUnread = computed(() => {
     const { pending = 0 } = pages.answer.value ?? {};
     return isMoving.value || numStored.value + pending > MOST_ROWS ? pending : 0;
   });
+  /** Configuration keys that any run has, in dotted form. */
   const configKeys = computed(() => {
     const keys = new Set<string>();
     for (const row of ofProject.value) for (const [key] of flatConfig(row.config ?? {})) keys.add(key);
@@ -254,20 +180,25 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     return { kind: "run", row: listed.value[place], index: place };
   };
 
+  /** Whether charts draw the runs of the list as quantiles, because they are too many for a line each. */
   const isCrowd = computed(() => view.isAll.value && numShown.value > MOST_SHOWN && source.sweep.curves !== null && view.groupBy.value === null);
   /** Groups are drawn of all runs of the list. */
   const showsAll = computed(() => view.isAll.value || (view.groupBy.value !== null && view.spread.value !== "none"));
+  /** How many runs are checked. */
   const numShown = computed((): number => (showsAll.value ? numFitting.value - view.without.value.filter((id) => fitting.value.some((row) => row.id === id)).length : shown.value.length));
+  /** In the charts, one by one. */
   const shown = computed((): readonly RunRow[] => {
     const chosen = view.shown.value;
     if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, frozen.value === null ? SHOWN_AT_FIRST : MOST_SHOWN);
     return chosen.map((id) => rows.value.get(id)).filter((row) => row !== undefined).slice(0, MOST_SHOWN);
   });
+  /** Drawn in the charts: those shown and, ticked or not, the one that was chosen. */
   const drawn = computed((): readonly RunRow[] => {
     const chosen = view.focus.value === null ? undefined : rows.value.get(view.focus.value);
     return chosen === undefined || shown.value.includes(chosen) ? shown.value : [...shown.value, chosen];
   });
   const shownIds = computed(() => new Set(shown.value.map(({ id }) => id)));
+  /** The run that panels of one run show. */
   const focus = computed((): RunRow | null => {
     const chosen = view.focus.value === null ? undefined : rows.value.get(view.focus.value);
     if (chosen !== undefined) return chosen;
@@ -315,6 +246,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     return coloringOf(new Map(isDrawn ? groups.value.map(({ title, rows: members }) => [title ?? "", members] as const) : []), ({ id }) => id).slots;
   });
   const chosen = computed(() => chosenSlots(view.colors.value));
+  /** How runs in the charts are coloured by a value of their config; null where each has a colour of its own. */
   const coloring = computed(() => (view.colorBy.value === null ? null : coloringBy(drawn.value, view.colorBy.value)));
   const namesakes = computed(() => groupBy(all.value, ({ name }) => name));
 
@@ -328,6 +260,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     rows.value = next;
   };
   let lastToggled: string | null = null;
+  /** Whether a run is checked: in the charts by itself, or as one of a crowd. */
   const isShown = (id: string): boolean => (showsAll.value ? !view.without.value.includes(id) : shownIds.value.has(id));
   const show = (ids: readonly string[] | null, isAll = false): void => batch(() => {
     view.shown.value = ids;
@@ -349,32 +282,41 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const update = (changed: readonly RunRow[]): void => {
     for (const row of changed) if (rows.peek().has(row.id)) updated.set(row.id, merged(latest(row.id), row));
   };
+  /** Take runs out of the list that were deleted. */
   const forget = (ids: ReadonlySet<string>): void => {
     pages.forget(ids);
     rows.value = new Map([...rows.peek()].filter(([id]) => !ids.has(id)));
   };
 
   return {
-    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, isShown, numShown, showsAll, sweepQuery, isCrowd, drawn, focus, listQuery, lineAt, forget, columnQuery,
+    isLoaded, problem, all, projects, fitting, numFitting, numUnread, isSettled: pages.isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, isShown, numShown, showsAll, sweepQuery, isCrowd, drawn, focus, listQuery, lineAt, forget,
+    /** What selects and orders the runs of which there are too many for this page; null where it has all. */
     bigList: computed(() => (isLong.value && source.supportsQueries ? { query: request.value.query, order: request.value.order ?? "" } : null)),
+    /** How many runs there are, whatever the filter. */
     numAll: numStored,
+    /** How many lines the list has. */
     numLines: computed(() => numFitting.value + headings.value.length),
-    wantLines(start, stop) {
+    /** Have the rows of these lines come. */
+    wantLines(start: number, stop: number): void {
       const before = headings.peek().filter(({ at }) => at < start).length;
       pages.want(Math.max(0, start - before - 1), stop);
     },
+    /** Have as many rows come as a table or a picture of all can use. */
     wantMany: () => pages.want(0, MOST_ROWS),
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
-    row: (id) => rows.value.get(id),
-    slot: (id) => chosen.value.get(id) ?? groupSlots.value.get(id) ?? coloring.value?.slots.get(id) ?? slots.value.get(id) ?? 0,
+    row: (id: string): RunRow | undefined => rows.value.get(id),
+    /** Palette slot of a run in the charts. */
+    slot: (id: string): number => chosen.value.get(id) ?? groupSlots.value.get(id) ?? coloring.value?.slots.get(id) ?? slots.value.get(id) ?? 0,
     coloring,
-    label(id) {
+    /** What the run is called here: its name, told apart from others of the same name. */
+    label(id: string): string {
       const row = rows.value.get(id);
       if (row === undefined) return id;
       const others = namesakes.value.get(row.name)?.length ?? 1;
       return others > 1 ? `${row.name} · ${(chosenProjects(view.project.value, projects.value)?.length ?? 2) > 1 ? `${row.project} ` : ""}${row.id.slice(0, 6)}` : row.name;
     },
-    toggle(id, isRange = false) {
+    /** Show a run in the charts, or hide it; with `isRange`, all from the last one that was clicked up to it. False where not all could be changed. */
+    toggle(id: string, isRange = false): boolean {
       const isOn = !isShown(id);
       const listed = pages.ids.peek();
       const ends = isRange && lastToggled !== null ? [listed.indexOf(lastToggled), listed.indexOf(id)] : [-1];
@@ -387,21 +329,26 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       else view.shown.value = next.slice(0, MOST_SHOWN);
       return which.length === range.length && (showsAll.value || next.length <= MOST_SHOWN);
     },
-    soloOn(id) {
+    /** Show a run alone; once more shows the newest again. */
+    soloOn(id: string): void {
       if (view.shown.value?.length === 1 && view.shown.value[0] === id) return show(null);
       show([id]);
       // Alone means without another that was chosen before.
       view.focus.value = id;
     },
-    showOnly(ids) {
+    /** Show these in the charts; returns how many of them, because charts have a limit. */
+    showOnly(ids: readonly string[]): number {
       show(ids.slice(0, MOST_SHOWN));
       return Math.min(ids.length, MOST_SHOWN);
     },
+    /** Show all runs of the list: up to the limit of charts one by one, more as quantiles. */
     showAll: () => show(null, true),
+    /** Show the newest runs, as at first. */
     showNewest: () => show(null),
     reload: pages.reload,
+    /** The stream of updates has begun: what came after the list is asked for. */
     joined: () => reloadSoon(JOINED_MS),
-    apply(news) {
+    apply(news: Update): void {
       if (news.type === "status") update([news.row]);
       if (news.type !== "runs") return;
       update([...news.added, ...news.changed]);
@@ -411,11 +358,13 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       const isNew = news.all || news.added.length + news.removed.length > 0;
       if (isNew || isMoving.peek()) reloadSoon(isNew && !isLong.peek() ? RELOAD_MS : LONG_RELOAD_MS);
     },
+    /** Show what updates have changed. */
     refresh() {
       if (updated.size > 0) merge([...updated.values()].filter(({ id }) => rows.peek().has(id)));
       updated.clear();
     },
-    setHeadline(id, role, last) {
+    /** Put a newer value of the headline metric into a row. */
+    setHeadline(id: string, role: string, last: number): void {
       const row = latest(id);
       const before = row?.summaries[role];
       if (row === undefined || before === undefined || before.last === last) return;

@@ -33,66 +33,6 @@ export type ChartSize = (typeof CHART_SIZES)[number];
 export const PLACE_IDS = ["run", "board", "compare", "projects"] as const;
 export type PlaceId = (typeof PLACE_IDS)[number];
 
-export interface View {
-  readonly place: Signal<PlaceId>;
-  /** The section of the run that is open and scrolled to; empty for the overview. */
-  readonly section: Signal<string>;
-  /** The name of a saved board; null for all metrics. */
-  readonly board: Signal<string | null>;
-  /** A board with changes that were not saved, as JSON; empty for none. */
-  readonly draft: Signal<string>;
-  readonly project: Signal<string | null>;
-  /** The run that panels of one run show; null lets the page choose. */
-  readonly focus: Signal<string | null>;
-  /** Runs in the charts; null lets the page choose the newest. */
-  readonly shown: Signal<readonly string[] | null>;
-  /** Whether the charts show all runs of the list, as far as they can draw them, whatever `shown` names. */
-  readonly isAll: Signal<boolean>;
-  /** The runs that are left out while all are shown. */
-  readonly without: Signal<readonly string[]>;
-  readonly baseline: Signal<string | null>;
-  /** Words that all must occur in a run, or a query. */
-  readonly filter: Signal<string>;
-  /** A configuration key by which runs are grouped, such as `optimizer.lr`. */
-  readonly groupBy: Signal<string | null>;
-  /** `created`, `name` or a metric's name; a minus in front turns it around. */
-  readonly order: Signal<string>;
-  readonly x: Signal<XKind>;
-  /** From 0, none, to just below 1. */
-  readonly smoothness: Signal<number>;
-  /** Which metrics have charts. */
-  readonly metrics: Signal<string>;
-  readonly zoom: Signal<Zoom | null>;
-  readonly isLogX: Signal<boolean>;
-  /** Metrics whose y axis is logarithmic. */
-  readonly logY: Signal<readonly string[]>;
-  /** What charts of several runs do with values far from all others. */
-  readonly outliers: Signal<OutlierChoice>;
-  /** Whether the y axes of all charts are logarithmic; `logY` then names those that are not. */
-  readonly isLogY: Signal<boolean>;
-  readonly chartSize: Signal<ChartSize>;
-  /** The config key by which runs are coloured. */
-  readonly colorBy: Signal<string | null>;
-  /** Colours that were chosen for runs, such as `4k2x:3d68ca`. */
-  readonly colors: Signal<readonly string[]>;
-  /** Groups of charts that are not as they are by default: open or closed. */
-  readonly folded: Signal<readonly string[]>;
-  /** The metric whose chart fills the window. */
-  readonly full: Signal<string | null>;
-  /** How the members of a group are drawn: each by itself, or their mean with this spread. */
-  readonly spread: Signal<SpreadChoice>;
-  /** What a group's line is. */
-  readonly centre: Signal<Centre>;
-  /** Whether runs that have not finished count in groups, pictures and rankings. */
-  readonly withUnfinished: Signal<boolean>;
-  /** A panel's own choice, kept in the address under `key`; the same signal for the same key. */
-  text(key: string, initial?: string): Signal<string>;
-  /** The keys that the address had when the page was opened. */
-  readonly named: ReadonlySet<string>;
-  /** The address that leads back to this view. */
-  address(): string;
-}
-
 interface Kept {
   readonly field: Field<unknown>;
   readonly signal: Signal<unknown>;
@@ -110,7 +50,9 @@ const SAME_STEP_MS = 1000;
 const WRITE_MS = 100;
 const INPUTS = ["pointerdown", "pointerup", "keydown", "input", "wheel"] as const;
 
-export function createView(location: Location = window.location, history: History = window.history): View {
+export type View = ReturnType<typeof createView>;
+
+export function createView(location: Location = window.location, history: History = window.history) {
   const kept = new Map<string, Kept>();
   const numKept = signal(0);
   let given = parseHash(location.hash);
@@ -125,39 +67,64 @@ export function createView(location: Location = window.location, history: Histor
     queueMicrotask(() => (numKept.value = kept.size));
     return made;
   };
-  const view: View = {
+  const view = {
     place: keep(choiceField<PlaceId>("place", PLACE_IDS, "run")),
+    /** The section of the run that is open and scrolled to; empty for the overview. */
     section: keep(textField("at")),
+    /** The name of a saved board; null for all metrics. */
     board: keep(optionalField("board")),
+    /** A board with changes that were not saved, as JSON; empty for none. */
     draft: keep(textField("draft")),
     project: keep(optionalField("project")),
+    /** The run that panels of one run show; null lets the page choose. */
     focus: keep(optionalField("run")),
+    /** Runs in the charts; null lets the page choose the newest. */
     shown: keep(optionalNamesField("runs")),
+    /** Whether the charts show all runs of the list, as far as they can draw them, whatever `shown` names. */
     isAll: keep(flagField("all")),
+    /** The runs that are left out while all are shown. */
     without: keep(namesField("without")),
     baseline: keep(optionalField("baseline")),
+    /** Words that all must occur in a run, or a query. */
     filter: keep(textField("filter")),
+    /** A configuration key by which runs are grouped, such as `optimizer.lr`. */
     groupBy: keep(optionalField("group")),
+    /** `created`, `name` or a metric's name; a minus in front turns it around. */
     order: keep(textField("order", "-created")),
     x: keep(choiceField("x", X_KINDS, "step")),
+    /** From 0, none, to just below 1. */
     smoothness: keep(smoothnessField("smooth")),
+    /** Which metrics have charts. */
     metrics: keep(textField("metrics")),
     zoom: keep(zoomField("zoom")),
     isLogX: keep(flagField("log-x")),
+    /** Metrics whose y axis is logarithmic. */
     logY: keep(namesField("log-y")),
+    /** What charts of several runs do with values far from all others. */
     outliers: keep(choiceField<OutlierChoice>("clip", ["auto", "1", "0"], "auto")),
+    /** Whether the y axes of all charts are logarithmic; `logY` then names those that are not. */
     isLogY: keep(flagField("log-y-all")),
     chartSize: keep(choiceField<ChartSize>("chart-size", CHART_SIZES, "m")),
+    /** The config key by which runs are coloured. */
     colorBy: keep(optionalField("color-by")),
+    /** Colours that were chosen for runs, such as `4k2x:3d68ca`. */
     colors: keep(namesField("colors")),
+    /** Groups of charts that are not as they are by default: open or closed. */
     folded: keep(namesField("fold")),
+    /** The metric whose chart fills the window. */
     full: keep(optionalField("full")),
+    /** How the members of a group are drawn: each by itself, or their mean with this spread. */
     spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "std")),
+    /** What a group's line is. */
     centre: keep(choiceField<Centre>("centre", ["mean", "median"], "mean")),
+    /** Whether runs that have not finished count in groups, pictures and rankings. */
     withUnfinished: keep(flagField("unfinished")),
-    text: (key, initial = "") => keep(textField(key, initial)),
+    /** A panel's own choice, kept in the address under `key`; the same signal for the same key. */
+    text: (key: string, initial = ""): Signal<string> => keep(textField(key, initial)),
+    /** The keys that the address had when the page was opened. */
     named,
-    address() {
+    /** The address that leads back to this view. */
+    address(): string {
       const all = texts();
       // An address that names a setting brings all of them: the reader's own ones do not apply.
       if (![...all.keys()].some((key) => SETTINGS.has(key))) all.set("x", view.x.peek());

@@ -5,7 +5,6 @@ import { shortNumber } from "../../src/state/config.ts";
 import { groupKeysOf, groupTitle, valuesTitle, varyingKeys } from "../../src/state/group-keys.ts";
 import { undoOf } from "../../src/state/selection.ts";
 import { completed, completionsOf } from "../../src/ui/completion.ts";
-import { excerptOf } from "../../src/app/run-filter.tsx";
 import { isQuery, wordsQuery } from "../../src/ui/filter.ts";
 import type { RunRow } from "../../src/wire.ts";
 
@@ -35,16 +34,6 @@ test("fields are completed at the caret, those that begin with the word first", 
   expect(completionsOf("step > 3 and lr", 15, fields)).toEqual(["config.lr", "config.optimizer.lr"]);
   expect(completionsOf("step > 30", 9, fields)).toEqual([]);
   expect(completed("lr < 1", 2, "config.lr")).toEqual({ text: "config.lr < 1", caret: 10 });
-});
-
-test("a mistake is shown with as much of the query around it as fits", () => {
-  expect(excerptOf("    step >", "          ^")).toBe("step >\n      ^");
-  const query = "config.lr < 3e-4 and summary.eval/loss.min < 2.9 and step > 3";
-  for (const at of [0, 10, 30, 50, 60]) {
-    const [text, mark] = excerptOf(`    ${query}`, `    ${" ".repeat(at)}^`).split("\n");
-    expect(text!.length).toBeLessThanOrEqual(34);
-    expect(text![mark!.length - 1]).toBe(query[at]);
-  }
 });
 
 test("words become a query in which every sign stands for itself", () => {
