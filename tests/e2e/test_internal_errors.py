@@ -18,7 +18,7 @@ def test_internal_errors_stand_below_the_findings_and_come_live(
     run.log({"loss": 1.0}, step=0)
     site = serve(tmp_path / "runs").url
     page = open_page(f"{site}#place=run")
-    page.locator(".vital").first.wait_for(state="visible")
+    page.locator(".run-head").wait_for(state="visible")
     assert page.locator(".internal-errors").count() == 0
     companion = Companion(companion_config(run.dir))
     companion.guard.run("task sealing", raising(ValueError("broken on purpose")))

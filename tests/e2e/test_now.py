@@ -45,14 +45,14 @@ class Training:
 
 
 @pytest.mark.parametrize(
-    ("panel", "place"),
-    [("overview", "[aria-label='Machine']"), ("system", "[data-title='In use']")],
+    ("section", "place"),
+    [("", "[aria-label='Machine']"), ("system", "[data-title='In use']")],
 )
 def test_bars_move_each_second_and_fall_back_to_the_record(
-    tmp_path: Path, serve: Serve, open_page: OpenPage, panel: str, place: str
+    tmp_path: Path, serve: Serve, open_page: OpenPage, section: str, place: str
 ) -> None:
     training = Training(tmp_path)
-    page = open_page(f"{serve(tmp_path).url}#panel={panel}")
+    page = open_page(f"{serve(tmp_path).url}#place=run&at={section}")
     card = page.locator(place)
     card.get_by_text("30 %", exact=True).wait_for()
     recorded = datetime.fromtimestamp(training.journal.t)
