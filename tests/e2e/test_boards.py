@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from epochal.boards import Block, Board, read_boards, save_board
-from tests.doubles.archives import write_archive
+from epochal.cli.main import main
 from tests.e2e.browsing import OpenPage, Serve, until, wait_for_lines
 from tests.store.journals import Journal
 
@@ -154,7 +154,7 @@ def test_an_outdated_board_is_not_saved_over_a_newer_one(
 def test_a_report_keeps_its_runs_and_is_read_from_a_file(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    run = write(tmp_path)
+    write(tmp_path)
     blocks = [Block(kind="chart", series=["acc"]), Block(kind="text", text="A note")]
     save_board(tmp_path / PROJECT, PROJECT, Board("report", blocks, smooth=0.5), None)
     page = open_page(f"{serve(tmp_path).url}#place=board&board=report")
@@ -169,8 +169,11 @@ def test_a_report_keeps_its_runs_and_is_read_from_a_file(
     page.reload()
     wait_for_lines(page, "acc", 1)
 
-    write_archive(run, tmp_path / "saved.html")
-    saved = open_page(f"{(tmp_path / 'saved.html').as_uri()}#place=board")
+    file = tmp_path / "saved.html"
+    assert main(["export", "--board", "report", "--dir", str(tmp_path), "-o", str(file)]) == 0
+    saved = open_page(file.as_uri())
+    wait_for_lines(saved, "acc", 1)
+    saved.get_by_text("A note").wait_for()
     assert saved.get_by_role("button", name="+ chart").count() == 0
 
 
