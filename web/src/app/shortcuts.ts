@@ -3,7 +3,7 @@
 import type { Signal } from "@preact/signals";
 
 import { PLACES } from "../panels/index.ts";
-import { sectionsOfRun } from "../panels/sections.ts";
+import { openSection, sectionsOfRun } from "../panels/sections.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
 import type { Shortcut } from "../ui/shortcuts.tsx";
@@ -40,7 +40,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
   };
   return [
     ...PLACES.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Places", run: () => page.open(id) })),
-    ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => page.open("run", id) })),
+    ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => openSection(page, id) })),
     { key: "/", text: "Filter charts", group: "Find", run: () => {
       page.open("board");
       if (page.boards.board.value !== null && !page.boards.isChanged.value) page.boards.open(null);

@@ -20,7 +20,7 @@ import { SampleBody } from "./parts/sample-body.tsx";
 import { classesOf, sampleOf } from "./parts/sample-record.ts";
 import { phaseNames, phasesOf } from "./parts/step-phases.ts";
 import { PhaseBar } from "./parts/time-of-steps.tsx";
-import { sectionsOfRun } from "./sections.ts";
+import { openSection, scrollToSection, sectionsOfRun } from "./sections.ts";
 import "./run.css";
 
 const MOST_ALERTS = 5;
@@ -58,6 +58,7 @@ function Content(props: SectionProps): JSX.Element {
   useEffect(() => {
     if (section.value !== "") opened.value = new Set([...opened.peek(), section.value]);
   }, [section.value]);
+  const missing = sections.some(({ id }) => id === section.value) ? undefined : sectionsOfRun().find(({ id }) => id === section.value);
   const links = useRef<HTMLElement>(null);
   // On a phone there are more links than room.
   useEffect(() => {
@@ -70,24 +71,20 @@ function Content(props: SectionProps): JSX.Element {
         {sections.map(({ id, title, count, shortcut }) => (
           <a key={id} href={`#at=${id}`} title={`${title} (${shortcut})`} aria-current={section.value === id} onClick={(event) => {
             event.preventDefault();
-            page.open("run", id);
-            scrollTo(id);
+            openSection(page, id);
           }}>{title}{count?.(page) !== undefined && <span class="group-count"> {count(page)}</span>}</a>
         ))}
       </nav>
+      {missing !== undefined && <p role="status">This run recorded nothing for {missing.title}.</p>}
       <Overview {...props} />
       {sections.map((one) => <SectionOfRun key={one.id} {...props} section={one} isFirst={one.id === first} />)}
     </>
   );
 }
 
-function scrollTo(id: string): void {
-  document.querySelector(`[data-section="${CSS.escape(id)}"]`)?.scrollIntoView({ block: "start" });
-}
-
 /** What is above a section may still load and grow: scroll to it again until the person does something. */
 function keepInView(id: string): () => void {
-  const observer = new ResizeObserver(() => scrollTo(id));
+  const observer = new ResizeObserver(() => scrollToSection(id));
   observer.observe(document.querySelector(".run-place")!);
   const stop = (): void => observer.disconnect();
   for (const type of ["wheel", "pointerdown", "keydown", "touchstart"]) addEventListener(type, stop, { once: true, passive: true });
@@ -131,7 +128,7 @@ function Overview(props: SectionProps): JSX.Element {
   const { page, run, detail } = props;
   const { main, small } = useMemo(() => chartsOf(detail), [detail]);
   // Without findings there is room beside the chart.
-  const isQuiet = main.length > 0 && !page.findings.all.value?.length;
+  const isQuiet = main.length > 0 && page.findings.all.value?.length === 0;
   const machine = <Guarded what="The machine"><MachineCard {...props} /></Guarded>;
   return (
     <div class={`overview${main.length === 0 ? " is-bare" : ""}`}>
@@ -173,7 +170,7 @@ function StepTimeCard({ page, run }: SectionProps): JSX.Element | null {
   const phases = list?.entries.flatMap((entry) => phasesOf(entry) ?? []).at(-1);
   if (phases === undefined) return null;
   return (
-    <Card title="Time of a step" more="all steps" onMore={() => page.open("run", "performance")}>
+    <Card title="Time of a step" more="all steps" onMore={() => openSection(page, "performance")}>
       <div class="section-body"><PhaseBar phases={phases} names={phaseNames([phases])} /></div>
     </Card>
   );
@@ -207,7 +204,7 @@ function Alerts({ page, run }: SectionProps): JSX.Element | null {
   const { list } = useEntries(page, "log", run.id, { kind: ["event"], name: "alert", limit: MOST_ALERTS });
   if (list === null || list.entries.length === 0) return null;
   return (
-    <Card title="Alerts of the program" class="internal-errors" {...(list.total > MOST_ALERTS ? { more: `all ${list.total}`, onMore: () => page.open("run", "log") } : {})}>
+    <Card title="Alerts of the program" class="internal-errors" {...(list.total > MOST_ALERTS ? { more: `all ${list.total}`, onMore: () => openSection(page, "log") } : {})}>
       <ul>
         {list.entries.toReversed().map(({ position, t, step, record }) => (
           <li key={position}>
@@ -240,7 +237,7 @@ function SampleRow({ page, run }: SectionProps): JSX.Element | null {
   }, [response]);
   if (newest.length === 0) return null;
   return (
-    <Card title="Newest samples" more="all samples" onMore={() => page.open("run", "samples")}>
+    <Card title="Newest samples" more="all samples" onMore={() => openSection(page, "samples")}>
       <ul class="run-samples" tabIndex={0}>
         {newest.map((sample) => (
           <li key={`${sample.name} ${sample.index}`}>
