@@ -36,7 +36,7 @@ function Split({ split }: { readonly split: DataSplit }): JSX.Element {
         <dl class="facts">
           {factsOf(split).map(({ name, text, isBad }) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`} class={isBad ? "data-bad" : ""}>{text}</dd>])}
         </dl>
-        <Epochs epochs={split.epochs} />
+        <Epochs name={split.name} epochs={split.epochs} />
         {labels.length > 0 && <Bars title="Classes of the last epoch" bars={labels} />}
         {lengths.length > 0 && <Bars title="Lengths of the last epoch" bars={lengths} />}
       </div>
@@ -53,13 +53,13 @@ function Bars({ title, bars }: { readonly title: string; readonly bars: readonly
   );
 }
 
-function Epochs({ epochs }: { readonly epochs: readonly DataEpoch[] }): JSX.Element {
+function Epochs({ name, epochs }: { readonly name: string; readonly epochs: readonly DataEpoch[] }): JSX.Element {
   const shown = epochs.slice(-SHOWN_EPOCHS);
   const hasPadding = shown.some(({ padding }) => padding !== null);
   const hasInputs = shown.some(({ mean }) => mean !== null);
   const hasAttempts = shown.some(({ attempt }) => attempt !== shown[0]!.attempt);
   return (
-    <div class="data-epochs" role="region" aria-label="Epochs" tabIndex={0}>
+    <div class="data-epochs" role="region" aria-label={`Epochs of ${name}`} tabIndex={0}>
       <table>
         <thead>
           <tr>
