@@ -45,8 +45,7 @@ class Training:
 
 
 @pytest.mark.parametrize(
-    ("section", "place"),
-    [("", "[aria-label='Machine']"), ("system", "[data-title='In use']")],
+    ("section", "place"), [("", "[aria-label='Machine']"), ("system", "[data-title='In use']")]
 )
 def test_bars_move_each_second_and_fall_back_to_the_record(
     tmp_path: Path, serve: Serve, open_page: OpenPage, section: str, place: str

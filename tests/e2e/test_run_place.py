@@ -353,3 +353,24 @@ def test_the_first_chart_is_the_loss_of_the_focused_run(
     page.locator(".overview-top [data-metric='train/loss']").wait_for()
     page.get_by_text("one", exact=True).first.click()
     page.locator(".overview-top [data-metric='loss']").wait_for()
+
+
+def test_name_note_and_tags_are_changed_in_their_places(
+    start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run("first", companion=False) as run:
+        run.log({"loss": 1.0}, step=0)
+    page = open_page(serve(run.dir.parent.parent).url)
+    head = page.locator(".run-head")
+    head.get_by_role("button", name="first").click()
+    head.get_by_label("Name of the run").fill("renamed")
+    page.keyboard.press("Enter")
+    head.get_by_role("button", name="renamed").wait_for()
+    head.get_by_role("button", name="Add a note").click()
+    head.get_by_label("Note").fill("Keep for the paper.")
+    page.keyboard.press("Enter")
+    head.get_by_role("button", name="Keep for the paper.").wait_for()
+    head.get_by_role("button", name="Add a tag").click()
+    head.get_by_label("New tag").fill("baseline")
+    page.keyboard.press("Enter")
+    head.get_by_role("button", name="Remove the tag baseline").wait_for()

@@ -67,7 +67,7 @@ interface InlineProps {
 }
 
 /** A text that is edited where it stands: Enter or a click elsewhere keeps it, Escape does not. */
-function Inline({ label, text, rows, list, onDone, onCancel }: InlineProps): JSX.Element {
+export function Inline({ label, text, rows, list, onDone, onCancel }: InlineProps): JSX.Element {
   const field = useRef<HTMLTextAreaElement & HTMLInputElement>(null);
   const isOver = useRef(false);
   useEffect(() => field.current?.focus(), []);

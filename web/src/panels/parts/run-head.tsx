@@ -1,9 +1,10 @@
 /** The first lines about a run: what it is called, how far it is, where it runs, and what people wrote about it. */
 
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
-import { RunNote, RunTags } from "../../app/run-edit.tsx";
+import { Inline, RunNote, RunTags } from "../../app/run-edit.tsx";
+import { updateLabels } from "../../app/run-row.tsx";
 import { statusLevelOf, StatusDot } from "../../app/status.tsx";
 import { formatBytes, formatDuration, formatWhole } from "../../chart/index.ts";
 import type { Page } from "../../state/page.ts";
@@ -32,7 +33,7 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
   return (
     <header class="run-head">
       <div class="run-head-line">
-        <h2><StatusDot row={row} />{row.name}</h2>
+        <h2><StatusDot row={row} /><Name key={row.id} page={page} row={row} /></h2>
         <StatusWords page={page} row={row} />
         {isLive && <Phase page={page} />}
         <Progress page={page} row={row} detail={detail} />
@@ -42,6 +43,19 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
       <p class="run-facts">{detail === null ? "\u00a0" : factsText(detail)}</p>
       <div class="run-head-line"><RunNote key={row.id} page={page} row={row} /><RunTags page={page} row={row} /></div>
     </header>
+  );
+}
+
+/** The name of the run; a click changes it in its place, and an empty one restores what was recorded. */
+function Name({ page, row }: Omit<RunHeadProps, "detail">): JSX.Element {
+  const [isEditing, setEditing] = useState(false);
+  if (page.source.updateLabels === null) return <span>{row.name}</span>;
+  if (!isEditing) return <button type="button" class="run-title" title="Rename" onClick={() => setEditing(true)}>{row.name}</button>;
+  return (
+    <Inline label="Name of the run" text={row.name} onCancel={() => setEditing(false)} onDone={(text) => {
+      setEditing(false);
+      if (text !== row.name) void updateLabels(page, row, { name: text === "" ? null : text });
+    }} />
   );
 }
 
