@@ -15,7 +15,7 @@ export interface BatchedRequest<Member> {
 }
 
 export function batchRequests<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): readonly BatchedRequest<Member>[] {
-  const alike = groupBy(members, ({ request: { name, x, axis, ranks, range, pixels, isLog, smooth } }) => JSON.stringify([isFormula(name) ? name : null, x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]));
+  const alike = groupBy(members, ({ request: { run: _run, name, ...shared } }) => JSON.stringify([isFormula(name) ? name : null, shared]));
   return [...alike.values()].flatMap((group) => {
     const byName = groupBy(group, ({ request }) => request.name);
     const sameRuns = groupBy([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));
@@ -32,18 +32,13 @@ function inPieces<Member>(ofNames: readonly (readonly Member[])[]): readonly (re
 }
 
 function batched<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): BatchedRequest<Member> {
-  const { x, axis, ranks, range, pixels, isLog, smooth } = members[0]!.request;
+  const { run: _run, name: _name, range, ...shared } = members[0]!.request;
   return {
     members,
     request: {
+      ...shared,
       runs: [...new Set(members.map(({ request }) => request.run))],
       names: [...new Set(members.map(({ request }) => request.name))],
-      x,
-      pixels,
-      ...(axis === undefined ? {} : { axis }),
-      ...(ranks === undefined ? {} : { ranks }),
-      ...(isLog === true ? { isLog } : {}),
-      ...(smooth === undefined ? {} : { smooth }),
       ...(range === null ? {} : { lo: range.min, hi: range.max }),
     },
   };

@@ -200,7 +200,7 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
   return {
     hasRanks,
     open(request) {
-      const key = keyOf(request);
+      const key = JSON.stringify(request);
       const entry = queries.get(key) ?? createEntry(key, request);
       // The order of the map is the order of use.
       queries.delete(key);
@@ -211,14 +211,14 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
       return entry;
     },
     close(request) {
-      const entry = queries.get(keyOf(request));
+      const entry = queries.get(JSON.stringify(request));
       if (entry === undefined) return;
       entry.numOpen--;
       if (request.ranks === "all" && entry.numOpen === 0) countRanks();
       if (entry.numOpen === 0 && queries.size > MAX_CLOSED) evict();
     },
     peek(request) {
-      const key = keyOf(request);
+      const key = JSON.stringify(request);
       return queries.get(key) ?? createEntry(key, request);
     },
     apply(update) {
@@ -316,8 +316,4 @@ function placesAlong({ head }: SeriesPart, points: Points, created: number | nul
 
 function nonfiniteValue(word: Nonfinite | undefined): number {
   return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
-}
-
-function keyOf({ run, name, x, axis, ranks, range, pixels, isLog, smooth }: SeriesQueryOptions): string {
-  return JSON.stringify([run, name, x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]);
 }

@@ -233,7 +233,8 @@ function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zo
   // Lines that were picked in another chart need not exist here.
   const solo = lines.some(({ id, owner, subject: name }) => [id, owner, name].some((one) => one !== undefined && picked.has(one))) ? picked : NONE_PICKED;
   const { names, numMatches } = subject;
-  const allNotes = [...(names.length < numMatches ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`] : []), ...notes];
+  const units = unitsOf(subject);
+  const allNotes = [...(names.length > 1 && units.length > 0 ? [`in ${units.join(", ")}`] : []), ...(names.length < numMatches ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`] : []), ...notes];
   return (
     <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
       {waiting !== null ? <p class="metric-waiting" role="status">{waiting}</p> : (
@@ -253,13 +254,18 @@ function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zo
 
 const NONE_PICKED: ReadonlySet<string> = new Set();
 
+/** The units of the series, each once. */
+function unitsOf({ metrics }: ChartSubject): readonly string[] {
+  return [...new Set(metrics.flatMap(({ unit }) => unit ?? []))];
+}
+
 /** Axes as they were chosen, and what a gesture on them changes. */
-function axisOptions(page: Page, spec: ChartSpec, { names, metrics, title }: ChartSubject, x: string): Partial<LineOptions> {
+function axisOptions(page: Page, spec: ChartSpec, subject: ChartSubject, x: string): Partial<LineOptions> {
+  const { names, metrics, title } = subject;
   const { view } = page;
   const kind = isXKind(x) ? x : null;
-  const unitOf = (name: string): string | null => metrics.find((metric) => metric.name === name)?.unit ?? null;
-  const units = [...new Set(names.map(unitOf).filter((unit) => unit !== null))];
-  const formats = new Set(names.map((name) => formatOf(name, unitOf(name))));
+  const units = unitsOf(subject);
+  const formats = new Set(names.map((name) => formatOf(name, metrics.find((metric) => metric.name === name)?.unit ?? null)));
   const goals = new Set(names.map((name) => metrics.find((metric) => metric.name === name)?.goal ?? null));
   return {
     title,
