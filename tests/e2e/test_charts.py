@@ -244,7 +244,7 @@ def test_pictures_can_be_taken(runs: Path, serve_all: Serve, open_page: OpenPage
 def test_a_chart_fills_the_window(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
     page = open_page(serve_all(runs).url + "#place=board")
     page.get_by_role("button", name="Full screen: train/loss").click()
-    box = page.locator("dialog[open] .chart-over").bounding_box()
+    box = page.locator(".full-chart .chart-over").bounding_box()
     assert box is not None
     assert box["width"] > 1000
     page.keyboard.press("Escape")
