@@ -234,8 +234,13 @@ function metricsText(metrics: unknown): string {
 }
 
 function factsText(fields: Fields): string {
-  return Object.entries(fields).filter(([key]) => !OWN_FIELDS.has(key)).map(([key, value]) => `${key}=${valueText(value)}`).join(" ");
+  return Object.entries(fields).filter(([key]) => !OWN_FIELDS.has(key)).map(([key, value]) => (
+    `${key}=${typeof value === "number" && TIMES.has(key) ? formatWallClock(value) : valueText(value)}`
+  )).join(" ");
 }
+
+/** Fields of events that are times, in Unix seconds. */
+const TIMES: ReadonlySet<string> = new Set(["asked", "at"]);
 
 function atStep(step: number | null): string {
   return step === null ? "" : ` at step ${formatWhole(step)}`;
