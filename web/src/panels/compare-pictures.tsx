@@ -187,7 +187,7 @@ export function ScatterView(subject: Subject): JSX.Element {
   if (x === null || y === null || isReading) return <NoPicture page={page} rows={rows} isWaiting={isWaiting || isReading}>{y === null ? "These runs have no metrics." : "No config value differs between these runs."}</NoPicture>;
   const row = rankOf(ranking, x);
   const items = rows.map((one) => ({
-    id: one.id, label: runs.label(one.id), slot: runs.shownIds.value.has(one.id) ? runs.slot(one.id) : null, x: x.valueOf(one), y: y.valueOf(one), color: color?.valueOf(one) ?? null,
+    id: one.id, label: runs.label(one.id), slot: runs.isShown(one.id) ? runs.slot(one.id) : null, x: x.valueOf(one), y: y.valueOf(one), color: color?.valueOf(one) ?? null,
   }));
   const goalOf = (column: Column): "min" | "max" | null => page.metrics.value.find(({ name }) => `metric:${name}` === column.id)?.goal ?? null;
   const options: ScatterOptions = {
