@@ -87,7 +87,7 @@ def test_checked_runs_are_tagged_deleted_and_brought_back(
 def test_note_and_tags_of_a_run_are_read_and_written_in_the_list(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve(sweep).url + "#run=r03")
+    page = open_page(serve(sweep).url + "#place=board&run=r03")
     row = page.locator('.run[data-run="r03"]')
     row.get_by_role("button", name="Add a note").click()
     page.keyboard.type("Keep for the paper.")

@@ -1,7 +1,7 @@
 /** What people write about runs: tags and notes of one run or of all that are checked; deleting, and the trash. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { formatNumberOf, formatWallClock, formatWhole } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
@@ -70,7 +70,8 @@ interface InlineProps {
 export function Inline({ label, text, rows, list, onDone, onCancel }: InlineProps): JSX.Element {
   const field = useRef<HTMLTextAreaElement & HTMLInputElement>(null);
   const isOver = useRef(false);
-  useEffect(() => field.current?.focus(), []);
+  // Before the next key, which would be a shortcut.
+  useLayoutEffect(() => field.current?.focus(), []);
   const end = (finish: () => void): void => {
     if (isOver.current) return;
     isOver.current = true;

@@ -50,7 +50,7 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
         <input type="color" class="run-color" aria-label={`Colour of ${label}`} value={`#${ownColor(page, row.id) ?? "3d68ca"}`} onInput={(event) => (view.colors.value = withColor(view.colors.value, row.id, event.currentTarget.value))} />
         <Menu label={`Actions for ${label}`} items={actions({ page, row, onRename })}>⋯</Menu>
       </div>
-      {isFocus && (page.selection.actions !== null || row.tags.length > 0 || row.notes !== null) && (
+      {isFocus && (row.tags.length > 0 || row.notes !== null || (page.selection.actions !== null && view.place.value !== "run")) && (
         <div class="run-more">
           <RunTags page={page} row={row} />
           <RunNote key={row.id} page={page} row={row} />

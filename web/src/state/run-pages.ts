@@ -20,22 +20,6 @@ export interface ListAnswer {
   readonly pending: number;
 }
 
-export interface RunPages {
-  /** What is shown: the last answer stays until the next one comes. Null until the first. */
-  readonly answer: ReadonlySignal<ListAnswer | null>;
-  /** In the list's order; undefined where a row has not come yet. */
-  readonly ids: ReadonlySignal<readonly (string | undefined)[]>;
-  /** Why the last request has no answer. */
-  readonly problem: ReadonlySignal<SourceError | null>;
-  /** Whether the current request has its answer, or a problem. */
-  readonly isSettled: ReadonlySignal<boolean>;
-  /** Ask for the rows from an index up to another, unless they are there or on their way. */
-  want(start: number, stop: number): void;
-  /** Take runs out that were deleted. */
-  forget(gone: ReadonlySet<string>): void;
-  reload(): void;
-}
-
 /** Lists up to here come with all rows; of a longer one the page has the rows in view, and at most this many for a picture of all. */
 export const MOST_ROWS = 2000;
 const PAGE_ROWS = 100;
@@ -45,9 +29,12 @@ const TYPING_MS = 150;
 const REST_MS = 300;
 const AGAIN_MS = 1000;
 
-export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, onList: (list: RunList) => void): RunPages {
+export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, onList: (list: RunList) => void) {
+  /** What is shown: the last answer stays until the next one comes. Null until the first. */
   const answer = signal<ListAnswer | null>(null);
+  /** In the list's order; undefined where a row has not come yet. */
   const ids = signal<readonly (string | undefined)[]>([]);
+  /** Why the last request has no answer. */
   const problem = signal<SourceError | null>(null);
   const settled = signal("");
   const asked = new Set<number>();
@@ -91,6 +78,7 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
       settled.value = key;
     }
   };
+  /** Ask for the rows from an index up to another, unless they are there or on their way. */
   const want = (start: number, stop: number): void => {
     lastWanted = [start, stop];
     if (shownFor !== version) return;
@@ -132,6 +120,7 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     const timer = setTimeout(() => void reload(), isBusy ? TYPING_MS : 0);
     return () => clearTimeout(timer);
   });
+  /** Take runs out that were deleted. */
   const forget = (gone: ReadonlySet<string>): void => {
     const kept = ids.peek().filter((id) => id === undefined || !gone.has(id));
     if (answer.peek() !== null) answer.value = { ...answer.peek()!, total: kept.length };
