@@ -108,7 +108,7 @@ function addTags(page: Page, which: ChosenRuns, text: string): void {
 }
 
 function setNote(page: Page, which: ChosenRuns, text: string): void {
-  void page.selection.actions?.change(which, { notes: text }, text === "" ? "without a note now" : "with the new note");
+  void page.selection.actions?.change(which, { notes: text }, text === "" ? "lost the note" : "got the new note");
 }
 
 /** One menu that changes all runs that are checked. */

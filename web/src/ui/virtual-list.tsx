@@ -28,6 +28,7 @@ export function VirtualList({ count, rowHeight, label, activeIndex, tallIndex = 
   const view = useScrollView(frame);
   const above = tallIndex >= 0 && tallIndex * rowHeight < view.scrollTop ? extra : 0;
   const { start, stop } = windowOf({ ...view, scrollTop: view.scrollTop - above, rowHeight, count, overscan: OVERSCAN });
+  const tallKey = tallIndex < 0 ? "" : keyOf(tallIndex);
   const isTallHere = start <= tallIndex && tallIndex < stop;
   useLayoutEffect(() => {
     if (tallIndex < 0) setExtra(0);
@@ -36,7 +37,7 @@ export function VirtualList({ count, rowHeight, label, activeIndex, tallIndex = 
     setExtra(tall.current!.offsetHeight - rowHeight);
     resized.observe(tall.current!);
     return () => resized.disconnect();
-  }, [tallIndex, isTallHere, rowHeight]);
+  }, [tallKey, isTallHere, rowHeight]);
   useLayoutEffect(() => {
     const element = frame.current!;
     if (activeIndex === undefined || activeIndex < 0) return;
