@@ -26,16 +26,6 @@ def runs(tmp_path: Path, start_run: StartRun) -> Path:
     return tmp_path / "runs"
 
 
-def test_no_text_becomes_part_of_the_page(runs: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve(runs).url)
-    for tab in page.get_by_role("tab").all():
-        tab.click()
-        has_drawn(page)
-        assert page.locator("#page b", has_text="{{7*7}}").count() == 0
-        assert page.locator('img[src="x"]').count() == 0
-        assert page.title() != "broken"
-
-
 def test_a_hostile_metric_has_a_chart_and_downloads(
     runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:

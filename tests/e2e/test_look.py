@@ -42,12 +42,12 @@ def test_dark_follows_the_system_and_can_be_chosen(
     assert page.evaluate(background) == "rgb(246, 247, 249)"
 
 
-@pytest.mark.parametrize("panel", ["overview", "charts"])
+@pytest.mark.parametrize("place", ["run", "board", "compare"])
 def test_a_phone_scrolls_only_up_and_down(
-    runs: Path, serve_all: Serve, open_page: OpenPage, panel: str
+    runs: Path, serve_all: Serve, open_page: OpenPage, place: str
 ) -> None:
     page = open_page(
-        f"{serve_all(runs).url}#panel={panel}", viewport=PHONE, has_touch=True, is_mobile=True
+        f"{serve_all(runs).url}#place={place}", viewport=PHONE, has_touch=True, is_mobile=True
     )
     has_drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
@@ -89,21 +89,21 @@ def test_everything_is_within_reach_of_the_keyboard(
     page.keyboard.press("x")
     until(page, lambda: page.get_by_role("button", name="X axis: Epoch").is_visible())
     page.keyboard.press("o")
-    page.get_by_role("tab", name="Overview", selected=True).wait_for()
+    page.get_by_role("tab", name="Run", selected=True).wait_for()
     page.keyboard.press("k")
     page.keyboard.press("j")
     page.locator('.run-name[aria-current="true"]', has_text="first").wait_for()
 
 
-def test_going_back_leads_to_the_panel_before(
+def test_going_back_leads_to_the_place_before(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve_all(runs).url)
     has_drawn(page)
-    page.get_by_role("tab", name="Charts").click()
-    page.get_by_role("tab", name="Charts", selected=True).wait_for()
+    page.get_by_role("tab", name="Board").click()
+    page.get_by_role("tab", name="Board", selected=True).wait_for()
     page.go_back()
-    page.get_by_role("tab", name="Overview", selected=True).wait_for()
+    page.get_by_role("tab", name="Run", selected=True).wait_for()
 
 
 # A shift that nobody causes counts from the first moment on.
