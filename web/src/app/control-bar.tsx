@@ -28,15 +28,16 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
   const group = view.groupBy.value;
   return (
     <div class={`controls${isOpen ? " is-open" : ""}`} role="toolbar" aria-label="View">
-      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▴" : "▾"}</button>
-      {view.full.value !== null && <RunFilter page={page} />}
-      <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>x: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
-      <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
-        onChange={(value) => (view.smoothness.value = value)} />
-      <Menu label={`Group runs${group === null ? "" : `: by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "group" : `group: ${groupName(group)}`} ▾</Menu>
-      {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
-      <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
-      {view.full.value !== null && <button type="button" class="button" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕ Close</button>}
+      <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▾" : "▴"}</button>
+      <div class="controls-items">
+        {view.full.value !== null && <RunFilter page={page} />}
+        <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>X axis: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
+        <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
+          onChange={(value) => (view.smoothness.value = value)} />
+        <Menu label={`Group runs${group === null ? "" : ` by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "Group" : `by ${groupName(group)}`} ▾</Menu>
+        {view.zoom.value !== null && <button type="button" class="button" title="Show everything (z)" onClick={() => (view.zoom.value = null)}>Reset zoom</button>}
+        <Menu label="Share" items={() => shareItems(page)}>Share ▾</Menu>
+      </div>
     </div>
   );
 }

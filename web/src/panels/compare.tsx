@@ -45,6 +45,7 @@ export function Compare({ page }: PanelProps): JSX.Element {
   const names = [...new Set([metric, ...metrics.value.map(({ name }) => name), ...page.setNames.value])].filter((name) => name !== "").sort();
   return (
     <div class="pane">
+      <h2 class="visually-hidden">Compare</h2>
       <p class="compare-verdict" role="status" aria-busy={groups.isWaiting}>
         {metric === "" ? "These runs have no metrics." : (groups.problem ?? table?.verdict ?? (groups.answer === null ? readingText(page) : `None of these runs has ${metric}.`))}
       </p>
