@@ -31,7 +31,7 @@ export interface MetricChartProps {
   readonly page: Page;
   readonly spec: ChartSpec;
   readonly height: number | string;
-  /** Without it the runs in the charts. */
+  /** Without it the runs in the charts; with it each of these runs has lines of its own. */
   readonly runs?: readonly string[];
   /** Without it rank 0. */
   readonly ranks?: RankView;
@@ -54,7 +54,7 @@ const PLURALS: Readonly<Record<string, string>> = { step: "steps", epoch: "epoch
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
   const { page, runs, ranks } = props;
-  const isSummary = ranks === undefined && runs?.length !== 1 && (drawsGroups(page) || (runs === undefined && page.runs.isCrowd.value));
+  const isSummary = runs === undefined && ranks === undefined && (drawsGroups(page) || page.runs.isCrowd.value);
   return isSummary ? <SummaryChart {...props} /> : <RunChart {...props} />;
 }
 
@@ -105,7 +105,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
   // More lines than can be told apart are drawn as their mean between the smallest and the largest.
   const isCrowded = props.ranks === "each" && parts.length > MOST_LINES;
   const ranks = isCrowded ? "mean" : props.ranks;
-  const groups = props.runs?.length === 1 ? null : groupsFor(page, ids);
+  const groups = props.runs === undefined ? groupsFor(page, ids) : null;
   const focus = view.focus.value;
   const alone = groups !== null && focus !== null && !runs.shownIds.value.has(focus) ? focus : null;
   const spread = view.spread.value;
@@ -152,7 +152,7 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
   const [centre, spread, focus] = [view.centre.value, view.spread.value, view.focus.value];
   const smooth = useSettled(smoothingText(view.smoothness.value));
   const request = {
-    ...curvesRequest(page, subject, props.runs), column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS, points: isTall(height) ? WIDE_POINTS : NARROW_POINTS,
+    ...curvesRequest(page, subject), column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS, points: isTall(height) ? WIDE_POINTS : NARROW_POINTS,
     ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
   };
   const key = JSON.stringify([request, names]);
@@ -208,8 +208,8 @@ function allCurves(names: readonly string[], ask: (name: string) => Promise<Grou
 }
 
 /** Which curves the runs of a chart have, apart from the metric. */
-export function curvesRequest(page: Page, { x }: ChartSubject, runs?: readonly string[]): Omit<Parameters<NonNullable<Page["source"]["sweep"]["curves"]>>[0], "metric"> {
-  return { ...sweepRuns(page), ...(runs === undefined ? {} : { run: runs }), ...groupKeys(page.view.groupBy.value), ...(x === null ? {} : { x }) };
+export function curvesRequest(page: Page, { x }: ChartSubject): Omit<Parameters<NonNullable<Page["source"]["sweep"]["curves"]>>[0], "metric"> {
+  return { ...sweepRuns(page), ...groupKeys(page.view.groupBy.value), ...(x === null ? {} : { x }) };
 }
 
 interface FigureProps extends MetricChartProps {
