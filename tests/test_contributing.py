@@ -57,7 +57,7 @@ def findings_of(losses: list[float]) -> list[str]:
         ("A health rule", 0, "src/epochal/health/rules/loss_negative.py"),
         ("A sink", 0, "src/epochal/sinks/members/lines.py"),
         ("A sink", 1, "tests/sinks/test_lines.py"),
-        ("A panel with an endpoint", 0, "src/epochal/server/step_times.py"),
+        ("A section with an endpoint", 0, "src/epochal/server/step_times.py"),
     ],
 )
 @pytest.mark.parametrize("command", [["format", "--check"], ["check"]])
@@ -91,7 +91,7 @@ def test_the_printed_sink_sends_every_record_once(
 
 
 def printed_endpoint() -> Endpoint:
-    module, row = printed_blocks("A panel with an endpoint")
+    module, row = printed_blocks("A section with an endpoint")
     step_times = SimpleNamespace(**executed(module))
     names = {"run_endpoint": endpoints.run_endpoint, "step_times": step_times}
     endpoint = eval(row, names)
@@ -128,7 +128,7 @@ def test_the_printed_endpoint_is_in_every_table(
 
 
 def test_the_printed_panel_imports_what_there_is() -> None:
-    (block,) = printed_blocks("A panel with an endpoint", "tsx")
+    (block,) = printed_blocks("A section with an endpoint", "tsx")
     imported = re.findall(r'import (?:type )?\{ (.*?) \} from "(\..*?)"', block)
     folder = ROOT / "web" / "src" / "panels"
     assert imported

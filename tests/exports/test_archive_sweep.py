@@ -39,7 +39,7 @@ def write_runs(root: Path, **further: Any) -> None:
 def test_an_archive_has_groups_and_the_ranking_as_python_has_them(tmp_path: Path) -> None:
     write_runs(tmp_path)
     found = archived(tmp_path)
-    assert list(found["groups"]) == ["-seed", "lr", "seed"]
+    assert list(found["groups"]) == ["", "-seed", "lr", "seed"]
     with reading.open(tmp_path) as runs:
         rows = runs.groups(by=["lr"]).table("loss").rows
         sentence = runs.importance("loss").sentence
