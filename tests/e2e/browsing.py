@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DESKTOP = {"width": 1360, "height": 860}
 PHONE = {"width": 390, "height": 844}
 # How long a condition is waited for: on a machine that does much else, a page takes its time.
-WAIT_MS = 45_000
+WAIT_MS = 120_000
 TRY_MS = 250
 # Resolves when everything that was due has been drawn.
 NEXT_FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
