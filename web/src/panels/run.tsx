@@ -119,7 +119,7 @@ function SectionOfRun({ section: { id, title, component: Component, count }, isF
 
 /** What fails while it is drawn takes nothing else with it. */
 function Guarded({ what, children }: { readonly what: string; readonly children: ComponentChildren }): JSX.Element {
-  const [error, reset] = useErrorBoundary((fault: unknown) => console.error(fault));
+  const [error, reset] = useErrorBoundary((fault: unknown) => console.warn(fault));
   if (error === undefined) return <>{children}</>;
   return <p class="problem" role="alert">{what} cannot be shown: {error instanceof Error ? error.message : String(error)} <button type="button" class="button" onClick={reset}>Try again</button></p>;
 }
