@@ -99,7 +99,7 @@ def test_a_filter_by_last_points_ends_with_all_runs_that_match(
 
 def test_a_link_to_an_old_run_of_thousands_finds_it(site: Site, open_page: OpenPage) -> None:
     page = open_page(f"{site.url}#run=id-0007&place=compare")
-    until(page, lambda: "run-0007" in page.locator(".run-head h2").inner_text())
+    until(page, lambda: "run-0007" in page.title())
     page.get_by_text("The first 2,000 of 2,100 runs").wait_for()
     page.get_by_title("Sort by loss", exact=True).click()
     # Beyond the rows that the page had.

@@ -124,7 +124,7 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
   if (page.selection.actions !== null) more.push({ label: "Trash…", run: onTrash });
   return (
     <div class="runs-tools">
-      <span class="runs-count">{runs.isLoaded.value ? `${formatWhole(runs.numShown.value)} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
+      <span class="runs-count">{runs.isLoaded.value && runs.numAll.value > 0 ? `${formatWhole(runs.numShown.value)} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
       <span class="card-space" />
       <EditMenu page={page} />
       <Menu label="Order of runs" items={ORDERS.map(([key, label]) => ({ label, isOn: view.order.value === key, run: () => (view.order.value = key) }))}>↕</Menu>
