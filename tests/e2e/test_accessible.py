@@ -197,8 +197,7 @@ def missed_by_tab(page: Page) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "state",
-    ["table", "grouped table", "parallel", "scatter", "groups", "importance", "why"],
+    "state", ["table", "grouped table", "parallel", "scatter", "groups", "importance", "why"]
 )
 def test_keys_reach_every_control(
     state: str, sweep: Path, serve_all: Serve, open_page: OpenPage

@@ -133,7 +133,7 @@ def test_who_joins_late_sees_it_all(
     run.finish()
     page = open_page(serve(tmp_path / "runs").url + "#place=board")
     wait_for_points(page, "loss", 50)
-    until(page, lambda: "finished" in page.locator(".top").inner_text())
+    page.locator(".run .dot[aria-label^=finished]").first.wait_for()
     until(page, lambda: "step 50 of 50" in page.locator(".progress").inner_text())
 
 
@@ -193,7 +193,7 @@ def test_a_pause_holds_the_charts_still(
         wait_for_points(page, "loss", 2)
         page.keyboard.press("p")
         run.log({"loss": 2.0}, step=2)
-        page.locator(".progress", has_text="step 2").wait_for()
+        page.locator(".run-value", has_text="2.0").first.wait_for()
         wait_for_points(page, "loss", 2)
         page.keyboard.press("p")
         wait_for_points(page, "loss", 3)
@@ -217,10 +217,11 @@ def test_the_header_has_name_epoch_and_times(
     monitor = Monitor(10, name="by-epoch", dir=tmp_path)
     for epoch in range(2):
         monitor.log(epoch, 60.0, {"encoder.loss": 1.0, "encoder.norm": 2.0, "decoder.loss": 3.0})
-    page = open_page(serve(tmp_path).url + "#place=board")
+    page = open_page(serve(tmp_path).url)
     page.locator(".run-head h2", has_text="by-epoch").wait_for()
     page.locator(".progress-text", has_text="epoch 2 of 10 · 20").wait_for()
     page.locator(".progress-text", has_text="ETA").wait_for()
+    page.get_by_role("tab", name="Board").click()
     for title in ("encoder", "decoder"):  # names with dots are sections of charts
         page.get_by_role("button", name=re.compile(rf"^{title}\b")).first.wait_for()
     monitor.finish()

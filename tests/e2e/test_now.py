@@ -150,12 +150,13 @@ def test_the_first_readings_need_no_record(
 ) -> None:
     journal = Journal(tmp_path, **process_identity()).metrics(0, loss=1.0)
     live = LiveFile(journal.folder, node="here", rank=0, wall=time.time)
-    page = open_page(serve(tmp_path).url + "#place=run&at=system")
-    page.get_by_text("No readings of this machine").wait_for()
+    page = open_page(serve(tmp_path).url + "#place=run")
+    page.locator('[data-metric="loss"]').first.wait_for()
 
     def is_read() -> bool:
         live.see_host({"cpu_pct": 55.0, "ram_used": GIB, "ram_total": 2 * GIB})
         live.write()
-        return page.locator("[data-title='In use']").get_by_text("1.0 GiB of 2.0 GiB").count() > 0
+        card = page.locator("[aria-label='Machine']")
+        return card.get_by_text("1.0 GiB of 2.0 GiB").count() > 0
 
     until(page, is_read)
