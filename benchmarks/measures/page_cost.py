@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 NAME = "page-cost"
 RECORDS_PER_S = 4
 EARLIER = 400
-WINDOW = {"width": 1440, "height": 900}
 _WARM_UP_S = 10
 _WAIT_MS = 60_000
 
@@ -56,7 +55,7 @@ def run(stage: Stage) -> Outcome:
         assert training.stdout is not None
         training.stdout.readline()
         with serving(folder) as server, opened_browser() as browser:
-            page = browser.new_page(viewport=WINDOW)
+            page = browser.new_page(viewport={"width": 1440, "height": 900})
             page.set_default_timeout(_WAIT_MS)
             page.goto(f"http://127.0.0.1:{server.port}/")
             page.locator("canvas").first.wait_for()
