@@ -57,7 +57,6 @@ REQUESTS: Mapping[str, str] = {
     "runs-window": "/api/runs?offset=3&limit=4",
     "runs-named": "/api/runs?order=name&limit=100",
     "runs-sorted": f"/api/runs?{SWEEP}&order=-config.lr,summary.eval/loss.last&summary=eval/loss",
-    "runs-tail": f"/api/runs?{SWEEP}&summary=role:loss&tail=5&limit=3",
     "runs-grouped": f"/api/runs?{SWEEP}&group=config.lr,config.data&summary=eval/loss&limit=0",
     "runs-by-group": f"/api/runs?{SWEEP}&group=group&summary=role:loss&limit=0",
     "runs-filter-config": "/api/runs?query=config.lr < 1e-2 and config.seed == 0",
