@@ -1,7 +1,8 @@
 /** The chart library's door. It knows plain data and calls back; nothing of runs, stores or addresses. */
 
 export { aggregate, overlaid } from "./aggregate.ts";
-export type { Aggregate, Member, SpreadKind } from "./aggregate.ts";
+export type { SpreadKind } from "./aggregate.ts";
+export { createBands, percentilesOf } from "./bands.ts";
 export { brushesText, isNameOf, parseBrushes, passes } from "./brush.ts";
 export type { Brush } from "./brush.ts";
 export { createBars, createStackedBar } from "./bars.ts";

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { createHistogram, createRidge, formatNumber, formatWhole } from "../chart/index.ts";
+import { createBands, createHistogram, createRidge, formatNumber, formatWhole, percentilesOf } from "../chart/index.ts";
 import type { StepDistribution, Range } from "../chart/index.ts";
 import { innerExtent } from "../chart/distribution.ts";
 import { nearestIndex } from "../chart/series.ts";
@@ -11,6 +11,7 @@ import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
 import { Mount } from "../ui/mount.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
+import { Segmented } from "../ui/segmented.tsx";
 import type { EntryRow, RunRow } from "../wire.ts";
 import type { RunSection, SectionProps } from "./panel.ts";
 import { useInView } from "./parts/in-view.tsx";
@@ -27,14 +28,19 @@ export const section: RunSection = { order: 30, id: "histograms", title: "Histog
 function Histograms({ page, run }: SectionProps): JSX.Element {
   const { list, problem } = useEntries(page, "histograms", run.id, { limit: 1 });
   const search = searchOf(page, "hist");
+  const kind = page.view.text("hist-as", "ridge");
   const names = Object.keys(list?.names ?? {});
   const shown = names.filter(search.matches);
   return (
     <div class="pane" aria-busy={list === null && problem === null}>
-      {names.length > 4 && <div class="pane-bar"><SearchBox label="Filter histograms" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} /></div>}
+      <div class="pane-bar">
+        <Segmented label="Drawn as" value={kind.value === "bands" ? "bands" : "ridge"} onChange={(value) => (kind.value = value)}
+          choices={[{ value: "ridge", label: "Ridges" }, { value: "bands", label: "Percentiles" }]} />
+        {names.length > 4 && <SearchBox label="Filter histograms" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
+      </div>
       {problem !== null && <p role="status">{problem}</p>}
       <div class="pane-grid">
-        {shown.map((name) => <HistogramSection key={name} page={page} run={run} name={name} />)}
+        {shown.map((name) => <HistogramSection key={name} page={page} run={run} name={name} isBands={kind.value === "bands"} />)}
       </div>
     </div>
   );
@@ -44,9 +50,10 @@ interface HistogramSectionProps {
   readonly page: Page;
   readonly run: RunRow;
   readonly name: string;
+  readonly isBands: boolean;
 }
 
-function HistogramSection({ page, run, name }: HistogramSectionProps): JSX.Element {
+function HistogramSection({ page, run, name, isBands }: HistogramSectionProps): JSX.Element {
   const [root, isInView] = useInView(page.lazy);
   const { list } = useEntries(page, "histograms", isInView ? run.id : null, { name, limit: MOST_STEPS, spread: true });
   const histograms = useMemo(() => (list?.entries ?? []).flatMap((entry) => distributionOf(entry) ?? []), [list]);
@@ -55,7 +62,7 @@ function HistogramSection({ page, run, name }: HistogramSectionProps): JSX.Eleme
   return (
     <Section title={name} note={note}>
       <div ref={root} class="histogram" style={{ minHeight: `${2 * HEIGHT}px` }}>
-        {histograms.length > 0 && <Drawn page={page} histograms={histograms} name={name} slot={page.runs.slot(run.id)} />}
+        {histograms.length > 0 && <Drawn page={page} histograms={histograms} name={name} slot={page.runs.slot(run.id)} isBands={isBands} />}
       </div>
     </Section>
   );
@@ -66,9 +73,10 @@ interface DrawnProps {
   readonly histograms: readonly Histogram[];
   readonly name: string;
   readonly slot: number;
+  readonly isBands: boolean;
 }
 
-function Drawn({ page, histograms, name, slot }: DrawnProps): JSX.Element {
+function Drawn({ page, histograms, name, slot, isBands }: DrawnProps): JSX.Element {
   const chosen = page.view.text("hist-step");
   const steps = useMemo(() => histograms.map(({ distribution }) => distribution.step), [histograms]);
   const wanted = parseStep(chosen.value);
@@ -80,11 +88,14 @@ function Drawn({ page, histograms, name, slot }: DrawnProps): JSX.Element {
     chosen.value = step === null ? "" : String(step);
   };
   const common = { label: name, slot };
+  const bands = { ...common, percentiles: useMemo(() => percentilesOf(distributions), [distributions]), xFormat: "step" as const, selectedX: current.distribution.step, onX: select };
   const ridge = { ...common, distributions, selectedStep: current.distribution.step, onStep: select };
   const bars = { ...common, distribution: current.distribution, range };
   return (
     <>
-      <Mount height={HEIGHT} create={(root) => createRidge(root, ridge)} update={(chart) => chart.update(ridge)} />
+      {isBands
+        ? <Mount key="bands" height={HEIGHT} create={(root) => createBands(root, bands)} update={(chart) => chart.update(bands)} />
+        : <Mount key="ridge" height={HEIGHT} create={(root) => createRidge(root, ridge)} update={(chart) => chart.update(ridge)} />}
       <div class="histogram-step"><StepSlider steps={steps} step={wanted} onChange={select} /></div>
       <Mount height={HEIGHT - 70} create={(root) => createHistogram(root, bars)} update={(chart) => chart.update(bars)} />
       <p class="histogram-facts">{factsOf(current)}</p>
