@@ -29,7 +29,9 @@ const SLACK = 0.75;
 export function ticks(kind: ScaleKind, range: Range, count: number, format: AxisFormat): Ticks {
   if (kind === "log") {
     const at = logTicks(range, count);
-    return { at, labels: at.map((value) => tickLabel(value, Math.abs(value), format)) };
+    // Within a decade neighbours are closer than their own size.
+    const gap = (index: number): number => Math.abs(at[index]! - (at[index - 1] ?? at[1] ?? 0));
+    return { at, labels: at.map((value, index) => tickLabel(value, Math.min(value, gap(index)), format)) };
   }
   const step = tickStep((range.max - range.min) / Math.max(1, count), format);
   const at = multiples(range, step, format === "wall" ? localOffsetS(range.min) : 0);
@@ -115,7 +117,7 @@ export function positionLabel(value: number, format: AxisFormat): string {
 function plain(value: number, step: number): string {
   if (value === 0) return "0";
   const size = Math.max(Math.abs(value), step);
-  if (size >= 1e15 || size < 1e-4) return value.toExponential(digitsBetween(Math.abs(value), step)).replace("e+", "e");
+  if (size >= 1e15 || size < 1e-4) return value.toExponential(digitsBetween(Math.abs(value), step)).replace(/(\.?0+)?e\+?/, "e");
   if (size >= 1e4) {
     const power = Math.min(4, Math.floor(Math.log10(size) / 3));
     const unit = 1000 ** power;

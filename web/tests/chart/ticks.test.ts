@@ -52,7 +52,9 @@ test("positions are written in full", () => {
   expect(positionLabel(-90, "relative")).toBe("−1m 30s");
 });
 
-test("a log axis of less than a decade has ticks at round numbers", () => {
+test("a log axis of less than a decade has ticks at round numbers, with the digits that tell them apart", () => {
+  expect(ticks("log", { min: 2.4, max: 4.7 }, 5, "number").labels).toEqual(["2.5", "3", "3.5", "4", "4.5"]);
+  expect(ticks("log", { min: 1e-6, max: 1e-3 }, 4, "number").labels).toEqual(["1e-6", "1e-5", "0.0001", "0.001"]);
   expect(logTicks({ min: 1.6, max: 5.2 }, 7)).toEqual([2, 2.5, 3, 3.5, 4, 4.5, 5]);
   expect(logTicks({ min: 1, max: 3000 }, 5)).toEqual([1, 10, 100, 1000]);
 });
