@@ -74,15 +74,17 @@ export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipC
   const { options } = drawing;
   const baseline = readout.readings.find((reading) => reading.trace.id === options.baseline);
   const shown = shownReadings(readout);
-  const rows: TooltipRow[] = shown.map((reading) => ({
+  const at = shown.map((reading) => readout.readings.indexOf(reading));
+  const left = (from: number, to: number): TooltipRow[] => (to - from > 1 ? [{ label: `… ${formatWhole(to - from - 1)} more`, value: "" }] : []);
+  const rows: TooltipRow[] = shown.flatMap((reading, index) => [...left(at[index - 1] ?? -1, at[index]!), {
     label: reading.trace.label,
     value: formatValue(reading.value, options.yFormat),
     color: dashSample(slotCss(reading.trace.slot), reading.trace.dash),
     isNearest: reading === readout.nearest,
     note: note(reading, readout, baseline, drawing),
-  }));
-  for (const label of spans(readout)) rows.push({ label, value: "" });
-  const foot = footnote(readout, shown.length);
+  }]);
+  rows.push(...left(at.at(-1) ?? -1, readout.readings.length), ...spans(readout).map((label) => ({ label, value: "" })));
+  const foot = footnote(readout);
   const title = readoutTitle(readout, drawing);
   return foot === "" ? { title, rows } : { title, rows, foot };
 }
@@ -188,14 +190,12 @@ function withoutUnit(label: string): string {
 }
 
 /** What the values are where they are not what was logged at that x. */
-function footnote(readout: Readout, numShown: number): string {
-  const hidden = readout.readings.length - numShown;
+function footnote(readout: Readout): string {
   const sizes = readout.readings.flatMap(({ column }) => (column === null ? [] : [column.points]));
   const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
   const points = `${least < most ? "up to " : ""}${formatWhole(most)} points`;
   const isSmoothed = readout.readings.some(({ trace }) => trace.smoothed !== null);
   return [
-    ...(hidden > 0 ? [`… ${formatWhole(hidden)} more`] : []),
     ...(isSmoothed ? ["smoothed"] : []),
     ...(sizes.length === 0 ? [] : [isSmoothed ? `range of ${points}` : `mean and range of ${points}`]),
   ].join(" · ");

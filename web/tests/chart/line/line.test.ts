@@ -141,10 +141,9 @@ test("the y axis holds the range of every slice, and the x axis its ends", () =>
 test("long lists have the best lines and those nearest to the pointer, and say how many are left", () => {
   const many = Array.from({ length: 40 }, (_, index) => raw(`r${index}`, of(0, 10), of(index / 4, index / 4)));
   const drawing = sceneOf(many, { goal: "min" });
-  const { rows, foot } = readoutContent(readAt(drawing, 10, 50)!, drawing);
-  expect(rows.map(({ label }) => label)).toEqual(["r0", "r1", "r2", "r3", ...Array.from({ length: 10 }, (_, index) => `r${15 + index}`)]);
+  const { rows } = readoutContent(readAt(drawing, 10, 50)!, drawing);
+  expect(rows.map(({ label }) => label)).toEqual(["r0", "r1", "r2", "r3", "… 11 more", ...Array.from({ length: 10 }, (_, index) => `r${15 + index}`), "… 15 more"]);
   expect(rows.find(({ isNearest }) => isNearest)!.label).toBe("r20");
-  expect(foot).toBe("… 26 more");
   const largest = sceneOf(many, { goal: "max" });
   expect(readoutContent(readAt(largest, 10, null)!, largest).rows[0]!.label).toBe("r39");
 });
