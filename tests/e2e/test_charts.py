@@ -191,7 +191,7 @@ def test_groups_are_drawn_as_their_mean(runs: Path, serve_all: Serve, open_page:
     page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
     until(page, lambda: page.locator(".run-group").count() == 2)
     wait_for_lines(page, "train/loss", 2)
-    until(page, lambda: "mean, 2 runs" in page.locator(".chart-legend").inner_text())
+    until(page, lambda: "mean ± std, 2 runs" in page.locator(".chart-legend").inner_text())
 
 
 def test_a_baseline_gives_differences(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
@@ -326,16 +326,16 @@ def by_epoch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_runs_without_steps_are_mentioned_and_shown_by_epochs(
+def test_runs_without_steps_are_mentioned_and_shown_by_elapsed_time(
     by_epoch: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve_all(by_epoch).url + "#place=board&metrics=loss")
     wait_for_lines(page, "loss", 2)
     card = page.locator('[data-metric="loss"]')
     card.get_by_text("1 run has no steps: it was logged by epoch.").wait_for()
-    card.get_by_role("button", name="Show epochs").click()
-    page.get_by_role("button", name="X axis: Epoch").wait_for()
-    wait_for_lines(page, "loss", 1)
+    card.get_by_role("button", name="Show all by elapsed time").click()
+    page.get_by_role("button", name="X axis: Elapsed").wait_for()
+    wait_for_lines(page, "loss", 3)
 
 
 def test_a_chart_of_several_series_draws_them_although_one_cannot_be_computed(

@@ -48,7 +48,7 @@ const DISTANCES: readonly (readonly number[])[] = [
 ];
 
 /** The first of the palette; the last three are so dark or grey that few runs never have them. */
-const NUM_BRIGHT = 9;
+export const NUM_BRIGHT = 9;
 const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2.5]];
 /** What tells the metrics of a chart apart where colours tell the runs apart. */
 export const SERIES_DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2.5], [9, 3, 2, 3]];

@@ -3,7 +3,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import { assignSlots } from "../chart/index.ts";
+import { assignSlots, NUM_BRIGHT } from "../chart/index.ts";
 import type { Update, Source } from "../source/source.ts";
 import { isQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import type { RunList, RunRow } from "../wire.ts";
@@ -234,20 +234,23 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   const slots = signal<ReadonlyMap<string, number>>(new Map());
   effect(() => {
     const focused = focus.value;
-    // Oldest first: a reload gives the same colours, and a new run takes one that is left.
-    const ids = shown.value.toSorted((one, other) => (one.created ?? 0) - (other.created ?? 0)).map(({ id }) => id);
-    const wanted = focused === null || ids.includes(focused.id) ? ids : [...ids, focused.id];
-    const next = assignSlots(wanted, slots.peek());
+    const before = slots.peek();
+    // By the place among all runs, so that a link has the same colours as the page that it came from. Of runs with the same colour the newest keeps it.
+    const places = new Map(ofProject.peek().toSorted(newestLast).map(({ id }, index) => [id, index % NUM_BRIGHT]));
+    const ids = shown.value.toSorted((one, other) => Number(before.has(other.id)) - Number(before.has(one.id)) || newestLast(other, one)).map(({ id }) => id);
+    const next = assignSlots([...new Set([...ids, ...(focused === null ? [] : [focused.id])])], new Map([...places, ...before]));
     if (next.size !== slots.peek().size || [...next].some(([id, slot]) => slots.peek().get(id) !== slot)) slots.value = next;
   });
   // Where a group is drawn as one line, its members have the line's colour.
   const groupSlots = computed(() => {
     const isDrawn = view.groupBy.value !== null && view.spread.value !== "none";
-    return coloringOf(new Map(isDrawn ? groups.value.map(({ title, rows: members }) => [title ?? "", members] as const) : []), ({ id }) => id).slots;
+    // By the title too: not all members may have come.
+    return coloringOf(new Map(isDrawn ? groups.value.map(({ title, rows: members }) => [title ?? "", [title ?? "", ...members.map(({ id }) => id)]] as const) : []), (id) => id).slots;
   });
   const chosen = computed(() => chosenSlots(view.colors.value));
   /** How runs in the charts are coloured by a value of their config; null where each has a colour of its own. */
   const coloring = computed(() => (view.colorBy.value === null ? null : coloringBy(drawn.value, view.colorBy.value)));
+  const slot = (id: string): number => chosen.value.get(id) ?? groupSlots.value.get(id) ?? coloring.value?.slots.get(id) ?? slots.value.get(id) ?? 0;
   const namesakes = computed(() => groupBy(all.value, ({ name }) => name));
 
   /** Put newer rows in place. */
@@ -306,7 +309,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
     row: (id: string): RunRow | undefined => rows.value.get(id),
     /** Palette slot of a run in the charts. */
-    slot: (id: string): number => chosen.value.get(id) ?? groupSlots.value.get(id) ?? coloring.value?.slots.get(id) ?? slots.value.get(id) ?? 0,
+    slot,
+    /** Palette slot of the group of that title; one that the list does not have has the colour of its first run. */
+    groupSlot: (title: string, first: string): number => groupSlots.value.get(title) ?? slot(first),
     coloring,
     /** What the run is called here: its name, told apart from others of the same name. */
     label(id: string): string {
@@ -371,6 +376,10 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       update([{ ...row, summaries: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
+}
+
+function newestLast(one: RunRow, other: RunRow): number {
+  return (one.created ?? 0) - (other.created ?? 0);
 }
 
 function merged(before: RunRow | undefined, row: RunRow): RunRow {

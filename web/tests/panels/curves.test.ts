@@ -17,7 +17,7 @@ test("a group is a line with a band that stays within possible values", () => {
   const [line] = groupLines(CURVES, "mean", "std", () => 4, ONE_SERIES);
   expect([...line!.spread!.high]).toEqual([0.6, 1, NaN]);
   expect(line!.spread!.low[1]).toBeCloseTo(0.6);
-  expect([line!.slot, line!.label]).toEqual([4, "lr=0.001 · mean, 3 runs"]);
+  expect([line!.slot, line!.label]).toEqual([4, "lr=0.001 · mean ± std, 3 runs"]);
 });
 
 test("a line says how many members it is of at a step", () => {

@@ -32,7 +32,7 @@ test("several series of one run have a colour each; of several runs a dash each"
   expect(both.map(({ label, slot, owner }) => [label, slot, owner])).toEqual([["A · train", 0, "a"], ["A · eval", 0, "a"], ["C · train", 2, "c"], ["C · eval", 2, "c"]]);
   expect(both.map(({ dash }) => dash!.length > 0)).toEqual([false, true, false, true]);
   const grouped = linesOf({ ...NAMES, names, cells, groups: [{ title: "lr = 1", runs: ["a"] }, { title: "lr = 2", runs: ["c"] }] });
-  expect(grouped.map(({ label }) => label)).toEqual(["lr = 1 · train · mean, 1 run", "lr = 1 · eval · mean, 1 run", "lr = 2 · train · mean, 1 run", "lr = 2 · eval · mean, 1 run"]);
+  expect(grouped.map(({ label }) => label)).toEqual(["lr = 1 · train · mean with min and max, 1 run", "lr = 1 · eval · mean with min and max, 1 run", "lr = 2 · train · mean with min and max, 1 run", "lr = 2 · eval · mean with min and max, 1 run"]);
 });
 
 test("ranks are told apart", () => {
@@ -59,7 +59,7 @@ test("a table of slices names what each column is", () => {
 test("a group is one line with its spread", () => {
   const cells = [cell("a", part("a", [1, 2])), cell("b", part("b", [3, 6]))];
   const [line] = linesOf({ ...NAMES, cells, groups: [{ title: "lr = 1", runs: ["a", "b"] }] });
-  expect(line).toMatchObject({ label: "lr = 1 · mean, 2 runs", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
+  expect(line).toMatchObject({ label: "lr = 1 · mean with min and max, 2 runs", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
 });
 
 test("the line of a group ends where fewer than half of its members remain", () => {

@@ -6,7 +6,7 @@ import type { Page } from "../../state/page.ts";
 import type { Centre, SpreadChoice } from "../../state/view.ts";
 import { csvField } from "../../ui/download.ts";
 import type { GroupCurve, GroupCurves } from "../../wire.ts";
-import { countText, groupId } from "./lines.ts";
+import { bandText, countText, groupId } from "./lines.ts";
 import type { SeriesLook } from "./lines.ts";
 
 const EDGES: Readonly<Record<SpreadChoice, readonly string[]>> = {
@@ -26,16 +26,16 @@ export function columnsOf(centre: Centre, spread: SpreadChoice): readonly string
 }
 
 /** One line a group, with a band that stays within what the metric can be. */
-export function groupLines(found: GroupCurves, centre: Centre, spread: SpreadChoice, slot: (run: string) => number, look: SeriesLook): Series[] {
+export function groupLines(found: GroupCurves, centre: Centre, spread: SpreadChoice, slot: (curve: GroupCurve) => number, look: SeriesLook): Series[] {
   const [lowest, highest] = [found.lowest ?? -Infinity, found.highest ?? Infinity];
   const clipped = (value: number): number => Math.min(highest, Math.max(lowest, value));
   return found.curves.map((curve): Series => {
     const y = column(curve, centre);
     const edges = EDGES[spread].map((name) => column(curve, name));
     const owner = groupId(curve.label);
-    const label = [curve.label, ...look.label, `${centre}, ${formatNumberOf(curve.members, "run")}`].join(" · ");
+    const label = [curve.label, ...look.label, `${bandText(centre, spread)}, ${formatNumberOf(curve.members, "run")}`].join(" · ");
     const line = {
-      id: `${owner}${look.id}`, owner, subject: found.metric, label, slot: look.slot ?? slot(curve.runs[0] ?? ""), dash: look.dash, data: { kind: "raw" as const, x: Float64Array.from(curve.at), y },
+      id: `${owner}${look.id}`, owner, subject: found.metric, label, slot: look.slot ?? slot(curve), dash: look.dash, data: { kind: "raw" as const, x: Float64Array.from(curve.at), y },
       noteOf: (index: number): string => countText(curve.n[index] ?? 0, curve.members),
     };
     if (edges.length === 0) return line;
@@ -59,7 +59,7 @@ export function crowdLines(found: GroupCurves, look: SeriesLook): Series[] {
 }
 
 /** A cross on a group's line where a member ends or turns nan. */
-export function dropoutMarks(found: GroupCurves, centre: Centre, slot: (run: string) => number): Mark[] {
+export function dropoutMarks(found: GroupCurves, centre: Centre, slot: (curve: GroupCurve) => number): Mark[] {
   const marks = found.curves.flatMap((curve) => {
     const y = column(curve, centre);
     return curve.dropouts.flatMap(({ at, name, why, state }, index): Mark[] => {
@@ -67,7 +67,7 @@ export function dropoutMarks(found: GroupCurves, centre: Centre, slot: (run: str
       if (near < 0 || at < curve.at[0]! || at > curve.at.at(-1)!) return [];
       const left = curve.members - curve.missing - index - 1;
       const label = `${name} ${why === "nonfinite" ? "is nan from here on" : `ends here (${state})`}: ${left} of ${curve.members} remain`;
-      return [{ x: at, kind: "dropout", label, on: { y: y[near]!, slot: slot(curve.runs[0] ?? "") } }];
+      return [{ x: at, kind: "dropout", label, on: { y: y[near]!, slot: slot(curve) } }];
     });
   });
   return marks.sort((one, other) => one.x - other.x);

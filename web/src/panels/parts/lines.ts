@@ -4,6 +4,7 @@ import { aggregate, assignSlots, besideSlot, formatNumberOf, formatWhole, overla
 import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
 import { samplesOf } from "../../chart/series.ts";
 import type { SeriesPart } from "../../source/source.ts";
+import type { SpreadChoice } from "../../state/view.ts";
 
 /** Runs whose lines are drawn as one. */
 export interface LineGroup {
@@ -121,12 +122,17 @@ function meanLine(group: LineGroup, parts: readonly SeriesPart[], { slot, spread
   // A mean of few members would jump: the line ends where fewer than half of them remain.
   const end = count.findLastIndex((num) => 2 * num >= members.length) + 1;
   const [x, mean, low, high] = [all.x, all.mean, all.low, all.high].map((one) => one.subarray(0, end)) as [Float64Array, Float64Array, Float64Array, Float64Array];
-  const of = `${isMedian ? "median" : "mean"}, ${formatNumberOf(members.length, "run")}${isInterpolated ? ", interpolated" : ""}`;
+  const of = `${bandText(isMedian ? "median" : "mean", spread)}, ${formatNumberOf(members.length, "run")}${isInterpolated ? ", interpolated" : ""}`;
   const owner = groupId(group.title);
   return [{
     id: `${owner}${look.id}`, owner, subject: look.label[0] ?? owner, label: [group.title, ...look.label, of].join(" · "), slot: look.slot ?? slot, dash: look.dash, data: { kind: "raw", x, y: mean }, spread: { low, high },
     noteOf: (index) => countText(count[index] ?? 0, group.runs.length),
   }];
+}
+
+/** What the line of a group and the band around it are. */
+export function bandText(centre: string, spread: SpreadChoice): string {
+  return centre + { none: "", line: "", std: " ± std", stderr: " ± standard error", ci: " with 95 % interval", iqr: " with quartiles", minmax: " with min and max" }[spread];
 }
 
 /** How many members of a group a value is of, where it is not all of them. */

@@ -15,11 +15,12 @@ import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { isEnded } from "../../state/run-rows.ts";
 import type { SeriesQueryOptions } from "../../state/series-cache.ts";
+import { valuesTitle } from "../../state/group-keys.ts";
 import { groupKeys, readingText, sweepRuns, useSweep } from "../../state/sweep.ts";
 import { isXKind } from "../../state/view.ts";
 import type { View } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
-import type { AxisName, GroupCurves, RunRow, XKind } from "../../wire.ts";
+import type { AxisName, GroupCurve, GroupCurves, RunRow, XKind } from "../../wire.ts";
 import { archiveNote } from "./bucket-note.ts";
 import { columnsOf, CROWD_COLUMNS, crowdLines, dropoutMarks, drawsGroups, groupLines, leftOutText } from "./curves.ts";
 import { formatOf, groupId, linesOf, seriesLooks } from "./lines.ts";
@@ -164,31 +165,39 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
   const answer = range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole.answer;
   const found = useMemo(() => (answer ?? []).flatMap(({ name, curves }) => (curves === null || curves.x !== x ? [] : [{ name, curves }])), [answer, x]);
   const own = useSeriesQueries(page, focus === null ? [] : names.map((name) => ({ run: focus, name, x: subject.x, range: null, pixels: 2 * NARROW_POINTS, ...(smooth === "" ? {} : { smooth }) })));
-  const slots = found.flatMap(({ curves }) => curves.curves).map((curve) => runs.slot(curve.runs[0] ?? "")).join(" ");
+  const slotOf = ({ runs: [run = ""], values }: GroupCurve): number => runs.groupSlot(valuesTitle(found[0]!.curves.keys, values), run);
+  const slots = found.flatMap(({ curves }) => curves.curves).map(slotOf).join(" ");
   const lines = useSame([found, ...own.map(({ parts }) => parts)], `${centre} ${spread} ${slots} ${focus}`, () => {
     const looks = seriesLooks(names, !isOfGroups || Math.max(...found.map(({ curves }) => curves.curves.length)) === 1);
     const cells = own.map(({ request: { run, name }, parts }): Cell => ({ run, name, parts: (parts ?? []).filter(({ head }) => head.x === x) }));
     return [
-      ...found.flatMap(({ name, curves }) => (isOfGroups ? groupLines(curves, centre, spread, runs.slot, looks.get(name)!) : crowdLines(curves, looks.get(name)!))),
+      ...found.flatMap(({ name, curves }) => (isOfGroups ? groupLines(curves, centre, spread, slotOf, looks.get(name)!) : crowdLines(curves, looks.get(name)!))),
       ...linesOf({ cells, names, isOneRun: false, groups: null, spread: "std", label: runs.label, slot: runs.slot }),
     ];
   });
-  const marks = useMemo(() => (isOfGroups ? found.flatMap(({ curves }) => dropoutMarks(curves, centre, runs.slot)) : []), [found, centre, slots, isOfGroups]);
+  const marks = useMemo(() => (isOfGroups ? found.flatMap(({ curves }) => dropoutMarks(curves, centre, slotOf)) : []), [found, centre, slots, isOfGroups]);
   const first = found[0]?.curves;
   const hovered = first?.curves.find((curve) => page.hovered.value !== null && curve.runs.includes(page.hovered.value));
   const outliers = view.outliers.value;
+  const picture = {
+    x, zoom, lines, marks, outliers: outliers !== "auto" ? OUTLIERS[outliers] : !isOfGroups ? "clip" as const : lines.length < 2 ? "show" as const : "auto" as const,
+    notes: first === undefined ? [] : isOfGroups ? leftOutText(first) : [`${formatNumberOf(first.curves[0]?.members ?? 0, "run")}: median, quartiles, range`],
+  };
+  // The last picture stays until the values of the next one are here, and the groups of the list, which have the colours.
+  const last = useRef<typeof picture | null>(null);
+  if (!whole.isWaiting && runs.isSettled.value) last.current = picture;
+  const shown = last.current ?? picture;
   return (
-    <Figure {...props} subject={subject} x={x} zoom={zoom} lines={lines} isWaiting={whole.isWaiting && whole.answer === null}
-      waiting={whole.answer === null && whole.isWaiting ? readingText(page) : null}
+    <Figure {...props} subject={subject} x={shown.x} zoom={shown.zoom} lines={shown.lines} isWaiting={last.current === null} waiting={last.current === null ? readingText(page) : null}
       problem={whole.problem ?? whole.answer?.find(({ problem }) => problem !== null)?.problem ?? null}
       options={{
         emptyText: zoom !== null ? "no values in this range" : "no values",
-        outliers: outliers !== "auto" ? OUTLIERS[outliers] : !isOfGroups ? "clip" : lines.length < 2 ? "show" : "auto",
+        outliers: shown.outliers,
         chosen: focus,
-        marks,
+        marks: shown.marks,
       }}
       hovered={hovered === undefined || !isOfGroups ? null : groupId(hovered.label)}
-      notes={first === undefined ? [] : isOfGroups ? leftOutText(first) : [`${formatNumberOf(first.curves[0]?.members ?? 0, "run")}: median, quartiles, range`]} />
+      notes={shown.notes} />
   );
 }
 
@@ -295,7 +304,7 @@ function AxisHint({ page: { view }, spec, whole, x }: { readonly page: Page; rea
   return (
     <span>
       {are} no {PLURALS[x] ?? x}: {left.size === 1 ? "it was" : "they were"} logged by {axis === "wall" ? "time" : axis}.
-      {spec.x == null && <button type="button" class="link" onClick={() => (view.x.value = axis)}>Show {PLURALS[axis] ?? "time"}</button>}
+      {spec.x == null && <button type="button" class="link" onClick={() => (view.x.value = "relative")}>Show all by elapsed time</button>}
     </span>
   );
 }
