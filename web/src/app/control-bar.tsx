@@ -31,7 +31,7 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
       <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▾" : "▴"}</button>
       <div class="controls-items">
         {view.full.value !== null && <RunFilter page={page} />}
-        <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={X_KINDS.map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>X axis: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
+        <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={xKinds(page).map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>X axis: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
         <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
           onChange={(value) => (view.smoothness.value = value)} />
         <Menu label={`Group runs${group === null ? "" : ` by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "Group" : `by ${groupName(group)}`} ▾</Menu>
@@ -103,6 +103,12 @@ async function copy(text: string): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+/** The axes that runs can be drawn along; tokens where a run logged them. */
+export function xKinds({ view, metrics }: Page): readonly XKind[] {
+  const hasTokens = view.x.value === "tokens" || metrics.value.some(({ name }) => name === "tokens" || name === "train/step_tokens");
+  return X_KINDS.filter((x) => x !== "tokens" || hasTokens);
 }
 
 export function setX({ view }: Page, x: XKind): void {

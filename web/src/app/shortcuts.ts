@@ -5,11 +5,10 @@ import type { Signal } from "@preact/signals";
 import { PLACES } from "../panels/index.ts";
 import { openSection, sectionsOfRun } from "../panels/sections.ts";
 import type { Page } from "../state/page.ts";
-import { X_KINDS } from "../state/view.ts";
 import type { Shortcut } from "../ui/shortcuts.tsx";
 import { THEMES } from "./theme.ts";
 import type { Theme } from "./theme.ts";
-import { setX, SMOOTHEST } from "./control-bar.tsx";
+import { setX, SMOOTHEST, xKinds } from "./control-bar.tsx";
 
 const SMOOTHER = 0.1;
 
@@ -56,7 +55,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     { key: "a", text: "Show all matches", group: "Runs", run: () => (view.isAll.value ? runs.showNewest() : runs.showAll()) },
     { key: "s", text: "Show alone", group: "Runs", run: withFocus(runs.soloOn) },
     { key: "b", text: "Baseline", group: "Runs", run: withFocus((id) => (view.baseline.value = view.baseline.value === id ? null : id)) },
-    { key: "x", text: "Next x axis", group: "Charts", run: () => setX(page, X_KINDS[(X_KINDS.indexOf(view.x.value) + 1) % X_KINDS.length]!) },
+    { key: "x", text: "Next x axis", group: "Charts", run: () => setX(page, xKinds(page)[(xKinds(page).indexOf(view.x.value) + 1) % xKinds(page).length]!) },
     { key: "]", text: "Smoother", group: "Charts", run: () => smoothen(SMOOTHER) },
     { key: "[", text: "Less smooth", group: "Charts", run: () => smoothen(-SMOOTHER) },
     { key: "z", text: "Reset zoom", group: "Charts", run: () => (view.zoom.value = null) },
