@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useRef } from "preact/hooks";
 
-import { formatBytes, formatCount, formatDuration, formatNumber } from "../../chart/index.ts";
+import { formatBytes, formatCount, formatDuration, formatNumber, slotCss } from "../../chart/index.ts";
 import type { LineChart } from "../../chart/index.ts";
 import { extremesOf, lastOf } from "../../state/append-points.ts";
 import type { Metric } from "../../state/metrics.ts";
@@ -11,7 +11,7 @@ import type { Page } from "../../state/page.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
 import type { MetricRow, RunDetail } from "../../wire.ts";
 import { ChartMenu } from "./chart-card.tsx";
-import { formatOf } from "./lines.ts";
+import { formatOf, seriesLooks } from "./lines.ts";
 import { MetricChart } from "./metric-chart.tsx";
 
 /** A run with at most so many metrics has a chart of each; else those that people look at first. */
@@ -90,13 +90,19 @@ export interface RunChartProps {
 /** Fills the place that it is in. */
 export function RunChart({ page, run, charts, of, children }: RunChartProps): JSX.Element {
   const chart = useRef<LineChart | null>(null);
-  const { metric } = charts[0]!;
-  const title = charts.length > 1 ? charts.map(({ row }) => row.name).join(", ") : charts[0]!.label;
+  const series = charts.map(({ row }) => row.name);
+  const isOne = charts.length === 1;
+  const title = isOne ? charts[0]!.label : series.join(", ");
+  const looks = seriesLooks(series, true);
   return (
     <section class="card chart-card run-chart" aria-label={of === undefined ? title : `${of}: ${title}`} data-metric={series[0]}>
       <header class="card-head">
-        <h3 title={charts.map(({ row }) => row.name).join(", ")}>{title}</h3>
-        {charts.map((one) => <Values key={one.row.name} page={page} run={run} chart={one} />)}
+        <h3 title={series.join(", ")} class={isOne ? "" : "visually-hidden"}>{title}</h3>
+        {charts.map((one) => (
+          <Values key={one.row.name} page={page} run={run} chart={one}>
+            {!isOne && <span class="run-values-name"><i class="chart-swatch" style={{ background: slotCss(looks.get(one.row.name)!.slot!) }} /> {one.row.name}</span>}
+          </Values>
+        ))}
         <span class="run-chart-tools">
           <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${title}`} onClick={() => (page.view.full.value = series[0]!)}>⤢</button>
           <ChartMenu page={page} spec={{ series }} chart={() => chart.current} />
@@ -114,7 +120,7 @@ export function ChartGrid({ charts, ...props }: RunChartProps): JSX.Element {
 }
 
 /** The newest value, and the best one where the run knows which way is better. */
-function Values({ page, run, chart: { row, format } }: { readonly page: Page; readonly run: string; readonly chart: ChartOfRun }): JSX.Element | null {
+function Values({ page, run, chart: { row, format }, children }: { readonly page: Page; readonly run: string; readonly chart: ChartOfRun; readonly children: ComponentChildren }): JSX.Element | null {
   const { name, axis, unit, summary } = row;
   const [cell] = useSeriesQueries(page, [{ run, name, axis, x: axis === "time" ? "wall" : axis, range: null, pixels: 300 }]);
   const data = cell?.parts?.[0]?.data;
@@ -124,6 +130,7 @@ function Values({ page, run, chart: { row, format } }: { readonly page: Page; re
   const best = summary?.best == null ? null : extremes === null ? summary.best : summary.best === summary.min ? extremes.min : extremes.max;
   return (
     <span class="run-values" title={`${name}: ${last}${unit === null ? "" : ` ${unit}`}`}>
+      {children}
       <b class={Number.isFinite(last) ? "" : "is-critical"}>{format(last)}</b>
       {best !== null && <small>best {format(best)}</small>}
     </span>
