@@ -126,7 +126,7 @@ def test_axe_finds_nothing_in_dialogs_and_menus(
         found.extend(f"{name}: {one}" for one in violations(page, axe))
         page.keyboard.press("Escape")
 
-    menus = ("X axis", "Group runs", "Share", "Actions for train/loss", "Board:", "Order of runs")
+    menus = ("Axes", "Group runs", "Share", "Actions for train/loss", "Board:", "Order of runs")
     for name in menus:
         page.get_by_role("button", name=name).first.click()
         page.get_by_role("menu").wait_for()

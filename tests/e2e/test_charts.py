@@ -128,7 +128,7 @@ def test_a_view_opens_again_from_its_address(
     page = open_page(url + "#place=board&x=relative&smooth=0.6&metrics=loss")
     page.locator('[data-metric="train/loss"]').wait_for()
     until(page, lambda: page.locator("[data-metric]").count() == 1)
-    until(page, lambda: page.get_by_role("button", name="X axis: Elapsed").is_visible())
+    page.get_by_role("button", name="Axes: Elapsed").wait_for()
     until(page, lambda: page.get_by_role("slider", name="Smooth").input_value() == "0.6")
 
 
@@ -333,9 +333,9 @@ def test_runs_without_steps_are_mentioned_and_shown_by_elapsed_time(
     wait_for_lines(page, "loss", 2)
     card = page.locator('[data-metric="loss"]')
     card.get_by_text("1 run has no steps: it was logged by epoch.").wait_for()
-    card.get_by_role("button", name="Show all by elapsed time").click()
-    page.get_by_role("button", name="X axis: Elapsed").wait_for()
-    wait_for_lines(page, "loss", 3)
+    card.get_by_role("button", name="Show epochs").click()
+    page.get_by_role("button", name="Axes: Epoch").wait_for()
+    wait_for_lines(page, "loss", 1)
 
 
 def test_a_chart_of_several_series_draws_them_although_one_cannot_be_computed(

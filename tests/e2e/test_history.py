@@ -75,7 +75,7 @@ def test_settings_apply_to_addresses_that_name_none(site: Site, open_page: OpenP
     until(other, lambda: "smooth=0.03" in address(other))
     named = page.context.new_page()
     named.goto(f"{site.url}#place=board&x=epoch")
-    until(named, lambda: named.get_by_role("button", name="X axis: Epoch").is_visible())
+    until(named, lambda: named.get_by_role("button", name="Axes: Epoch").is_visible())
     assert "smooth" not in address(named)
 
 

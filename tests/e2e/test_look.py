@@ -89,7 +89,7 @@ def test_everything_is_within_reach_of_the_keyboard(
     until(page, lambda: "metrics=" not in page.url)
     page.keyboard.press("Tab")
     page.keyboard.press("x")
-    until(page, lambda: page.get_by_role("button", name="X axis: Epoch").is_visible())
+    until(page, lambda: page.get_by_role("button", name="Axes: Epoch").is_visible())
     page.keyboard.press("o")
     page.get_by_role("tab", name="Run", selected=True).wait_for()
     page.keyboard.press("k")

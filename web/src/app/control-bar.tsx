@@ -3,6 +3,8 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
+import { axisName } from "../chart/index.ts";
+import { boardOf } from "../state/boards.ts";
 import { groupName, varyingKeys } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
@@ -14,7 +16,6 @@ import { Slider } from "../ui/slider.tsx";
 import type { XKind } from "../wire.ts";
 import { RunFilter } from "./run-filter.tsx";
 
-const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed", progress: "Progress" };
 const CENTRES: readonly (readonly [Centre, string])[] = [["mean", "Mean"], ["median", "Median"]];
 const BANDS: readonly (readonly [SpreadChoice, string])[] = [
   ["std", "± standard deviation"], ["stderr", "± standard error"], ["ci", "95 % interval of the mean"], ["iqr", "Quartiles"], ["minmax", "Smallest to largest"], ["line", "No band"],
@@ -26,12 +27,13 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
   const { view } = page;
   const [isOpen, setOpen] = useState(false);
   const group = view.groupBy.value;
+  const axes = [axisName(view.x.value), ...(view.isLogX.value ? ["log x"] : []), ...(view.isLogY.value ? ["log y"] : [])].join(", ");
   return (
     <div class={`controls${isOpen ? " is-open" : ""}`} role="toolbar" aria-label="View">
       <button type="button" class="button is-quiet controls-open" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>View {isOpen ? "▾" : "▴"}</button>
       <div class="controls-items">
         {view.full.value !== null && <RunFilter page={page} />}
-        <Menu label={`X axis: ${X_NAMES[view.x.value]}`} items={xKinds(page).map((x) => ({ label: X_NAMES[x], isOn: view.x.value === x, run: () => setX(page, x) }))}>X axis: {X_NAMES[view.x.value].toLowerCase()} ▾</Menu>
+        <Menu label={`Axes: ${axes}`} items={() => axisItems(page)}>Axes: {axes.toLowerCase()} ▾</Menu>
         <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
           onChange={(value) => (view.smoothness.value = value)} />
         <Menu label={`Group runs${group === null ? "" : ` by ${groupName(group)}`}`} items={() => groupItems(page)}>{group === null ? "Group" : `by ${groupName(group)}`} ▾</Menu>
@@ -40,6 +42,16 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
       </div>
     </div>
   );
+}
+
+function axisItems(page: Page): readonly (MenuItem | "divider")[] {
+  const { isLogX, isLogY, x } = page.view;
+  return [
+    ...X_KINDS.map((kind) => ({ label: axisName(kind), isOn: x.value === kind, run: () => setX(page, kind) })),
+    "divider",
+    { label: "Logarithmic x", isOn: isLogX.value, run: () => (isLogX.value = !isLogX.value) },
+    { label: "Logarithmic y", isOn: isLogY.value, run: () => (isLogY.value = !isLogY.value) },
+  ];
 }
 
 /** No groups, everything but the seed, and each key that differs, where a second key is added to the first; then how groups are drawn. */

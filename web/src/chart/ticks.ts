@@ -13,7 +13,7 @@ export interface Ticks {
 
 /** What stands at the end of an axis of that format; empty where the format does not tell. */
 export function axisName(format: AxisFormat): string {
-  return ({ step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed", progress: "Progress" } as Readonly<Record<string, string>>)[format] ?? "";
+  return ({ step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed time", progress: "Progress" } as Readonly<Record<string, string>>)[format] ?? "";
 }
 
 const DECIMAL_STEPS = [1, 2, 5, 10];

@@ -1,4 +1,4 @@
-/** How all charts are drawn: their size, scales, marks, ranks and colours, and what the colours mean. */
+/** How all charts are drawn: their size, marks, ranks and colours, and what the colours mean. */
 
 import type { JSX } from "preact";
 import { useId, useRef } from "preact/hooks";
@@ -34,10 +34,6 @@ export function Display({ page }: { readonly page: Page }): JSX.Element {
       <button ref={button} type="button" class="button is-quiet" popovertarget={id}>Display ▾</button>
       <div id={id} popover="auto" class="display" role="group" aria-label="Display of charts" onToggle={(event) => event.newState === "open" && place(event.currentTarget, button.current!)}>
         {boards.board.value === null && <Segmented label="Size of charts" choices={CHART_SIZES.map((value) => ({ value, label: SIZES[value] }))} value={view.chartSize.value} onChange={(size) => (view.chartSize.value = size)} />}
-        <div class="form-row">
-          <Check label="Log x" isOn={view.isLogX.value} onChange={(isOn) => (view.isLogX.value = isOn)} />
-          <Check label="Log y" isOn={view.isLogY.value} onChange={(isOn) => (view.isLogY.value = isOn)} />
-        </div>
         <Choice label="Outliers" choices={Object.entries(OUTLIERS)} value={view.outliers.value} onChange={(value) => (view.outliers.value = value as OutlierChoice)} />
         {metrics.value.some((metric) => metric.ranks.some((rank) => rank > 0)) && <Choice label="Ranks" choices={Object.entries(RANKS)} value={ranks.value} onChange={(value) => (ranks.value = value)} />}
         <Choice label="Colours" choices={[["", "One for each run"], ...[...new Set([...keys, ...(view.colorBy.value === null ? [] : [view.colorBy.value])])].map((key) => [key, `By ${key}`] as const)]} value={view.colorBy.value ?? ""} onChange={(key) => (view.colorBy.value = key || null)} />

@@ -3,16 +3,17 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 
+import { axisName } from "../../chart/index.ts";
 import { blockOf, EMPTY_BOARD, withBlocks } from "../../state/boards.ts";
 import type { Block } from "../../state/boards.ts";
 import type { ChartSpec } from "../../state/chart-spec.ts";
 import type { Page } from "../../state/page.ts";
 import { chosenProjects } from "../../state/projects.ts";
+import { X_KINDS } from "../../state/view.ts";
 import { completed, completionsOf } from "../../ui/completion.ts";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Drawn } from "./chart-card.tsx";
 
-const X_CHOICES = { step: "Step", epoch: "Epoch", tokens: "Tokens", time: "Time", relative: "Elapsed time", progress: "Progress in percent" } as const;
 const MOST_COMPLETIONS = 500;
 const PREVIEW_PX = 190;
 
@@ -57,7 +58,7 @@ export function BlockDialog({ page, block, onDone, onClose }: BlockDialogProps):
             <label>X axis
               <select class="select" value={draft.x ?? ""} onChange={(event) => setDraft({ ...draft, x: event.currentTarget.value || null })}>
                 <option value="">As in the control bar</option>
-                {Object.entries(X_CHOICES).map(([value, label]) => <option key={value} value={value}>{label}</option>)}
+                {X_KINDS.map((kind) => <option key={kind} value={kind === "wall" ? "time" : kind}>{axisName(kind)}</option>)}
                 <optgroup label="Along a metric">{page.metrics.value.slice(0, MOST_COMPLETIONS).map(({ name }) => <option key={name} value={name}>{name}</option>)}</optgroup>
               </select>
             </label>

@@ -97,10 +97,7 @@ export function ChartMenu({ page, metric, spec = { series: [metric!.name] }, cha
   const all: (MenuItem | "divider")[] = [
     ...items,
     ...(page.boards.canSave ? [{ label: "Add to a board…", run: () => setAdding(true) }] : []),
-    ...(metric === undefined || isOnBoard ? [] : [
-      { label: "Logarithmic values", isOn: isLogY(view, name), run: () => (view.logY.value = toggled(view.logY.value, name)) },
-      ...(metric.x === null ? [] : [{ label: `Along ${metric.x}`, isOn: !view.onStep.value.includes(name), run: () => (view.onStep.value = toggled(view.onStep.value, name)) }]),
-    ]),
+    ...(isOnBoard ? [] : [{ label: "Logarithmic y", isOn: isLogY(view, spec), run: () => (view.logY.value = toggled(view.logY.value, name)) }]),
     "divider",
     { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void saveCsv(page, metric!) },
     { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
