@@ -305,6 +305,7 @@ export function createBoards(source: Source, view: View): Boards {
       try {
         const answer = await send(project, wanted, revision);
         if (revision !== null) ownSaves.set(revision, answer.revision);
+        view.continueStep();
         batch(() => {
           put(answer);
           refusal.value = null;

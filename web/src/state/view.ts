@@ -123,6 +123,8 @@ export function createView(location: Location = window.location, history: Histor
     text: (key: string, initial = ""): Signal<string> => keep(textField(key, initial)),
     /** The keys that the address had when the page was opened. */
     named,
+    /** What changes next belongs to the step of the history before. */
+    continueStep: () => void (step = { ...step, input }),
     /** The address that leads back to this view. */
     address(): string {
       const all = texts();
@@ -146,6 +148,7 @@ export function createView(location: Location = window.location, history: Histor
   let input = { at: -Infinity, type: "" };
   let writtenAt = -Infinity;
   let step = { keys: "", input, changedAt: -Infinity };
+  let draft = view.draft.peek();
   let writing: ReturnType<typeof setTimeout> | undefined;
   for (const type of INPUTS) window.addEventListener(type, () => (input = { at: performance.now(), type }), { capture: true, passive: true });
   /** Put the view into the address: as a new step of the history where a person changed something else than just before. */
@@ -167,9 +170,12 @@ export function createView(location: Location = window.location, history: Histor
   effect(() => {
     void numKept.value;
     texts();
-    const wait = writtenAt + WRITE_MS - performance.now();
-    if (wait > 0) writing ??= setTimeout(write, wait);
-    else write();
+    // Each change of a board is a step of its own, however quickly the next one follows.
+    const wait = view.draft.value === draft ? writtenAt + WRITE_MS - performance.now() : 0;
+    draft = view.draft.value;
+    if (wait > 0) return void (writing ??= setTimeout(write, wait));
+    clearTimeout(writing);
+    write();
   });
   const reread = (): void => {
     clearTimeout(writing);
@@ -209,12 +215,16 @@ function smoothnessField(key: string): Field<number> {
   return { key, initial: 0, parse, write: String };
 }
 
-/** Written as `step:1000..2500`. */
+/** Written as `step:1000..2500`, to a thousandth of the range and in whole steps. */
 export function zoomField(key: string): Field<Zoom | null> {
   const parse = (text: string): Zoom | null => {
     const [, x, from, to] = /^(.+):([^:]+)\.\.(.+)$/.exec(text) ?? [];
     const [min, max] = [Number(from), Number(to)];
     return x !== undefined && min < max ? { x, min, max } : null;
   };
-  return { key, initial: null, parse, write: (zoom) => (zoom === null ? "" : `${zoom.x}:${zoom.min}..${zoom.max}`) };
+  const write = ({ x, min, max }: Zoom): string => {
+    const digits = ["step", "tokens"].includes(x) && max - min > 10 ? 0 : Math.max(0, Math.min(20, 3 - Math.floor(Math.log10(max - min))));
+    return `${x}:${Number(min.toFixed(digits))}..${Number(max.toFixed(digits))}`;
+  };
+  return { key, initial: null, parse, write: (zoom) => (zoom === null ? "" : write(zoom)) };
 }

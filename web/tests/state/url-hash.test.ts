@@ -30,6 +30,12 @@ test.each(["step:1..2", "wall:1794711551.3..1794711999", "relative:-5..1e3", "va
   expect(field.parse(field.write(zoom))).toEqual(zoom);
 });
 
+test("a zoom is written to the resolution of its axis", () => {
+  const { write } = zoomField("zoom");
+  expect(write({ x: "step", min: 1234.567890123, max: 8765.4321 })).toBe("step:1235..8765");
+  expect(write({ x: "relative", min: 0.123456789, max: 0.987654321 })).toBe("relative:0.1235..0.9877");
+});
+
 test.each(["", "step:2..1", "step:a..b", "1..2"])("%s is no zoom", (text) => {
   expect(zoomField("zoom").parse(text)).toBeNull();
 });
