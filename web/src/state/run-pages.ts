@@ -29,7 +29,7 @@ const TYPING_MS = 150;
 const REST_MS = 300;
 const AGAIN_MS = 1000;
 
-export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, onList: (list: RunList) => void) {
+export function createRunPages(ask: Source["runs"], request: ReadonlySignal<ListRequest>, onList: (list: RunList) => void) {
   /** What is shown: the last answer stays until the next one comes. Null until the first. */
   const answer = signal<ListAnswer | null>(null);
   /** In the list's order; undefined where a row has not come yet. */
@@ -54,7 +54,7 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     const { group, ...ungrouped } = current;
     for (let index = page; index < page + count; index++) asked.add(index);
     try {
-      const list = await source.runs({ ...(isFirst ? { ...current, withProjects: true } : ungrouped), offset, limit, withConfig: true, summaries: HEADLINES });
+      const list = await ask({ ...(isFirst ? { ...current, withProjects: true } : ungrouped), offset, limit, withConfig: true, summaries: HEADLINES });
       if (mine !== version) return;
       batch(() => {
         onList(list);

@@ -3,7 +3,8 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import { assignSlots, NUM_BRIGHT } from "../chart/index.ts";
+import { assignSlots } from "../chart/index.ts";
+import { SourceError } from "../source/source.ts";
 import type { Update, Source } from "../source/source.ts";
 import { isQuery, quoted, wordsQuery } from "../ui/filter.ts";
 import type { RunList, RunRow } from "../wire.ts";
@@ -110,7 +111,12 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
       choice: { ...(frozen.value === null ? {} : { ids: frozen.value }), projects: chosenProjects(view.project.value, projects.value), withHidden: showsHidden.value === "1", words, order: view.order.value, groupKeys: groupKeys.value },
     };
   });
-  const pages = createRunPages(source, request, (list: RunList) => {
+  /** Of a query that the server refuses, the message is about what the person wrote, not about all that selects the list. */
+  const ask: Source["runs"] = (wanted) => source.runs(wanted).catch(async (error: unknown) => {
+    if (error instanceof SourceError && error.status === BAD_REQUEST && asked.peek() !== "") await source.runs({ ...wanted, query: asked.peek(), limit: 1 });
+    throw error;
+  });
+  const pages = createRunPages(ask, request, (list: RunList) => {
     updated.clear();
     onList(list.rows, (id) => rows.peek().get(id));
     numStored.value = list.stored ?? numStored.peek();
@@ -198,11 +204,18 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     return chosen === undefined || shown.value.includes(chosen) ? shown.value : [...shown.value, chosen];
   });
   const shownIds = computed(() => new Set(shown.value.map(({ id }) => id)));
+  /** The run that the page chose last; it stays when the list is sorted, grouped or filtered, while it is in the list. */
+  let automatic = { id: "", arrangement: "", isKept: false };
   /** The run that panels of one run show. */
   const focus = computed((): RunRow | null => {
     const chosen = view.focus.value === null ? undefined : rows.value.get(view.focus.value);
     if (chosen !== undefined) return chosen;
-    return shown.value.find(({ status }) => status.state === "running") ?? shown.value[0] ?? fitting.value[0] ?? null;
+    const arrangement = [view.order.value, view.groupBy.value, view.filter.value].join("\n");
+    const kept = fitting.value.find(({ id }) => id === automatic.id);
+    const isKept = kept !== undefined && (automatic.isKept || arrangement !== automatic.arrangement);
+    const row = (isKept ? kept : shown.value.find(({ status }) => status.state === "running")) ?? shown.value[0] ?? fitting.value[0] ?? null;
+    automatic = { id: row?.id ?? "", arrangement, isKept };
+    return row;
   });
   // Runs that the address names and whose rows are not among those in view.
   effect(() => {

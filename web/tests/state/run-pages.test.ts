@@ -30,7 +30,7 @@ test("an answer does not have the list asked for again", async () => {
   const query = signal("not hidden");
   // As in the list of runs: what is asked for is made of rows too, as far as they name config keys.
   const request = computed((): ListRequest => ({ query: query.value, choice: {}, group: rows.value.length > 99 ? "config.lr" : "" }));
-  const pages = createRunPages(source, request, (list) => (rows.value = list.rows));
+  const pages = createRunPages(source.runs, request, (list) => (rows.value = list.rows));
   await vi.advanceTimersByTimeAsync(5000);
   expect(pages.answer.value?.total).toBe(1);
   expect(asked.map((one) => one.query)).toEqual(["not hidden"]);
