@@ -108,7 +108,7 @@ def test_what_is_too_much_is_refused(tmp_path: Path) -> None:
     for board in (Board(" "), Board("a\nb"), Board("b", [Block(kind="text", text="x" * 65536)])):
         with pytest.raises(UsageError):
             save_board(tmp_path, "p", board, None)
-    with pytest.raises(UsageError, match="length"):
+    with pytest.raises(UsageError, match=f"at most {MAX_BLOCKS} blocks"):
         epochal.board("b", ["x"] * (MAX_BLOCKS + 1))
     for number in range(MAX_BOARDS):
         (tmp_path / "boards").mkdir(exist_ok=True)
@@ -212,14 +212,17 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_script_makes_a_board_and_replaces_it(runs: Path) -> None:
+def test_a_script_makes_a_board_and_replaces_it(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = epochal.Markdown("## Does the larger batch help?")
     blocks: list[Any] = [text, "train/loss", ["train/loss", "eval/*"], "train/loss - eval/loss"]
     blocks += [{"samples": "val/*"}, {"text": "end", "width": 3}]
     blocks += [{"chart": ["a", "b"], "log_y": True, "limits": (0, None), "height": 3}]
-    blocks += [{"kind": "chart", "series": ["c"], "x": "epoch"}]
+    blocks += [{"chart": "c", "x": "epoch"}]
     epochal.board("paper-figures", ["old"], project="sweep")
     epochal.board("paper-figures", blocks, project="sweep", group="lr", smooth=0.6)
+    assert str(runs / "sweep" / "boards") in capsys.readouterr().out
     (stored,) = read_boards(runs / "sweep", "sweep")
     assert stored.board == Board(
         "paper-figures",
@@ -242,13 +245,15 @@ def test_a_script_makes_a_board_and_replaces_it(runs: Path) -> None:
     ("blocks", "fields", "words"),
     [
         ("train/loss", {}, "list"),
-        ([3], {}, "not a int"),
+        ([3], {}, "block 1 must be a text, a list of texts, Markdown or a mapping, not 3"),
         ([["a", 3]], {}, "mapping"),
-        ([{"chart": "a", "hight": 2}], {}, "'hight'"),
-        ([{"chart": "a", "width": 5}], {}, "width"),
-        ([{"title": "a"}], {}, "kind"),
-        (["a"], {"smooth": 2}, "smooth"),
-        (["a"], {"spread": "sdt"}, "spread"),
+        (["a", "train/loss -"], {}, "'train/loss -' in block 2 .* a metric or a number is missing"),
+        ([{"chart": "a", "hight": 2}], {}, "'hight': use chart, samples or text, and any of title"),
+        ([{"chart": 3}], {}, "chart of block 1 must be a name or a list of names"),
+        (["a", {"chart": "a", "width": 5}], {}, "width of block 2 must be 3, 4, 6, 8 or 12, not 5"),
+        ([{"title": "a"}], {}, "exactly one of chart, samples and text"),
+        (["a"], {"smooth": 2}, "smooth must be a number from 0 to 1, not 2"),
+        (["a"], {"spread": "sdt"}, "spread must be .*'iqr', not 'sdt'"),
     ],
 )
 def test_a_wrong_board_is_refused_in_a_sentence(
@@ -301,7 +306,9 @@ def test_a_board_is_exported_with_its_runs(runs: Path, capsys: pytest.CaptureFix
         journal.finish()
     Journal(runs, "z", project="q").metrics(1, loss=1.0).finish()
     epochal.board("</script> small", ["loss"], project="p", query="config.lr < 0.05")
-    epochal.board("report", ["loss"], project="p", runs=["id-a", "gone"])
+    series = ["loss", "loss * 2", "nothing - loss", "eval/*", "loss -"]
+    blocks = [Block(kind="chart", series=[one]) for one in series]
+    save_board(runs / "p", "p", Board("report", blocks, runs=["id-a", "gone"]), None)
     epochal.board("report", ["loss"], project="q")
     out = runs / "out.html"
 

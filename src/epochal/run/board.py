@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,17 +11,38 @@ from typing import Any
 
 import msgspec
 
-from epochal.boards import Block, Board, save_board
-from epochal.errors import EpochalError, UsageError, ValueTypeError
-from epochal.journal.layout import slugify
+from epochal.boards import MAX_BLOCKS, Board, save_board
+from epochal.console.messages import msg
+from epochal.errors import EpochalError, MetricNotFoundError, UsageError, ValueTypeError
+from epochal.journal.layout import BOARDS_FOLDER, slugify
 from epochal.media.types import Markdown
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 
-# What a block is called by in a mapping, such as {"samples": "val/*"}.
+# What a block is called by in a mapping, such as {"samples": "val/*"}, and what else it may have.
 _KINDS = ("chart", "samples", "text")
+_OPTIONS = ("title", "x", "log_y", "limits", "width", "height")
 _WIDE = 12
+# Where msgspec found a mistake: in a block, or in the board.
+_PLACE = re.compile(r"`\$(?:\.blocks\[(\d+)\])?\.(\w+)")
+_VALID = {
+    "series": "a name or a list of names",
+    "text": "a text or Markdown",
+    "title": "a text",
+    "x": "a text, such as 'epoch' or the name of a metric",
+    "log_y": "True or False",
+    "limits": "two numbers or None, such as (0, None)",
+    "width": "3, 4, 6, 8 or 12",
+    "height": "1, 2 or 3",
+    "name": "a text of 1 to 200 characters",
+    "blocks": f"at most {MAX_BLOCKS} blocks",
+    "query": "a text, such as 'config.lr < 0.01'",
+    "runs": "a list of ids of runs",
+    "group": "a text, such as 'lr' or 'lr, model'",
+    "spread": "'none', 'line', 'std', 'stderr', 'ci', 'minmax' or 'iqr'",
+    "smooth": "a number from 0 to 1",
+}
 
 
 def board(
@@ -81,8 +104,9 @@ def board(
         return
     settings = read_settings()
     own = settings.project if project is None else project
-    root = Path(settings.dir).expanduser()
-    save_board(root / slugify(own), own, _board(fields, blocks), None, replaces=True)
+    folder = Path(settings.dir).expanduser() / slugify(own)
+    save_board(folder, own, _board(fields, blocks), None, replaces=True)
+    msg("The board %r is saved in %s.", name, folder / BOARDS_FOLDER)
 
 
 def save_with_run(
@@ -107,34 +131,58 @@ def save_with_run(
 def _board(fields: Mapping[str, Any], blocks: Iterable[Any]) -> Board:
     if isinstance(blocks, str):
         raise UsageError("blocks is a list, such as ['train/loss'], not one text.")
+    given = {**fields, "blocks": [_block(one, number) for number, one in enumerate(blocks, 1)]}
     try:
-        return msgspec.convert({**fields, "blocks": [_block(one) for one in blocks]}, Board)
+        return msgspec.convert(given, Board)
     except msgspec.ValidationError as error:
-        raise UsageError(f"the board {fields['name']!r} is not valid: {error}.") from error
+        raise UsageError(_sentence(str(error), given)) from error
 
 
-def _block(given: Any) -> Any:
-    """The fields of a block that people write in short."""
+def _sentence(error: str, given: Mapping[str, Any]) -> str:
+    """What is wrong with a board, in place of the error of msgspec."""
+    found = _PLACE.search(error)
+    if found is None or found[2] not in _VALID:
+        return f"the board {given['name']!r} is not valid: {error}."
+    number, field = found.groups()
+    owner = given if number is None else given["blocks"][int(number)]
+    where = "" if number is None else f" of block {int(number) + 1}"
+    value = "" if field == "blocks" else f", not {reprlib.repr(owner[field])}"
+    return f"{owner['kind'] if field == 'series' else field}{where} must be {_VALID[field]}{value}."
+
+
+def _block(given: Any, number: int) -> dict[str, Any]:
+    """The fields of a block that people write in short; blocks are counted from 1."""
     if isinstance(given, Markdown):
-        return {"kind": "text", "text": _text(given), "width": _WIDE}
-    if isinstance(given, str):
-        return {"kind": "chart", "series": [given]}
-    if not isinstance(given, Mapping):
-        if not isinstance(given, Iterable) or not all(isinstance(one, str) for one in given):
-            wrong = type(given).__name__
-            raise ValueTypeError(f"a block is a text, a list of texts or a mapping, not a {wrong}.")
-        return {"kind": "chart", "series": list(given)}
-    fields = dict(given)
-    for kind in _KINDS:
-        if kind in fields and "kind" not in fields:
-            value = fields.pop(kind)
-            own = {"text": _text(value)} if kind == "text" else {"series": _names(value)}
-            wide = {} if kind == "chart" else {"width": _WIDE}
-            fields = {"kind": kind, **own, **wide, **fields}
-    known = Block.__struct_fields__
-    if unknown := sorted(map(str, fields.keys() - set(known))):
-        raise UsageError(f"a block has no field {unknown[0]!r}: use some of {', '.join(known)}.")
-    return fields
+        given = {"text": given}
+    elif not isinstance(given, Mapping):
+        names = _names(given)
+        if not all(isinstance(one, str) for one in names):
+            accepted = "a text, a list of texts, Markdown or a mapping"
+            raise ValueTypeError(f"block {number} must be {accepted}, not {reprlib.repr(given)}.")
+        given = {"chart": names}
+    kinds = [kind for kind in _KINDS if kind in given]
+    if unknown := [str(key) for key in given if key not in (*_KINDS, *_OPTIONS)]:
+        fields = f"use chart, samples or text, and any of {', '.join(_OPTIONS)}"
+        raise UsageError(f"block {number} has an unknown field {unknown[0]!r}: {fields}.")
+    if len(kinds) != 1:
+        raise UsageError(f"block {number} needs exactly one of chart, samples and text.")
+    (kind,) = kinds
+    value = _text(given[kind]) if kind == "text" else _names(given[kind])
+    if kind == "chart":
+        _check_formulas(value, number)
+    options = {name: given[name] for name in _OPTIONS if name in given}
+    wide = {} if kind == "chart" else {"width": _WIDE}
+    return {"kind": kind, "text" if kind == "text" else "series": value, **wide, **options}
+
+
+def _check_formulas(series: Iterable[Any], number: int) -> None:
+    from epochal.series.formula import parse_formula  # it needs NumPy
+
+    for text in series:
+        try:
+            parse_formula(str(text))
+        except MetricNotFoundError as error:
+            raise UsageError(f"{text!r} in block {number} cannot be drawn: {error}") from error
 
 
 def _text(value: Any) -> Any:
@@ -145,5 +193,6 @@ def _text(value: Any) -> Any:
     return value.text
 
 
-def _names(value: Any) -> Any:
-    return [value] if isinstance(value, str) else list(value)
+def _names(value: Any) -> list[Any]:
+    is_one = isinstance(value, str) or not isinstance(value, Iterable)
+    return [value] if is_one else list(value)
