@@ -83,13 +83,14 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         # A server that was stopped on purpose breaks connections off, half a query is wrong, and
         # a board that is outdated is refused.
         parts = ("?query=", "pattern=1", "/blob/")  # the last is of a page that a run keeps
-        is_meant = "net::ERR_" in message.text or "409 (Conflict)" in message.text
-        is_meant = is_meant or any(part in message.location["url"] for part in parts)
+        url = message.location["url"]
+        is_meant = "net::ERR_" in message.text or any(part in url for part in parts)
+        is_meant = is_meant or ("409 (Conflict)" in message.text and "/api/boards" in url)
         # A page that a run keeps is shown in a frame where scripts and links cannot do anything.
         blocked = ("Blocked script execution", "Unsafe attempt to initiate navigation")
         is_meant = is_meant or message.text.startswith(blocked)
         if message.type == "error" and not is_meant:
-            faults.append(message.text + " " + message.location["url"])
+            faults.append(message.text + " " + url)
 
     def note_dialog(dialog: Any) -> None:
         faults.append(f"a dialog: {dialog.message}")
