@@ -39,7 +39,7 @@ def false_alarms(lasting: float, *, every: int = 1) -> tuple[int, int]:
         assert found is not None
         parted += found.parted_at is not None
         ends = end_of(left), end_of(right)
-        apart += abs(ends[0].value - ends[1].value) > noise_between(*ends)
+        apart += abs(ends[0].value - ends[1].value) > noise_between(left, right)
     return parted, apart
 
 
@@ -103,7 +103,15 @@ def test_curves_are_compared_where_both_have_steps() -> None:
 
 
 def test_few_points_need_a_large_gap() -> None:
-    ends = [end_of(points(np.arange(2.0), np.array([3.0, value]))) for value in (1.0, 1.04, 1.2)]
-    assert math.isnan(ends[0].error)
-    assert abs(ends[1].value - ends[0].value) < noise_between(ends[0], ends[1])
-    assert abs(ends[2].value - ends[0].value) > noise_between(ends[0], ends[2])
+    first, near, far = (
+        points(np.arange(2.0), np.array([3.0, value])) for value in (1.0, 1.04, 1.2)
+    )
+    assert math.isnan(end_of(first).error)
+    assert 0.04 < noise_between(first, near) < noise_between(first, far) < 0.2
+
+
+def test_a_trend_that_both_curves_follow_is_no_noise() -> None:
+    at = np.arange(0.0, 120.0, 20.0)
+    course, noise = 2 + 2.5 * np.exp(-at / 60), np.random.default_rng(0)
+    left, right = (points(at, course + noise.normal(scale=0.005, size=6)) for _ in range(2))
+    assert noise_between(left, right) < 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,20 @@ def test_repeats_say_how_large_noise_is(tmp_path: Path) -> None:
     found = asked(tmp_path, "r0", "other")
     assert found.repeats is not None
     assert (found.repeats.num_runs, found.repeats.num_configs) == (5, 1)
+
+
+def test_a_loss_that_still_falls_has_no_more_noise_than_repeats(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for lr, seed in itertools.product((0.001, 0.01), range(4)):
+        config = {"lr": lr, "seed": seed}
+        with epochal.init("p", f"lr{lr}-{seed}", dir=tmp_path, config=config) as run:
+            for step in range(0, 120, 20):
+                course = 2 + 2.5 * np.exp(-step / 60) + (0.25 if lr == 0.01 else 0)
+                run.log({"eval/loss": course + noise.normal(scale=0.05)}, step=step)
+    found = asked(tmp_path, "lr0.01-0", "lr0.001-0")
+    assert (found.verdict, found.differences[0].key) == ("explained", "lr")
+    assert found.repeats is not None
+    assert found.noise <= found.repeats.limit < 0.2
 
 
 def test_runs_of_other_code_are_no_repeats(tmp_path: Path) -> None:

@@ -72,29 +72,53 @@ def end_of(curve: Series) -> End:
         return End(last, math.nan, at)
     taken = int(np.clip(points.size * _END_SHARE, 1, _MOST_END_POINTS))
     values = points[-taken:][np.isfinite(points[-taken:])]
+    return End(float(values.mean()), _end_error(points, taken), at, values)
+
+
+def _end_error(points: Floats, taken: int) -> float:
+    """The standard error of the mean of the last points; nan with too few."""
     known = points[np.isfinite(points)]
-    error = _standard_error(values, known[-max(_NEIGHBOURS, taken) :])
+    if known.size < 4:
+        return math.nan
+    error = _standard_error(known[-taken:], known[-max(_NEIGHBOURS, taken) :])
     num_blocks = min(_MOST_END_BLOCKS, known.size // taken)
     means = known[known.size - num_blocks * taken :].reshape(num_blocks, taken).mean(axis=1)
-    if means.size >= 4:
-        error = max(error, _scatter(means))
-    return End(float(values.mean()), error, at, values)
+    return max(error, _scatter(means)) if means.size >= 4 else error
 
 
-def noise_between(left: End, right: End) -> float:
-    """The least gap that is beyond the noise of two ends."""
-    level = max(abs(left.value), abs(right.value))
+def noise_between(left: Series, right: Series) -> float:
+    """The least gap of the ends of two curves that is beyond their noise.
+
+    Where the curves have the same steps, the noise is that of their difference: a trend that both
+    follow is no noise.
+    """
+    left_end, right_end = end_of(left), end_of(right)
+    level = max(abs(left_end.value), abs(right_end.value))
     if not math.isfinite(level):
         return 0.0
-    small, large = sorted((left.error, right.error))
-    error = math.hypot(small, large)
+    small, large = sorted((left_end.error, right_end.error))
+    apart = _error_of_difference(left, right)
+    error = math.hypot(small, large) if math.isnan(apart) else apart
     # The scatter of a run that blew up is no noise that its gap has to exceed.
-    is_wild = large > _WILD * small and min(left.points.size, right.points.size) >= _FEWEST_WILD
+    is_wild = (
+        large > _WILD * small and min(left_end.points.size, right_end.points.size) >= _FEWEST_WILD
+    )
     if is_wild and (
-        left.points.min() > right.points.max() or left.points.max() < right.points.min()
+        left_end.points.min() > right_end.points.max()
+        or left_end.points.max() < right_end.points.min()
     ):
         error = small
     return _limit(error, level)
+
+
+def _error_of_difference(left: Series, right: Series) -> float:
+    """The standard error of the gap at the end; nan where the curves do not end at one step."""
+    if left.at[-1] != right.at[-1]:
+        return math.nan
+    _, own, other = np.intersect1d(left.at, right.at, return_indices=True)
+    taken = int(np.clip(own.size * _END_SHARE, 1, _MOST_END_POINTS))
+    with np.errstate(invalid="ignore"):
+        return _end_error(left.floats[own] - right.floats[other], taken)
 
 
 def parting(left: Series, right: Series, goal: Goal | None) -> Parting | None:

@@ -63,6 +63,8 @@ MOST_TO_LEARN_FROM = 1000
 MOST_WITH_FINDINGS = 8
 _ELIMINATION = 0.25
 _MAD = 1.4826
+# The noise of two curves beside the spread of repeats: about two is usual.
+_FAR_NOISIER = 5.0
 _LATE = 0.3
 _RATE_DIFFERS = 0.01
 _SEVERITY_SCORES = {"error": 0.8, "warning": 0.5, "info": 0.15}
@@ -351,8 +353,15 @@ class _Explanation:
             yield self._unfinished.sentence
 
     def _least_gap(self) -> float:
-        """The least gap that counts: by the scatter of the curves, and of the group's members."""
-        noise = noise_between(self._end, self._other_end)
+        """The least gap that counts: by the scatter of the curves, and of the group's members.
+
+        Repeats have the noise of the curves as well. Where the curves are not far noisier than
+        repeats, their spread decides: it is measured, and no trend of a curve is in it.
+        """
+        noise, repeats = noise_between(self._curves[0], self._other_curve), self._project.repeats
+        is_unknown = math.isnan(self._end.error + self._other_end.error)
+        if repeats is not None and (is_unknown or noise < _FAR_NOISIER * repeats.limit):
+            noise = min(noise, repeats.limit)
         values = [one.value for one in self._ends if math.isfinite(one.value)]
         if len(values) < 3:
             return noise
