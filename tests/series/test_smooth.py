@@ -119,9 +119,19 @@ def test_a_gaussian_and_a_mean_look_at_both_sides_and_not_beyond_the_ends() -> N
 
 
 def test_a_kernel_longer_than_most_gives_the_same_average() -> None:
-    values = np.random.default_rng(3).normal(size=9000)
-    expected = [values[max(0, i - 2500) : i + 2501].mean() for i in range(0, 9000, 500)]
-    np.testing.assert_allclose(smooth("mean", 5000, values)[::500], expected, atol=1e-9)
+    values, places = np.random.default_rng(3).normal(size=9000), np.arange(9000)
+    weights = [np.exp(-0.5 * ((places - i) / 1300) ** 2) for i in range(0, 9000, 500)]
+    weights = [np.where(np.abs(places - 500 * i) <= 5200, one, 0) for i, one in enumerate(weights)]
+    expected = [np.average(values, weights=one) for one in weights]
+    np.testing.assert_allclose(smooth("gaussian", 1300, values)[::500], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("points", [2, 60, 4096, 20_000])
+def test_a_running_mean_is_exact_and_a_spike_stays_within_it(points: int) -> None:
+    values, half = np.random.default_rng(3).normal(size=9000), points // 2
+    values[4500] = 1e15
+    expected = [values[max(0, i - half) : i + half + 1].mean() for i in range(9000)]
+    np.testing.assert_allclose(smooth("mean", points, values), expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("kind", ["ema", "time-ema"])
