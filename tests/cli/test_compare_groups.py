@@ -36,7 +36,7 @@ def test_groups_are_a_table_with_a_verdict(root: Path, capsys: Capture) -> None:
     assert lines[2].split()[:4] == ["0.001", "3", "*", "1.1000"]
     assert lines[3].split()[:3] == ["0.003", "3", "2.1333"]
     assert lines[-1] == (
-        "lr=0.001 is best: loss 1.1000 ± 0.2484 over 3 seeds;"
+        "lr=0.001 is best: loss 1.1000 ± 0.2484 (95 %) over 3 seeds;"
         " lr=0.003 is 1.0333 worse on the same seeds (p = 0.0072)."
     )
 

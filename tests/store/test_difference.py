@@ -50,7 +50,7 @@ def test_groups_with_the_same_seeds_are_compared_in_pairs(tmp_path: Path) -> Non
     assert (one.low, one.high) == pytest.approx((-1.025 - half, -1.025 + half), abs=1e-5)
     assert one.p == pytest.approx(0.0012439231496056522, abs=1e-6)  # by SciPy
     assert said(tmp_path) == (
-        "lr=0.1 is best: loss 2.5000 ± 2.0543 over 4 seeds;"
+        "lr=0.1 is best: loss 2.5000 ± 2.0543 (95 %) over 4 seeds;"
         " lr=0.2 is 1.0250 worse on the same seeds (p = 0.0012)."
     )
 
@@ -62,7 +62,7 @@ def test_groups_with_other_seeds_have_one_variance(tmp_path: Path) -> None:
     assert one.p == pytest.approx(0.30414417, abs=1e-6)  # by ttest_ind of SciPy
     assert one.winner is None
     assert said(tmp_path) == (
-        "lr=0.1 has the best mean, loss 2.5000 ± 2.0543 over 4 seeds,"
+        "lr=0.1 has the best mean, loss 2.5000 ± 2.0543 (95 %) over 4 seeds,"
         " but lr=0.2 may be as good: it is 1.0250 worse (p = 0.3)."
     )
 
@@ -197,7 +197,7 @@ def test_other_keys_are_averaged_within_a_seed(tmp_path: Path) -> None:
         (one,) = runs.groups(by=["lr"]).table("loss").differences
         verdict = runs.groups(by=["lr"]).table("loss").verdict
     assert (one.units, one.is_paired, one.winner) == (3, True, 0)
-    assert "over 6 runs of 3 seeds; lr=0.2 is 1.01" in verdict
+    assert "over 6 runs (3 seeds); lr=0.2 is 1.01" in verdict
 
 
 def test_a_group_alone_is_not_the_best(tmp_path: Path) -> None:

@@ -150,4 +150,7 @@ def test_members_are_smoothed_over_their_points_before_they_are_averaged(root: P
 def test_runs_without_groups_have_a_best_one(root: Path) -> None:
     with reading.open(root) as runs:
         sentence = runs.groups(by=[]).table("loss").verdict
-    assert sentence == "lr0.001-s0 is best: loss 1.0000; the next, lr0.001-s1, is 0.1000 worse."
+    assert sentence == (
+        "lr0.001-s0 is best: loss 1.0000; the next, lr0.001-s1, is 0.1000 worse. These runs are not"
+        " grouped, so chance is not ruled out: group them by everything but seed."
+    )

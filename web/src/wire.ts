@@ -509,15 +509,14 @@ export interface Importance {
   sentence: string;
 }
 
-/** One key of the config; `share` and `spearman` are nan where they cannot be computed. `share` (η²) is the part of the order of the runs that the levels explain. The table is sorted by `score`: the share without what as many levels explain by chance, or the square of `spearman` if that is larger. `p` tests the key beside the other keys, after Holm's correction over all keys. `best` is the level with the best places in the order. `same_as` are keys that always change together with this one. */
+/** One key of the config; `score` and `spearman` are nan where they cannot be computed. `score` is the part of the order of the runs that the levels explain (η²), without what as many levels explain by chance, or the square of `spearman` if that is larger. `p` tests the key beside the other keys, after Holm's correction over all keys; a seed is not tested, because it repeats the run. `best` is the level with the best places in the order. `same_as` are keys that always change together with this one. */
 export interface Parameter {
   key: string;
   is_numeric: boolean;
   score: number | null;
-  share: number | null;
   spearman: number | null;
   p: number | null;
-  verdict: "little effect" | "matters" | "no effect seen" | "too few runs";
+  verdict: "little effect" | "matters" | "no effect seen" | "repeats the run" | "too few runs";
   levels: Level[];
   best: string | null;
   same_as: string[];

@@ -607,7 +607,7 @@ def group_table(grouping: Grouping, values: RunValues) -> GroupTable:
         num_units, word = len(units[best or 0]), _unit_word(grouping)
         sentence = _verdict(values, rows, best, found, num_units, word)
     else:
-        sentence = _best_run(values)
+        sentence = _best_run(values, grouping.repeats)
     return GroupTable(values.metric, values.goal, rows, best, sentence, found, values.unfinished)
 
 
@@ -659,11 +659,11 @@ def _verdict(
         return f"{row.label} is the only group: its mean {metric} is {format_number(row.mean)}."
     if best is None:
         return f"No group is best, because the goal of {metric} is not known."
-    # The mean as the table has it: ``2.0900 ± 0.0100 over 3 seeds``.
+    # The mean as the table has it: ``2.0900 ± 0.0100 (95 %) over 3 seeds``.
     half = (row.high - row.low) / 2
-    spread = "" if math.isnan(half) else f" ± {format_number(half)}"
+    spread = "" if math.isnan(half) else f" ± {format_number(half)} (95 %)"
     over = f"{num_units} {word if num_units != 1 else word.removesuffix('s')}"
-    over = over if row.n == num_units else f"{row.n} runs of {over}"
+    over = over if row.n == num_units else f"{row.n} runs ({over})"
     what = f"{metric} {format_number(row.mean)}{spread} over {over}"
     start = f"{row.label} has the best mean, {what}"
     if num_units < FEWEST:
@@ -684,8 +684,8 @@ def _verdict(
     return f"{start}, but {share} other groups may be as good; the nearest, {label}, {gap}."
 
 
-def _best_run(values: RunValues) -> str:
-    """One sentence about runs that are not grouped: the best one, and how far the next one is."""
+def _best_run(values: RunValues, repeats: Sequence[str]) -> str:
+    """The best of runs that are not grouped, how far the next one is, and that it may be chance."""
     metric, goal = values.metric, values.goal
     names = {one.run: one.name for one in values.values}
     runs = [(value, names[run]) for run, value in values.counted().items()]
@@ -695,13 +695,18 @@ def _best_run(values: RunValues) -> str:
         runs.sort(key=lambda one: one[0], reverse=goal == "max")
     first, best = runs[0]
     if len(runs) == 1:
-        return f"{best} is the only run to compare: its {metric} is {format_number(first)}."
+        what = "finished run" if values.unfinished.left_out else "run to compare"
+        return f"{best} is the only {what}: its {metric} is {format_number(first)}."
     if goal is None:
         return f"No run is best, because the goal of {metric} is not known."
     second, following = runs[1]
     gap = abs(second - first)
     how_far = f"is {format_number(gap)} worse" if gap else "has the same value"
-    return f"{best} is best: {metric} {format_number(first)}; the next, {following}, {how_far}."
+    found = f"{best} is best: {metric} {format_number(first)}; the next, {following}, {how_far}."
+    if not repeats:
+        return found
+    chance = "These runs are not grouped, so chance is not ruled out"
+    return f"{found} {chance}: group them by everything but {' and '.join(repeats)}."
 
 
 def _gap_text(one: Difference, goal: Goal | None, word: str) -> str:

@@ -54,7 +54,7 @@ _SIGNIFICANT = 0.05
 # A smaller share of the order matters to nobody, however sure thousands of runs make it.
 _LEAST_SHARE = 0.01
 
-Verdict = Literal["matters", "little effect", "no effect seen", "too few runs"]
+Verdict = Literal["matters", "little effect", "no effect seen", "too few runs", "repeats the run"]
 
 
 class Level(Numbers, frozen=True, kw_only=True):
@@ -67,19 +67,18 @@ class Level(Numbers, frozen=True, kw_only=True):
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One key of the config; ``share`` and ``spearman`` are nan where they cannot be computed.
+    """One key of the config; ``score`` and ``spearman`` are nan where they cannot be computed.
 
-    ``share`` (η²) is the part of the order of the runs that the levels explain. The table is sorted
-    by ``score``: the share without what as many levels explain by chance, or the square of
-    ``spearman`` if that is larger. ``p`` tests the key beside the other keys, after Holm's
-    correction over all keys. ``best`` is the level with the best places in the order. ``same_as``
-    are keys that always change together with this one.
+    ``score`` is the part of the order of the runs that the levels explain (η²), without what as
+    many levels explain by chance, or the square of ``spearman`` if that is larger. ``p`` tests the
+    key beside the other keys, after Holm's correction over all keys; a seed is not tested, because
+    it repeats the run. ``best`` is the level with the best places in the order. ``same_as`` are
+    keys that always change together with this one.
     """
 
     key: str
     is_numeric: bool
     score: Number
-    share: Number
     spearman: Number
     p: Number
     verdict: Verdict
@@ -128,7 +127,6 @@ class _Column(NamedTuple):
 
 class _Test(NamedTuple):
     score: float
-    share: float
     rho: float
     p: float
 
@@ -257,10 +255,11 @@ def _test(key: str, columns: dict[str, _Column], order: Floats) -> _Test:
         rho, p_rho = rank_correlation(own.numbers, order)
     scores = [effect.adjusted, 1 - (1 - rho * rho) * (num_runs - 1) / max(1, num_runs - 2)]
     known = [max(0.0, one) for one in scores if not math.isnan(one)]
-    tested = [one for one in (effect.p, p_rho) if not math.isnan(one)]
+    p_values = () if repeat_keys([key]) else (effect.p, p_rho)
+    tested = [one for one in p_values if not math.isnan(one)]
     # The better of two tests is taken, so it counts twice.
     p = min(1.0, min(tested) * len(tested)) if tested else math.nan
-    return _Test(max(known, default=math.nan), effect.share, rho, p)
+    return _Test(max(known, default=math.nan), rho, p)
 
 
 def _parameter(
@@ -285,14 +284,15 @@ def _parameter(
     if goal is not None and levels:
         best = levels[int(np.argmin(places) if goal == "min" else np.argmax(places))].label
     verdict: Verdict = "no effect seen"
-    if order.size < FEWEST_RUNS or math.isnan(p):
+    if repeat_keys([key]):
+        verdict = "repeats the run"
+    elif order.size < FEWEST_RUNS or math.isnan(p):
         verdict = "too few runs"
     elif p < _SIGNIFICANT:
         verdict = "matters" if test.score >= _LEAST_SHARE else "little effect"
     is_numeric = column.numbers is not None
     return Parameter(
-        *(key, is_numeric, test.score, test.share, test.rho, p),
-        *(verdict, tuple(levels), best, column.same_as),
+        *(key, is_numeric, test.score, test.rho, p), *(verdict, tuple(levels), best, column.same_as)
     )
 
 
@@ -355,4 +355,5 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
         said.append(f"No effect is seen of {keys['no effect seen']}.")
     if keys["too few runs"]:
         said.append(f"There are too few runs for {keys['too few runs']}.")
-    return " ".join(said)
+    repeats = ", ".join(one.key for one in found if one.verdict == "repeats the run")
+    return " ".join(said) or f"Only {repeats} differs between the runs, which repeats the run."
