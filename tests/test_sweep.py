@@ -146,11 +146,12 @@ def test_the_parameter_that_matters_is_the_same_everywhere(
         (rates == lr).sum() * (order[rates == lr].mean() - order.mean()) ** 2 for lr in RATES
     )
     share = between / ((order - order.mean()) ** 2).sum()
-    assert found.parameters[0].share == pytest.approx(share, rel=1e-9)
+    score = 1 - (1 - share) * (order.size - 1) / (order.size - len(RATES))
+    assert found.parameters[0].score == pytest.approx(score, rel=1e-9)
     answer = server.ask("/api/importance", metric=METRIC).json
     assert [row["key"] for row in answer["parameters"]] == keys
-    assert answer["parameters"][0]["share"] == pytest.approx(share, rel=1e-9)
+    assert answer["parameters"][0]["score"] == pytest.approx(score, rel=1e-9)
     assert answer["sentence"] == found.sentence
     data: dict[str, Any] = json.loads(command(root, capsys, "--importance", METRIC, "--json"))
-    assert data["parameters"][0]["share"] == pytest.approx(share, rel=1e-9)
+    assert data["parameters"][0]["score"] == pytest.approx(score, rel=1e-9)
     assert command(root, capsys, "--importance", METRIC).startswith("lr matters most for eval/loss")

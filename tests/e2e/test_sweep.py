@@ -122,7 +122,7 @@ def test_one_switch_includes_unfinished_runs_in_every_view(
     sweep: tuple[Path, list[Trial]], serve_all: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve_all(sweep[0]).url + "#place=compare&compare=scatter&group=lr")
-    note = page.locator(".unfinished")
+    note = page.locator(".compare-verdict")
     until(page, lambda: "2 unfinished runs are left out: " in note.inner_text())
     assert "(crashed, 57 % of its steps)" in note.inner_text()
     page.get_by_label("Include unfinished runs").check()

@@ -102,7 +102,7 @@ function LineOf({ page, line, onRename }: LineProps): JSX.Element {
 }
 
 const ORDERS: readonly (readonly [string, string])[] = [
-  ["-created", "Newest first"], ["created", "Oldest first"], ["-updated", "Written last first"], ["name", "By name"],
+  ["-created", "Newest first"], ["created", "Oldest first"], ["-updated", "Last updated first"], ["name", "By name"],
   ...HEADLINES.flatMap((role) => {
     const name = role.replace("role:", "").replace("_", " ");
     return [[role, `Smallest ${name}`], [`-${role}`, `Largest ${name}`]] as const;

@@ -120,8 +120,8 @@ function valueRange(values: Float64Array, ramp: RampKind): Range {
   return { min: -reach, max: reach };
 }
 
-function layout(size: Size, { rowNames }: HeatmapOptions): Box {
-  const wanted = Math.max(...rowNames.map((name) => textWidth(name)), 10) + 10;
+function layout(size: Size, { rowNames, columns }: HeatmapOptions): Box {
+  const wanted = Math.max(...[...rowNames, ("names" in columns && columns.noun) || ""].map((name) => textWidth(name)), 10) + 10;
   const left = Math.min(wanted, MAX_LABEL, size.width * 0.35);
   return { left, top: 4, width: Math.max(1, size.width - left - 10), height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4) };
 }
@@ -180,6 +180,7 @@ function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, 
   const width = box.width / columns.names.length;
   const widest = Math.max(...columns.names.map((name) => textWidth(name, 10))) + 6;
   const every = Math.max(1, Math.ceil(widest / width));
+  if (columns.noun !== undefined) renderer.text(box.left - 8, box.top + box.height + 12, fitText(columns.noun, box.left - 8, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
   for (let column = 0; column < columns.names.length; column += every) {
     const x = box.left + (column + 0.5) * width;
     renderer.text(x, box.top + box.height + 12, columns.names[column]!, { fill: theme.muted, align: "center", size: 10 });

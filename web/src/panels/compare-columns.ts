@@ -22,7 +22,7 @@ export interface Column {
 }
 
 const FACTS: Readonly<Record<string, { readonly title: string; readonly valueOf: (row: RunRow) => Value; readonly write?: (value: number) => string }>> = {
-  step: { title: "steps", valueOf: ({ step }) => step, write: formatWhole },
+  step: { title: "last step", valueOf: ({ step }) => step, write: formatWhole },
   duration: { title: "time", write: formatDuration, valueOf: ({ created, updated }) => (created === null || updated === null ? null : Math.max(0, updated - created)) },
   status: { title: "status", valueOf: ({ status }) => status.text },
   notes: { title: "note", valueOf: ({ notes }) => notes },
@@ -59,7 +59,7 @@ export function columnOf(id: string, { summaries, statistic }: { readonly summar
   }
   if (kind !== "metric") return null;
   const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
-  const title = `${name.replace(/^role:/, "").replace(/^eval_loss$/, "eval loss")}${statistic === "last" ? "" : ` ${statistic}`}`;
+  const title = `${ROLES.find((role) => role.id === id)?.title ?? name}${statistic === "last" ? "" : ` ${statistic}`}`;
   return { id, title, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
 }
 
@@ -103,12 +103,17 @@ function rankOf(value: Value): number {
   return value === null ? 2 : Number(typeof value === "string");
 }
 
-/** Mean and standard deviation of the numbers that a group of runs has in a column. */
-export function meanOf(rows: readonly RunRow[], column: Column): { readonly num: number; readonly mean: number; readonly std: number } {
+/** Quantiles of Student's t for few values; for more, a series in 1 / df is as exact. */
+const T_95 = [0, 12.7062, 4.30265, 3.18245, 2.77645, 2.57058];
+
+/** The mean of the numbers that a group of runs has in a column, with half of its 95 % interval. */
+export function meanOf(rows: readonly RunRow[], column: Column): { readonly num: number; readonly mean: number; readonly half: number } {
   const values = rows.map((row) => column.valueOf(row)).filter((value) => typeof value === "number");
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  return { num: values.length, mean, std: values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0 };
+  const df = values.length - 1;
+  const quantile = T_95[df] ?? 1.959964 + 2.372271 / df + 2.822502 / df ** 2 + 2.555851 / df ** 3 + 1.589536 / df ** 4;
+  return { num: values.length, mean, half: df > 0 ? quantile * Math.sqrt(squares / df / values.length) : 0 };
 }
 
 function plainValue(value: unknown): Value {

@@ -43,7 +43,7 @@ export function GroupsView({ page, sweep }: { readonly page: Page; readonly swee
 function noteOf({ differences, rows, best }: GroupTable): string {
   if (differences.every(({ p }) => p === null)) return "No group has two runs, so there is no p value: a second seed would tell how much of a difference is chance.";
   const few = rows[best!]!.n < 3 ? " It takes at least 3 repeats of the best group to call another one worse." : "";
-  return `The p value is the chance to see such a difference between equal groups; it is corrected for the groups in between.${few}`;
+  return `The p value is the chance that equal groups differ this much. It is corrected for the number of groups that are compared.${few}`;
 }
 
 function RowTable({ page, answer, table }: { readonly page: Page; readonly answer: GroupTables; readonly table: GroupTable }): JSX.Element {
@@ -65,9 +65,9 @@ function RowTable({ page, answer, table }: { readonly page: Page; readonly answe
             <tr key={row.label} class={index === table.best ? "is-best" : ""}>
               {(answer.keys.length === 0 ? ["all"] : row.values).map((value, at) => <th key={at} scope="row">{valueText(value)}</th>)}
               <td title={countTitle(row)}>{row.n === row.members.length ? row.n : `${row.n} of ${row.members.length}`}</td>
-              <td>{number(row.mean)}</td>
+              <td>{row.mean === null ? "" : formatNumber(row.mean)}</td>
               <td>{row.low === null || row.high === null ? "" : `± ${formatNumber((row.high - row.low) / 2)}`}</td>
-              <td>{number(row.std)}</td><td>{number(row.min)}</td><td>{number(row.max)}</td>
+              {[row.std, row.min, row.max].map((value, at) => <td key={at}>{value === null ? "" : formatNumber(value)}</td>)}
               <Compared one={differences.get(index)} isBest={index === table.best} />
               <td><button type="button" class="link" onClick={() => showMembers(page, row)}>show runs</button></td>
             </tr>
@@ -113,10 +113,6 @@ function saveCsv(answer: GroupTables, table: GroupTable): void {
     table.metric, ...row.values.map(exactText), row.members.length, row.n, row.nonfinite, row.unfinished, row.missing, ...numbers.map((name) => row[name] ?? ""),
   ]);
   download(`${table.metric.replaceAll("/", "_")}-groups.csv`, [head, ...lines].map((line) => line.map((cell) => csvField(String(cell))).join(",")).join("\r\n") + "\r\n", "text/csv;charset=utf-8");
-}
-
-function number(value: number | null): string {
-  return value === null ? "" : formatNumber(value);
 }
 
 export function valueText(value: unknown): string {

@@ -4,10 +4,10 @@ import type { JSX } from "preact";
 
 import { createHeatmap, formatNumber, formatNumberOf } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
-import type { Page } from "../state/page.ts";
 import { readingText, sweepRuns, useSweep } from "../state/sweep.ts";
 import { Mount } from "../ui/mount.tsx";
 import type { Importance, Interaction } from "../wire.ts";
+import { Choice } from "./compare.tsx";
 import type { Subject } from "./compare.tsx";
 import { pText } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
@@ -15,19 +15,8 @@ import { Section } from "./parts/section.tsx";
 export function ImportanceView({ page, metric, statistic }: Subject): JSX.Element {
   const pair = page.view.text("importance-pair");
   const request = { ...sweepRuns(page), metric, value: statistic, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }) };
-  const { answer, problem, isWaiting } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
-  if (answer === null) return <p class="groups-waiting" role="status">{problem ?? readingText(page)}</p>;
-  return <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />;
-}
-
-interface RankingProps {
-  readonly page: Page;
-  readonly found: Importance;
-  readonly isWaiting: boolean;
-  readonly onPair: (keys: readonly string[]) => void;
-}
-
-function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element {
+  const { answer: found, problem, isWaiting } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
+  if (found === null) return <p class="groups-waiting" role="status">{problem ?? readingText(page)}</p>;
   const draw = (key: string): void => {
     page.view.text("scatter-x").value = `config:${key}`;
     page.view.text("compare", "table").value = "scatter";
@@ -37,7 +26,7 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
       <p class="groups-verdict" role="status">{found.sentence}</p>
       {found.parameters.length > 0 && <Section title={`What ${found.metric} depends on`} note={runsText(found)}><RankTable found={found} onChoose={draw} /></Section>}
       {found.interaction !== null && (
-        <Section title={`${found.interaction.keys[0]} and ${found.interaction.keys[1]} together`} note="mean" tools={page.source.sweep.curves !== null && <PairSelect found={found} pair={found.interaction} onPair={onPair} />}>
+        <Section title={`${found.interaction.keys[0]} and ${found.interaction.keys[1]} together`} note="mean" tools={page.source.sweep.curves !== null && <PairSelect found={found} pair={found.interaction} onPair={(keys) => (pair.value = keys.join(","))} />}>
           <PairMap metric={found.metric} pair={found.interaction} />
         </Section>
       )}
@@ -55,7 +44,7 @@ function RankTable({ found, onChoose }: { readonly found: Importance; readonly o
       <table class="groups-table">
         <thead>
           <tr>
-            <th scope="col">key</th><th scope="col" class="matters-share" title="Share of the order of the runs that the key explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
+            <th scope="col">key</th><th scope="col" class="matters-share" title="The part of the order of the runs that the key explains, without what chance explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
             <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th><th scope="col">verdict</th>
           </tr>
         </thead>
@@ -63,7 +52,7 @@ function RankTable({ found, onChoose }: { readonly found: Importance; readonly o
           {found.parameters.map((row) => (
             <tr key={row.key} class="matters-row">
               <th scope="row"><button type="button" class="link" title={`Draw ${found.metric} by ${row.key}`} onClick={() => onChoose(row.key)}>{[row.key, ...row.same_as].join(" = ")}</button></th>
-              <td><Share value={row.score} /></td>
+              <td>{row.score === null ? "–" : <span class="matters-bar"><i style={{ width: `${row.score * 100}px` }} /><span>{Math.round(row.score * 100)}&nbsp;%</span></span>}</td>
               <td>{row.spearman === null ? "" : row.spearman.toFixed(2)}</td>
               <td>{pText(row.p)}</td>
               <td>{row.verdict === "matters" ? row.best : ""}</td>
@@ -76,18 +65,13 @@ function RankTable({ found, onChoose }: { readonly found: Importance; readonly o
   );
 }
 
-function Share({ value }: { readonly value: number | null }): JSX.Element {
-  if (value === null) return <span class="matters-quiet">–</span>;
-  return <span class="matters-bar"><i style={{ width: `${Math.max(0, Math.min(1, value)) * 100}px` }} /><span>{Math.round(value * 100)}&nbsp;%</span></span>;
-}
-
 function PairSelect({ found, pair, onPair }: { readonly found: Importance; readonly pair: Interaction; readonly onPair: (keys: readonly string[]) => void }): JSX.Element {
   const [first, second] = [pair.keys[0]!, pair.keys[1]!];
-  const options = found.parameters.map(({ key }) => <option key={key} value={key}>{key}</option>);
+  const choices = found.parameters.map(({ key }) => [key, key] as const);
   return (
     <>
-      <select class="select" aria-label="Rows" value={first} onChange={({ currentTarget: { value } }) => onPair([value, value === second ? first : second])}>{options}</select>
-      <select class="select" aria-label="Columns" value={second} onChange={({ currentTarget: { value } }) => onPair([value === first ? second : first, value])}>{options}</select>
+      <Choice label="Rows" value={first} choices={choices} onChange={(value) => onPair([value, value === second ? first : second])} />
+      <Choice label="Columns" value={second} choices={choices} onChange={(value) => onPair([value === first ? second : first, value])} />
     </>
   );
 }
@@ -108,7 +92,7 @@ export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonf
   const low = finite.find((value) => isTypical(value, finite)) ?? 0;
   return {
     label: `${metric} by ${keys.join(" and ")}`,
-    rowNames: rows.map((name) => name),
+    rowNames: rows.map((name) => `${keys[0]!.slice(keys[0]!.lastIndexOf(".") + 1)} = ${name}`),
     columns: { names: columns, noun: keys[1]! },
     values,
     ramp: "sequential",

@@ -41,9 +41,8 @@ function useRanking({ page, metric, statistic }: Subject): { readonly ranking: I
 /** The keys to draw at first: those that matter most, the most important last; without a ranking those that differ. */
 export function firstKeys(ranking: Importance | null, keys: readonly string[], rows: readonly RunRow[]): readonly string[] {
   const isSeed = (key: string): boolean => /seed$/i.test(key);
-  const ranked = (ranking?.parameters ?? []).filter(({ key, verdict }) => !isSeed(key) || verdict === "matters").map(({ key }) => key);
-  const chosen = ranked.length > 0 ? ranked : differingKeys(keys, rows).filter((key) => !isSeed(key));
-  return chosen.slice(0, FIRST_AXES).reverse();
+  const ranked = (ranking?.parameters ?? []).map(({ key }) => key);
+  return (ranked.length > 0 ? ranked : differingKeys(keys, rows)).filter((key) => !isSeed(key)).slice(0, FIRST_AXES).reverse();
 }
 
 /** The columns of a picture with some ids, and the runs that it draws: those that count. */
@@ -136,7 +135,11 @@ export function bestFirst(rows: readonly RunRow[], metric: Column, goal: Subject
 
 function noteOf(ranking: Importance | null, column: Column): { readonly note?: string } {
   const row = rankOf(ranking, column);
-  return row?.score == null ? {} : { note: row.verdict === "matters" ? `explains ${Math.round(row.score * 100)} %` : row.verdict };
+  return row?.score == null ? {} : { note: explainsText(row) };
+}
+
+function explainsText({ score, verdict }: Parameter): string {
+  return verdict === "matters" ? `explains ${Math.round(score! * 100)} %` : verdict;
 }
 
 function rankOf(ranking: Importance | null, { kind, id }: Column): Parameter | undefined {
@@ -210,7 +213,7 @@ export function ScatterView(subject: Subject): JSX.Element {
           <ColumnSelect label="Colour" groups={[OWN_COLORS, ...groups]} value={color?.id ?? ""} onChange={(id) => (colorId.value = id)} />
         </div>
         <Mount height={HEIGHT} create={(root) => (chart.current = createScatter(root, options))} update={(made) => made.update(options)} />
-        {row !== undefined && <p class="card-note is-text">Bars: mean and 95 % interval of each value{row.is_numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
+        {row !== undefined && <p class="card-note is-text">Bars: mean and 95 % interval of each value{row.is_numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}.</p>}
       </div>
     </Section>
   );
@@ -229,11 +232,11 @@ function ColumnSelect(props: { readonly label: string; readonly groups: readonly
   );
 }
 
-/** How strong the relation is: by ranks, and by levels, which sees a best value in the middle too. */
+/** How strong the relation is: by levels, which see a best value in the middle too, and by ranks. */
 export function statisticsText(row: Parameter | undefined, correlation: number | null): string {
   const rho = row === undefined ? correlation : row.spearman;
   return [
-    ...(row?.share == null ? [] : [`η² = ${row.share.toFixed(2)}${row.verdict === "matters" ? "" : ` (${row.verdict})`}`]),
+    ...(row?.score == null ? [] : [explainsText(row)]),
     ...(rho === null ? [] : [`Spearman ρ = ${rho.toFixed(2).replace("-", "−")}`]),
   ].join(" · ");
 }

@@ -68,6 +68,7 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
       <div class="pane-bar">
         <ColumnDialog page={page} setting="compare-columns" chosen={ids} />
         <label class="check"><input type="checkbox" checked={isShownOnly.value === "shown"} onChange={(event) => (isShownOnly.value = event.currentTarget.checked ? "shown" : "")} />Only checked runs</label>
+        {runs.groupKeys.value.length > 0 && <span class="card-note">± is the 95 % interval of the mean of a group</span>}
         {isReading && <span class="card-note" role="status">Reading values of the metrics …</span>}
         <span class="pane-bar-end"><button type="button" class="button" onClick={save}>CSV</button></span>
       </div>
@@ -81,7 +82,10 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
 function firstColumns({ runs, metrics, setNames }: Page, metric: string, rows: readonly RunRow[]): readonly string[] {
   const differing = differingKeys(runs.configKeys.value, rows);
   const known = metrics.value;
-  const roles = ROLES.filter(({ role }) => known.find(({ name }) => name === metric)?.role !== role).map(({ id }) => id);
+  const roles = ROLES.filter(({ role }) => known.find(({ name }) => name === metric)?.role !== role).map(({ role, id }) => {
+    const named = known.filter((one) => one.role === role);
+    return named.length === 1 ? `metric:${named[0]!.name}` : id;
+  });
   const others = [...known.filter(({ goal, role }) => goal !== null && role === null).map(({ name }) => name), ...setNames.value];
   return [
     ...differing.slice(0, MOST_CONFIG_COLUMNS).map((key) => `config:${key}`),
@@ -110,7 +114,8 @@ function Table({ page, rows, columns, order, onOrder }: TableProps): JSX.Element
   const template = useMemo(() => {
     const name = widest(rows.slice(0, MEASURED).map(({ id }) => page.runs.label(id))) + PADDING_PX + BOX_PX;
     const first = matchMedia("(max-width: 640px)").matches ? NAME_PX.onPhone : Math.max(NAME_PX.least, Math.min(NAME_PX.most, name));
-    return `${first}px ${columns.map((column) => widthOf(column, naturalWidth(column, rows, hasBaseline, keys.length > 0) + (order.endsWith(column.id) ? SORT_PX : 0))).join(" ")}`;
+    const heads = lines.filter((line) => line.kind === "group");
+    return `${first}px ${columns.map((column) => widthOf(column, naturalWidth(column, rows, hasBaseline, heads.map((line) => groupText(line, counted, column))) + (order.endsWith(column.id) ? SORT_PX : 0))).join(" ")}`;
   }, [columns, rows, hasBaseline, keys.length, order]);
   const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: lines.length, overscan: OVERSCAN });
   const fold = (title: string): void => setFolded(new Set(folded.has(title) ? [...folded].filter((one) => one !== title) : [...folded, title]));
@@ -147,9 +152,9 @@ function widthOf({ id }: Column, px: number): string {
   return id === "fact:notes" ? `minmax(${px}px, 1fr)` : `${px}px`;
 }
 
-function naturalWidth(column: Column, rows: readonly RunRow[], hasBaseline: boolean, isGrouped: boolean): number {
+function naturalWidth(column: Column, rows: readonly RunRow[], hasBaseline: boolean, heads: readonly string[]): number {
   const texts = widest(rows.slice(0, MEASURED).map(column.textOf));
-  const cell = column.kind !== "metric" ? texts : isGrouped ? 2 * texts + SORT_PX : hasBaseline ? texts + DELTA_PX : texts;
+  const cell = column.id === "fact:tags" ? texts + DELTA_PX : Math.max(widest(heads), column.kind === "metric" && hasBaseline ? texts + DELTA_PX : texts);
   const least = column.id in EDITED ? EDITED_PX : Math.max(LEAST_PX, widest([column.title]) + PADDING_PX);
   return Math.ceil(Math.max(least, Math.min(MOST_PX, cell + PADDING_PX)));
 }
@@ -170,7 +175,13 @@ interface GroupRowProps {
   readonly onFold: () => void;
 }
 
-/** A group in one row: how many runs, and mean ± standard deviation of their metrics. */
+/** The mean of a group's runs that count, with half of its 95 % interval; empty for a column without numbers. */
+function groupText({ rows }: { readonly rows: readonly RunRow[] }, counted: ReadonlySet<RunRow>, column: Column): string {
+  const { num, mean, half } = meanOf(column.kind === "metric" ? rows.filter((row) => counted.has(row)) : [], column);
+  return num === 0 ? "" : `${formatNumber(mean)}${num > 1 ? ` ± ${formatNumber(half)}` : ""}`;
+}
+
+/** A group in one row: how many runs, and the means of their metrics. */
 function GroupRow({ line, counted, keys, columns, index, onFold }: GroupRowProps): JSX.Element {
   const title = keys.length === 1 ? `${keys[0]} = ${line.title}` : line.title;
   return (
@@ -180,26 +191,15 @@ function GroupRow({ line, counted, keys, columns, index, onFold }: GroupRowProps
         <span class="card-note">{line.rows.length}</span>
       </div>
       {columns.map((column) => {
-        const { num, mean, std } = column.kind === "metric" ? meanOf(line.rows.filter((row) => counted.has(row)), column) : { num: 0, mean: 0, std: 0 };
-        const text = num === 0 ? "" : `${formatNumber(mean)}${num > 1 ? ` ± ${formatNumber(std)}` : ""}`;
-        const of = num === line.rows.length ? "" : ` of the ${num} runs of ${line.rows.length} that have finished with a number`;
-        return <div key={column.id} class="compare-cell is-number" role="cell" title={text === "" ? "" : `${text}: mean ± standard deviation${of}`}><span class="compare-text">{text}</span></div>;
+        const text = groupText(line, counted, column);
+        return <div key={column.id} class="compare-cell is-number" role="cell" title={text === "" ? "" : `${text}: the mean of the finished runs and its 95 % interval`}><span class="compare-text">{text}</span></div>;
       })}
     </div>
   );
 }
 
-interface HeadProps {
-  readonly id: string;
-  readonly title: string;
-  readonly isNumber: boolean;
-  readonly order: string;
-  readonly onOrder: (order: string) => void;
-}
-
-function Head({ id, title, isNumber, order, onOrder }: HeadProps): JSX.Element {
-  const isUp = order === id;
-  const isDown = order === `-${id}`;
+function Head({ id, title, isNumber, order, onOrder }: Pick<TableProps, "order" | "onOrder"> & { readonly id: string; readonly title: string; readonly isNumber: boolean }): JSX.Element {
+  const [isUp, isDown] = [order === id, order === `-${id}`];
   return (
     <div class={`compare-cell${isNumber ? " is-number" : ""}`} role="columnheader" aria-sort={isUp ? "ascending" : isDown ? "descending" : "none"}>
       <button type="button" class="compare-sort" title={`Sort by ${title}`} onClick={() => onOrder(isUp ? `-${id}` : id)}>

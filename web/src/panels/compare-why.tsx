@@ -10,7 +10,7 @@ import type { RunDifference, RunRow, Side, Why } from "../wire.ts";
 import { Choice } from "./compare.tsx";
 import { valueText } from "./compare-groups.tsx";
 import { Section } from "./parts/section.tsx";
-import { UnfinishedNote } from "./parts/unfinished.tsx";
+import { UnfinishedSwitch } from "./parts/unfinished.tsx";
 
 /** More runs than this make a list that nobody reads. */
 const MOST_CHOICES = 500;
@@ -35,8 +35,8 @@ export function WhyView({ page, metric, best }: { readonly page: Page; readonly 
       <div class="pane-bar">
         <Choice label="Run" value={own} choices={choices} onChange={(id) => (left.value = id)} />
         <Choice label="Compared with" value={other} choices={[["", "its group or project"], ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
+        <UnfinishedSwitch page={page} unfinished={answer?.unfinished} />
       </div>
-      {answer !== null && <UnfinishedNote page={page} unfinished={{ ...answer.unfinished, sentence: "" }} />}
       {answer === null ? <p class="groups-waiting" role="status">{problem ?? "Comparing …"}</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
     </>
   );

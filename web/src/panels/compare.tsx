@@ -18,7 +18,7 @@ import { WhyView } from "./compare-why.tsx";
 import type { GroupTable } from "../wire.ts";
 import type { PanelProps } from "./panel.ts";
 import { NoRun } from "./parts/no-run.tsx";
-import { UnfinishedNote } from "./parts/unfinished.tsx";
+import { UnfinishedSwitch } from "./parts/unfinished.tsx";
 import "./compare.css";
 
 const TABS = [
@@ -47,14 +47,15 @@ export function Compare({ page }: PanelProps): JSX.Element {
     <div class="pane">
       <h2 class="visually-hidden">Compare</h2>
       <p class="compare-verdict" role="status" aria-busy={groups.isWaiting}>
-        {metric === "" ? "These runs have no metrics." : (groups.problem ?? table?.verdict ?? (groups.answer === null ? readingText(page) : `None of these runs has ${metric}.`))}
+        {metric === "" ? "These runs have no metrics." : (groups.problem ?? table?.verdict.replace(/ ([=<±]) /g, "\u00a0$1\u00a0") ?? (groups.answer === null ? readingText(page) : `None of these runs has ${metric}.`))}
+        {table !== undefined && tab.value !== "why" && table.unfinished.sentence !== "" && <span class="card-note is-text"> {table.unfinished.sentence}</span>}
       </p>
       <div class="pane-bar compare-bar">
         <Tabs label="Shown as" tabs={TABS} active={tab.value} panelId={CONTENT_ID} onChange={(id) => (tab.value = id)} />
         <Choice label="Metric" value={metric} choices={names.map((name) => [name, name])} onChange={(name) => (chosen.value = name)} />
         {tab.value !== "why" && <Choice label="Value" value={statistic} choices={STATISTICS.map((one) => [one, STATISTIC_NAMES[one]])} onChange={(one) => (value.value = one)} />}
+        {tab.value !== "why" && <UnfinishedSwitch page={page} unfinished={table?.unfinished} />}
       </div>
-      {tab.value !== "why" && <UnfinishedNote page={page} unfinished={table?.unfinished} />}
       {runs.fitting.value.length < runs.numFitting.value && <TooMany page={page} />}
       <div id={CONTENT_ID} class="compare-content" role="tabpanel" aria-label={TABS.find(({ id }) => id === tab.value)?.label ?? ""}>
         {tab.value === "groups" ? <GroupsView page={page} sweep={groups} />
@@ -91,14 +92,7 @@ function bestRun(table: GroupTable | undefined): string | null {
   return values.reduce((best, one) => (sign * (one.value! - best.value!) < 0 ? one : best)).run;
 }
 
-interface ChoiceProps {
-  readonly label: string;
-  readonly value: string;
-  readonly choices: readonly (readonly [value: string, label: string])[];
-  readonly onChange: (value: string) => void;
-}
-
-export function Choice({ label, value, choices, onChange }: ChoiceProps): JSX.Element {
+export function Choice({ label, value, choices, onChange }: { readonly label: string; readonly value: string; readonly choices: readonly (readonly [value: string, label: string])[]; readonly onChange: (value: string) => void }): JSX.Element {
   return (
     <label class="choice">
       <span class="slider-label">{label}</span>

@@ -40,7 +40,7 @@ function Config({ page, run, detail: { config, summary, facts: recorded } }: Sec
             <div class="section-body">
               {previous !== null && <Differences page={page} run={run} previous={previous} />}
               <details class="started-all" open={previous === null || isFinding}>
-                <summary>{numValues === 1 ? "The only value" : `All ${numValues} values`}</summary>
+                <summary>{numValues === 1 ? "The whole configuration" : `All ${numValues} values`}</summary>
                 <div class="tree"><Tree fields={config} matches={search.matches} /></div>
               </details>
             </div>

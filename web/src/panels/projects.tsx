@@ -30,7 +30,7 @@ export function Projects({ page }: PanelProps): JSX.Element {
       <div class="projects" role="region" aria-label="Projects" data-title="Projects" tabIndex={0}>
         <table>
           <thead>
-            <tr><th scope="col"><span class="sr">In view</span></th><th scope="col">project</th><th scope="col">runs</th><th scope="col">live</th><th scope="col">failed</th><th scope="col">open findings</th>
+            <tr><th scope="col"><span class="visually-hidden">In view</span></th><th scope="col">project</th><th scope="col">runs</th><th scope="col">live</th><th scope="col">failed</th><th scope="col">open findings</th>
               <th scope="col">best</th><th scope="col">last activity</th><th scope="col">owners</th></tr>
           </thead>
           <tbody>
@@ -42,14 +42,7 @@ export function Projects({ page }: PanelProps): JSX.Element {
   );
 }
 
-interface ProjectProps {
-  readonly page: Page;
-  readonly row: ProjectRow;
-  readonly isChosen: boolean;
-  readonly onToggle: () => void;
-}
-
-function Project({ page, row, isChosen, onToggle }: ProjectProps): JSX.Element {
+function Project({ page, row, isChosen, onToggle }: { readonly page: Page; readonly row: ProjectRow; readonly isChosen: boolean; readonly onToggle: () => void }): JSX.Element {
   const numBad = BAD.reduce((sum, state) => sum + (row.states[state] ?? 0), 0);
   const states = Object.entries(row.states).map(([state, count]) => `${count} ${state}`).join(", ");
   const openRun = (id: string): void => {

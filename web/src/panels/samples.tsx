@@ -79,8 +79,8 @@ function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Elemen
         <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
           choices={[{ value: "runs", label: isNamed === undefined ? "One step" : "Runs" }, { value: "steps", label: "Steps" }]} />
         {slider}
-        {isLoaded && numRuns > columns.length && (
-          <span class="card-note" title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}>{columns.length} of {numRuns} runs</span>
+        {isLoaded && shown.length > 0 && numRuns > columns.length && (
+          <span class="card-note" title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}>Samples of {columns.length} of {numRuns} runs</span>
         )}
         {names.length > 4 && isNamed === undefined && <SearchBox label="Filter samples" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
       </div>
@@ -100,7 +100,7 @@ function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Elemen
             </InView>
           ))}
         </div>
-        {isLoaded && shown.length === 0 && (names.length > 0 || isNamed !== undefined) && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "These runs have no samples of these names."}</p>}
+        {isLoaded && shown.length === 0 && (names.length > 0 || isNamed !== undefined) && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "None of the runs in the charts has a sample with one of these names."}</p>}
         {isNamed === undefined && <Files page={page} run={run} />}
       </div>
       <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />

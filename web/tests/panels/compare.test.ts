@@ -58,8 +58,9 @@ test("rows are sorted by any column, what is missing last either way", () => {
 });
 
 test("a group amounts to its mean and deviation", () => {
-  expect(meanOf(ROWS, column("config:seed"))).toEqual({ num: 3, mean: 2, std: 1 });
-  expect(meanOf(ROWS.slice(0, 1), column("config:seed")).std).toBe(0);
+  expect(meanOf(ROWS, column("config:seed")).half).toBeCloseTo(2.4841, 4);
+  expect(meanOf([...ROWS, ...ROWS, ...ROWS], column("config:seed")).half).toBeCloseTo(0.6657, 4);
+  expect(meanOf(ROWS.slice(0, 1), column("config:seed"))).toEqual({ num: 1, mean: 1, half: 0 });
   expect(meanOf(ROWS, column("config:nothing")).num).toBe(0);
 });
 
@@ -96,8 +97,8 @@ test("what is kept on axes is kept in rows, and said as a query", () => {
 });
 
 test("a relation is told by levels and by ranks", () => {
-  const row = { share: 0.7234, spearman: -0.013, verdict: "matters" } as Parameter;
-  expect(statisticsText(row, 0.5)).toBe("η² = 0.72 · Spearman ρ = −0.01");
+  const row = { score: 0.7234, spearman: -0.013, verdict: "matters" } as unknown as Parameter;
+  expect(statisticsText(row, 0.5)).toBe("explains 72 % · Spearman ρ = −0.01");
   expect(statisticsText(undefined, 0.5)).toBe("Spearman ρ = 0.50");
   expect(statisticsText(undefined, null)).toBe("");
 });

@@ -11,15 +11,9 @@ export function countedRows(rows: readonly RunRow[], isIncluded: boolean, has: (
   return isIncluded || !finished.some(has) ? rows : finished;
 }
 
-/** Which runs are left out, and the switch. */
-export function UnfinishedNote({ page, unfinished }: { readonly page: Page; readonly unfinished: Unfinished | undefined }): JSX.Element | null {
+/** The switch, where there are unfinished runs that it matters for. */
+export function UnfinishedSwitch({ page, unfinished }: { readonly page: Page; readonly unfinished: Unfinished | undefined }): JSX.Element | null {
   const { withUnfinished } = page.view;
-  if (unfinished === undefined || unfinished.runs.length === 0) return null;
-  const isChosen = withUnfinished.value || !unfinished.are_included;
-  return (
-    <p class="pane-bar unfinished" role="status">
-      {isChosen && <label class="check"><input type="checkbox" checked={withUnfinished.value} onChange={(event) => (withUnfinished.value = event.currentTarget.checked)} />Include unfinished runs</label>}
-      <span class="card-note is-text">{unfinished.sentence}</span>
-    </p>
-  );
+  if (unfinished === undefined || unfinished.runs.length === 0 || (unfinished.are_included && !withUnfinished.value)) return null;
+  return <label class="check"><input type="checkbox" checked={withUnfinished.value} onChange={(event) => (withUnfinished.value = event.currentTarget.checked)} />Include unfinished runs</label>;
 }
