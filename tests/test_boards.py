@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import epochal
@@ -62,6 +65,8 @@ def test_an_outdated_board_is_refused(tmp_path: Path) -> None:
         save_board(tmp_path, "p", Board("b"), None)
     with pytest.raises(OutdatedBoardError, match="changed by somebody else"):
         remove_board(tmp_path, "p", "b", first.revision)
+    with pytest.raises(UsageError, match="name the revision"):
+        remove_board(tmp_path, "p", "b", None)
     assert read_boards(tmp_path, "p") == [second]
     remove_board(tmp_path, "p", "b", second.revision)
     with pytest.raises(BoardNotFoundError):
@@ -137,6 +142,36 @@ def test_a_broken_file_is_listed_and_breaks_nothing_else(tmp_path: Path) -> None
     assert "half.json" not in files(tmp_path)
 
 
+def test_names_of_files_that_are_not_utf8_are_listed_with_replacements(tmp_path: Path) -> None:
+    save_board(tmp_path, "p", Board("good"), None)
+    (tmp_path / "boards" / os.fsdecode(b"\xff.json")).write_text("{")
+    found = read_boards(tmp_path, "p")
+    assert [stored.board.name for stored in found] == ["good", "\ufffd"]
+    assert b"not a valid board" in msgspec.json.encode(found)
+    remove_board(tmp_path, "p", "\ufffd", found[1].revision)
+    assert names(tmp_path) == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("board", "words"),
+    [
+        (Board("b", x="eval/loss"), "x of a board is one of step"),
+        (Board("b", smooth=1.0), "below 1"),
+        (Board("b", [Block(kind="chart", limits=(5, 1))]), "lower limit"),
+        (Board("b", [Block(kind="chart", limits=(math.nan, None))]), "lower limit"),
+    ],
+)
+def test_values_that_no_chart_can_show_are_refused_and_read(
+    tmp_path: Path, board: Board, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        save_board(tmp_path, "p", board, None)
+    (tmp_path / "boards").mkdir(exist_ok=True)
+    (tmp_path / "boards" / "b.json").write_bytes(msgspec.json.encode(board))
+    (stored,) = read_boards(tmp_path, "p")
+    assert (stored.board.name, stored.problem) == ("b", None)
+
+
 def test_fields_of_later_versions_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "boards").mkdir()
     text = '{"name": "b", "new": 1, "blocks": [{"kind": "chart", "series": ["a"], "also": {}}]}'
@@ -180,7 +215,7 @@ def test_a_store_finds_the_boards_of_its_projects(tmp_path: Path) -> None:
         with open_store(root) as store:
             stored = store.boards.save("My Project", Board(f"of {root.name}"), None)
             assert stored in store.boards.list("My Project")
-            for unknown in ("other", "../my-project/../x", "boards"):
+            for unknown in ("other", "../my-project/../x", "boards", "my-project/../.."):
                 with pytest.raises(BoardNotFoundError, match="no project"):
                     store.boards.save(unknown, Board("b"), None)
     assert len(files(tmp_path / "my-project")) == 2
@@ -245,7 +280,10 @@ def test_a_script_makes_a_board_and_replaces_it(
     ("blocks", "fields", "words"),
     [
         ("train/loss", {}, "list"),
-        ([3], {}, "block 1 must be a text, a list of texts, Markdown or a mapping, not 3"),
+        (5, {}, "list"),
+        (["a"], {"runs": 5}, "runs"),
+        (["a"], {"runs": "abc"}, "runs"),
+        ([3], {}, "not a int"),
         ([["a", 3]], {}, "mapping"),
         (["a", "train/loss -"], {}, "'train/loss -' in block 2 .* a metric or a number is missing"),
         ([{"chart": "a", "hight": 2}], {}, "'hight': use chart, samples or text, and any of title"),
@@ -275,11 +313,14 @@ def test_in_a_run_a_board_goes_to_its_project_and_a_fault_stays_out_of_the_loop(
         epochal.board("b", ["loss"])
         epochal.board("other", ["loss"], project="q")
         epochal.board("wrong", [{"pie": 1}])
+        wrong: Any = 5
+        epochal.board("number", ["loss"], runs=wrong)
+        epochal.board("generator", ["loss"], runs=(run.id for _ in range(2)))
         epochal.board("broken", Broken())
         (tmp_path / "file").write_text("no folder")
         epochal.board("nowhere", ["loss"], project="file")
         run.log({"loss": 1.0})
-    assert names(tmp_path / "my-project") == ["b"]
+    assert names(tmp_path / "my-project") == ["b", "generator"]
     assert names(tmp_path / "q") == ["other"]
     printed = capsys.readouterr()
     assert "'pie'" in printed.out + printed.err

@@ -8,6 +8,7 @@ that they saw: an outdated board never replaces a newer one.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ MAX_BOARDS = 500
 _SUFFIX = ".json"
 _LOCK = ".lock"
 
+AXES = ("step", "epoch", "tokens", "time", "relative", "progress")
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Kind = Literal["chart", "samples", "text"]
 
@@ -35,7 +37,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One block of a board; blocks flow in a grid of 12 columns.
 
     ``series`` of a chart are names, patterns or formulas, those of samples are names or patterns.
-    ``x`` null follows the axis of the board. ``text`` is Markdown.
+    ``x`` is one of ``AXES`` or a metric; null follows the axis of the board. ``text`` is Markdown.
     """
 
     kind: Kind
@@ -52,7 +54,8 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Board(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a board shows: of the runs in ``runs``, else of those that ``query`` selects.
 
-    ``group`` names keys of the config with commas between, or all but some (``-seed``).
+    ``group`` names keys of the config with commas between, or all but some (``-seed``). ``x`` is
+    one of ``AXES``.
     """
 
     name: _Name
@@ -135,6 +138,8 @@ def save_board(
 
 def remove_board(folder: Path, project: str, name: str, revision: str | None) -> None:
     """Delete a board from a project's folder; see ``Boards.remove``."""
+    if revision is None:
+        raise UsageError(f"name the revision of the board {name!r} that you want to delete.")
     if name not in _stored(folder, project):
         raise BoardNotFoundError(f"there is no board {name!r}.")
     with between_processes(folder / BOARDS_FOLDER / _LOCK):
@@ -153,7 +158,8 @@ class FolderBoards:
         self, roots: Sequence[Path], projects: Iterable[str], may_read: Callable[[Path], bool]
     ) -> None:
         self._roots = [root for root in roots if root.is_dir() and not is_run_folder(root)]
-        self._names = {slugify(name): name for name in projects}
+        self._projects = frozenset(projects)
+        self._names = {slugify(name): name for name in self._projects}
         self._may_read = may_read
 
     def list(self, project: str | None = None) -> Sequence[StoredBoard]:
@@ -162,7 +168,7 @@ class FolderBoards:
         for root in self._roots:
             inside = sorted(path.parent for path in root.glob(f"*/{BOARDS_FOLDER}"))
             for folder in (root, *(path for path in inside if not path.name.startswith("."))):
-                name = self._names.get(folder.name, folder.name)
+                name = self._names.get(folder.name) or _valid_text(folder.name)
                 if project in (None, name):
                     found += read_boards(folder, name, may_read=self._may_read)
         return found
@@ -177,6 +183,8 @@ class FolderBoards:
 
     def _folder(self, project: str) -> Path:
         slug = slugify(project)
+        if project not in self._projects and (slug != project or slug in self._names):
+            raise BoardNotFoundError(f"there is no project {project!r} here.")
         found = [root / slug for root in self._roots if (root / slug / BOARDS_FOLDER).is_dir()]
         if slug in self._names:
             below = [root / slug for root in self._roots]
@@ -241,7 +249,14 @@ def _read(path: Path, project: str) -> StoredBoard:
 
 
 def _broken(path: Path, project: str, sentence: str, revision: str = "") -> StoredBoard:
-    return StoredBoard(project, revision, Board(path.stem), f"{path.name} {sentence}")
+    name = _valid_text(path.name)
+    board = Board(name.removesuffix(_SUFFIX))
+    return StoredBoard(project, revision, board, f"{name} {sentence}")
+
+
+def _valid_text(name: str) -> str:
+    """The name of a file, with replacements for bytes that are not UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _check(found: _Found, name: str, revision: str | None) -> None:
@@ -269,6 +284,15 @@ def _free_path(place: Path, name: str) -> Path:
 def _encoded(board: Board) -> bytes:
     if not board.name.strip() or any(one < " " or one == "\x7f" for one in board.name):
         raise UsageError(f"a board cannot be called {board.name!r}: give it a name of one line.")
+    if board.x not in (None, *AXES):
+        axes = ", ".join(AXES)
+        raise UsageError(f"x of a board is one of {axes}, not {board.x!r}; charts may have others.")
+    if not board.smooth < 1:
+        raise UsageError(f"smooth is below 1, as in 0.9, not {board.smooth}.")
+    for low, high in (block.limits for block in board.blocks if block.limits is not None):
+        ends = [end for end in (low, high) if end is not None]
+        if not all(map(math.isfinite, ends)) or ends != sorted(set(ends)):
+            raise UsageError(f"the lower limit is below the upper one, unlike [{low}, {high}].")
     data = msgspec.json.format(json_bytes(msgspec.to_builtins(board)), indent=1) + b"\n"
     if len(data) > MAX_BYTES:
         raise UsageError(f"a board has at most {MAX_BYTES:,} bytes; this one has {len(data):,}.")

@@ -45,6 +45,8 @@ def test_a_board_is_saved_changed_and_deleted(tmp_path: Path) -> None:
 
         gone = {"project": "p", "name": "b", "revision": first.json["revision"]}
         assert post(server, "/api/boards/delete", gone).status == 409
+        unnamed = post(server, "/api/boards/delete", {**gone, "revision": None})
+        assert (unnamed.status, "name the revision" in unnamed.json["error"]) == (400, True)
         gone["revision"] = kept["revision"]
         assert post(server, "/api/boards/delete", gone).status == 200
         assert post(server, "/api/boards/delete", gone).status == 404
@@ -55,7 +57,8 @@ def test_a_board_is_saved_changed_and_deleted(tmp_path: Path) -> None:
     ("change", "status"),
     [
         ({"project": "nobody", "board": {"name": "b"}}, 404),
-        ({"project": "../..", "board": {"name": "b"}}, 404),
+        ({"project": "p/../..", "board": {"name": "b"}}, 404),
+        ({"project": "p", "board": {"name": "b", "x": "eval/loss"}}, 400),
         ({"project": "p", "board": {"name": ""}}, 400),
         ({"project": "p", "board": {"name": "b", "blocks": [{"kind": "pie"}]}}, 400),
         ({"project": "p", "board": {"name": "b", "query": "x" * 70_000}}, 400),

@@ -87,16 +87,16 @@ def board(
         runs: The ids of the runs that it always shows, which makes it a report.
         group: Keys of the configuration to group by, with commas between.
         spread: What is drawn around the mean of a group: "std", "stderr", "ci", "minmax" or "iqr".
-        x: The x axis of its charts: "step", "epoch", "tokens", "time", "progress" or a metric.
-        smooth: How much lines are smoothed, from 0 to 1.
+        x: The x axis of its charts: "step", "epoch", "tokens", "time", "relative" or "progress".
+            A chart may have its own, also a metric.
+        smooth: How much lines are smoothed, from 0 to below 1.
 
     Raises:
         UsageError: An argument is not valid. While a run is open, nothing is raised: the fault is
             reported once, and the training goes on.
         OSError: The file cannot be written, and no run is open.
     """
-    named = None if runs is None else list(runs)
-    given = {"query": query, "runs": named, "group": group, "spread": spread, "x": x}
+    given = {"query": query, "runs": runs, "group": group, "spread": spread, "x": x}
     fields = {"name": name, **given, **({"smooth": smooth} if smooth else {})}
     run = OPEN_RUNS.current
     if run is not None:
@@ -129,6 +129,11 @@ def save_with_run(
 
 
 def _board(fields: Mapping[str, Any], blocks: Iterable[Any]) -> Board:
+    runs = fields["runs"]
+    if isinstance(runs, Iterable) and not isinstance(runs, str):
+        fields = {**fields, "runs": list(runs)}
+    if not isinstance(blocks, Iterable):
+        raise UsageError(f"blocks is a list, such as ['train/loss'], not {blocks!r}.")
     if isinstance(blocks, str):
         raise UsageError("blocks is a list, such as ['train/loss'], not one text.")
     given = {**fields, "blocks": [_block(one, number) for number, one in enumerate(blocks, 1)]}
