@@ -94,8 +94,8 @@ function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
 function shareItems(page: Page): readonly MenuItem[] {
   const { source, view, runs, toasts } = page;
   const link = location.href.replace(/#.*$/, "") + view.address();
-  const file = source.exportUrl(view.place.value === "board" && view.board.value !== null
-    ? { board: view.board.value, ...(view.project.value === null ? {} : { project: view.project.value }) }
+  const file = source.exportUrl(view.place.value === "board" && boards.saved.value !== null
+    ? { board: boards.saved.value.board.name, project: boards.saved.value.project }
     : runs.showsAll.value ? { query: runs.sweepQuery() } : { run: runs.shown.value.map(({ id }) => id) });
   return [
     { label: "Copy link", hint: "this view", run: () => void copy(link).then((isCopied) => toasts.show(isCopied ? "The link to this view is copied." : link)) },

@@ -41,7 +41,7 @@ export function Board({ page }: PanelProps): JSX.Element {
 
 function MissingBoard({ page: { boards }, name }: { readonly page: Page; readonly name: string }): JSX.Element {
   if (boards.stored.value === null) return <div class="pane" aria-busy="true"><p class="card-note">Loading the board…</p></div>;
-  const broken = boards.stored.value.find(({ board }) => board.name === name)?.problem ?? boards.problem.value;
+  const broken = boards.named.value?.problem ?? boards.problem.value;
   return (
     <Empty title={broken === null ? `There is no board “${name}” here` : `The board “${name}” cannot be shown`}>
       {broken ?? "It may have been renamed or deleted, or it belongs to another project."} <button type="button" class="link" onClick={() => boards.open(null)}>Show all metrics</button>
@@ -59,15 +59,15 @@ function BoardBar({ page, children }: { readonly page: Page; readonly children?:
     else boards.change(withBlocks(board, board.blocks.length, 0, block));
     requestAnimationFrame(() => document.querySelector(".block:last-of-type")?.scrollIntoView({ block: "nearest" }));
   };
-  const name = board === null ? (view.board.value ?? "All metrics") : board.name || "New board";
+  const name = board === null ? (boards.named.value?.board.name ?? view.board.value ?? "All metrics") : board.name || "New board";
   return (
     <>
       <div class="toolbar board-bar">
         <Menu label={`Board: ${name}`} items={[
           { label: "All metrics", isOn: board === null && view.board.value === null, run: () => boards.open(null) },
           ...(stored.length === 0 ? [] : ["divider" as const]),
-          ...stored.map(({ project, board: { name: label }, problem }) => ({
-            label, isOn: view.board.value === label, ...(problem !== null ? { hint: "cannot be read" } : runs.projects.value.length > 1 ? { hint: project } : {}), run: () => boards.open(label),
+          ...stored.map((one) => ({
+            label: one.board.name, isOn: boards.named.value === one, ...(one.problem !== null ? { hint: "cannot be read" } : runs.projects.value.length > 1 ? { hint: one.project } : {}), run: () => boards.open(one),
           })),
           ...(boards.canSave ? ["divider" as const, { label: "New board", run: () => boards.create(EMPTY_BOARD) }] : []),
         ]}><b class="board-name">{name}</b> ▾</Menu>
@@ -109,7 +109,7 @@ function SaveTools({ page }: { readonly page: Page }): JSX.Element {
   };
   const items: (MenuItem | "divider")[] = [
     ...(saved === null ? [] : [{ label: "Rename…", run: () => setNaming("rename") }, { label: "Save as a copy…", run: () => setNaming("copy") }]),
-    { label: saved === null ? "Discard" : "Revert to the saved board", isDisabled: !isChanged, run: () => boards.open(saved?.board.name ?? null) },
+    { label: saved === null ? "Discard" : "Revert to the saved board", isDisabled: !isChanged, run: () => boards.open(saved) },
     "divider",
     board.runs === null
       ? { label: "Freeze the runs", hint: "for a report", run: () => boards.change({ ...board, runs: runsToFreeze(page) }) }
@@ -137,14 +137,14 @@ function Naming({ page, naming, onClose }: { readonly page: Page; readonly namin
 
 /** Somebody else saved the board: nothing is lost, and nothing is replaced. */
 function Conflict({ page }: { readonly page: Page }): JSX.Element | null {
-  const { boards, view } = page;
+  const { boards } = page;
   const [isCopying, setCopying] = useState(false);
   if (boards.conflict.value === null || !boards.canSave) return null;
   return (
     <p class="problem board-conflict" role="alert">
       <span>{boards.conflict.value}</span>
       <button type="button" class="button" onClick={() => setCopying(true)}>Save as a copy</button>
-      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(view.board.value)}>Load the newer one</button>}
+      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(boards.saved.value)}>Load the newer one</button>}
       {isCopying && <Naming page={page} naming="copy" onClose={() => setCopying(false)} />}
     </p>
   );

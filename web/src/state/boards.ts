@@ -5,8 +5,8 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import { SourceError } from "../source/source.ts";
 import type { Source } from "../source/source.ts";
-import { patternQuery, wordsQuery } from "../ui/filter.ts";
-import type { Board as WireBoard, StoredBoard as WireStoredBoard } from "../wire.ts";
+import { isQuery, wordsQuery } from "../ui/filter.ts";
+import type { Board as WireBoard, StoredBoard as WireStoredBoard, XKind } from "../wire.ts";
 import type { ChartSpec } from "./chart-spec.ts";
 import { X_KINDS } from "./view.ts";
 import type { SpreadChoice, View } from "./view.ts";
@@ -132,14 +132,23 @@ export function readBoard(value: unknown): Board | null {
     return { ...read, width: nearest(WIDTHS, read.width), height: nearest(HEIGHTS, read.height), series: read.series.filter((name) => typeof name === "string") };
   });
   const { group, spread, x } = board;
-  return { ...board, blocks, spread: group === null || spread === "std" ? null : spread, x: x === "step" ? null : x };
+  return { ...board, blocks, spread: group === null || spread === "std" ? null : spread, x: axisOf(kindOf(x)), smooth: Math.max(0, Math.min(SMOOTHEST, board.smooth)) };
+}
+
+/** The x axis of the control bar for that of a board, which may be none of them, and the other way round. */
+const kindOf = (x: string | null): XKind => X_KINDS.find((kind) => kind === (x === "time" ? "wall" : x)) ?? "step";
+const axisOf = (x: XKind): string | null => (x === "step" ? null : x === "wall" ? "time" : x);
+
+function isLimits(value: readonly unknown[]): boolean {
+  const [low, high] = value;
+  return value.length === 2 && value.every((end) => end === null || Number.isFinite(end)) && (low === null || high === null || low! < high!);
 }
 
 /** Fields that have the type of the usual ones, or a type where those are null. */
 function filled<Fields extends object>(usual: Fields, given: object): Fields {
   const fits = (key: string, value: unknown): boolean => {
     const like = (usual as Record<string, unknown>)[key];
-    if (key === "runs" || key === "limits") return Array.isArray(value);
+    if (key === "runs" || key === "limits") return Array.isArray(value) && (key === "limits" ? isLimits(value) : value.every((id) => typeof id === "string"));
     return like === null ? typeof value === "string" : Array.isArray(like) ? Array.isArray(value) : typeof value === typeof like;
   };
   return { ...usual, ...Object.fromEntries(Object.entries(given).filter(([key, value]) => key in usual && fits(key, value))) };
@@ -154,7 +163,7 @@ function settingsOf(view: View): Settings {
   const text = view.filter.value.trim();
   const query = view.filterMode.value === "query" ? text : view.filterMode.value === "regex" && text !== "" ? patternQuery(text) : wordsQuery(text);
   const [group, spread, x] = [view.groupBy.value, view.spread.value, view.x.value];
-  return { query: query || null, group, spread: group === null || spread === "std" ? null : spread, x: x === "step" ? null : x === "wall" ? "time" : x, smooth: view.smoothness.value };
+  return { query: query || null, group, spread: group === null || spread === "std" ? null : spread, x: axisOf(x), smooth: view.smoothness.value };
 }
 
 function applySettings(view: View, { query, group, spread, x, smooth }: Settings): void {
@@ -163,8 +172,8 @@ function applySettings(view: View, { query, group, spread, x, smooth }: Settings
     view.filter.value = query ?? "";
     view.groupBy.value = group;
     if (group !== null) view.spread.value = (spread ?? "std") as SpreadChoice;
-    view.x.value = X_KINDS.find((kind) => kind === (x === "time" ? "wall" : x)) ?? "step";
-    view.smoothness.value = Math.min(SMOOTHEST, smooth);
+    view.x.value = kindOf(x);
+    view.smoothness.value = smooth;
   });
 }
 
@@ -175,6 +184,8 @@ export interface Boards {
   readonly problem: ReadonlySignal<string | null>;
   /** The one that is open, with its changes; null for all metrics. */
   readonly board: ReadonlySignal<Board | null>;
+  /** The stored board that the address names, which may be one that cannot be read. */
+  readonly named: ReadonlySignal<StoredBoard | null>;
   /** As it was saved last; null for one that never was. */
   readonly saved: ReadonlySignal<StoredBoard | null>;
   readonly isChanged: ReadonlySignal<boolean>;
@@ -186,7 +197,7 @@ export interface Boards {
   readonly canSave: boolean;
   refresh(): Promise<void>;
   /** Open a saved board, as it was saved; null for all metrics. */
-  open(name: string | null): void;
+  open(stored: StoredBoard | null): void;
   /** Open a board that was not saved. */
   create(board: Board): void;
   /** Change the open board. */
@@ -207,8 +218,8 @@ export function createBoards(source: Source, view: View): Boards {
   const refusal = signal<string | null>(null);
   /** Boards by the text of the address, so that a step back finds the same blocks. */
   const known = new Map<string, Draft | null>();
-  /** By the revision before: what was saved from this page is no conflict with its own drafts. */
-  const ownSaves = new Map<string | null, string>();
+  /** Revisions that this page saved one after the other: its older drafts are no conflict with them. */
+  let own = new Set<string | null>();
   const draft = computed((): Draft | null => {
     const text = view.draft.value;
     if (!known.has(text)) known.set(text, readDraft(text));
@@ -218,7 +229,8 @@ export function createBoards(source: Source, view: View): Boards {
     const chosen = view.project.value;
     return stored.value?.filter(({ project }) => chosen === null || chosen === project || chosen.split(",").includes(project)) ?? null;
   });
-  const saved = computed(() => ofProject.value?.find(({ board, problem: isBad }) => board.name === view.board.value && isBad === null) ?? null);
+  const named = computed(() => ofProject.value?.find((one) => addressOf(one) === view.board.value) ?? ofProject.value?.find((one) => one.board.name === view.board.value) ?? null);
+  const saved = computed(() => (named.value?.problem === null ? named.value : null));
   const board = computed(() => draft.value?.board ?? saved.value?.board ?? null);
   const current = (): Board => ({ ...board.value!, ...settingsOf(view) });
   const isChanged = computed(() => {
@@ -226,11 +238,7 @@ export function createBoards(source: Source, view: View): Boards {
     if (saved.value === null) return draft.value !== null;
     return textOf(current()) !== textOf(saved.value.board);
   });
-  const revisionOf = (of: Draft): string | null => {
-    let { revision } = of;
-    while (ownSaves.has(revision)) revision = ownSaves.get(revision)!;
-    return revision;
-  };
+  const revisionOf = ({ revision }: Draft): string | null => (own.has(revision) && own.has(saved.value!.revision) ? saved.value!.revision : revision);
   const conflict = computed(() => {
     if (refusal.value !== null || saved.value === null || draft.value === null) return refusal.value;
     return revisionOf(draft.value) === saved.value.revision ? null : `Somebody else saved “${saved.value.board.name}” after you opened it.`;
@@ -251,7 +259,7 @@ export function createBoards(source: Source, view: View): Boards {
     stored.value = stored.value!.filter((one) => one.project !== project || one.board.name !== name);
   };
   const boards: Boards = {
-    stored: ofProject, problem, board, saved, isChanged, conflict, frozen,
+    stored: ofProject, problem, board, named, saved, isChanged, conflict, frozen,
     canSave: source.boards.save !== null,
     async refresh() {
       try {
@@ -262,6 +270,8 @@ export function createBoards(source: Source, view: View): Boards {
           return read === null ? [] : [{ ...one, board: read }];
         });
         problem.value = null;
+        // Another project may get a board of this name.
+        if (named.peek() !== null) view.board.value = addressOf(named.peek()!);
         const isFirst = before === null && !SETTINGS.some((key) => view.named.has(key));
         const isNewer = before !== null && !wasChanged && before.revision !== saved.peek()?.revision;
         if (view.draft.peek() === "" && saved.peek() !== null && (isFirst || isNewer)) applySettings(view, saved.peek()!.board);
@@ -270,10 +280,10 @@ export function createBoards(source: Source, view: View): Boards {
         stored.value ??= [];
       }
     },
-    open(name) {
+    open(wanted) {
       batch(() => {
         refusal.value = null;
-        view.board.value = name;
+        view.board.value = wanted === null ? null : addressOf(wanted);
         view.draft.value = "";
         view.full.value = null;
         if (saved.peek() === null) return;
@@ -304,12 +314,11 @@ export function createBoards(source: Source, view: View): Boards {
       const revision = !isSame ? null : draft.peek() === null ? saved.peek()!.revision : revisionOf(draft.peek()!);
       try {
         const answer = await send(project, wanted, revision);
-        if (revision !== null) ownSaves.set(revision, answer.revision);
-        view.continueStep();
+        own = (own.has(revision) ? own : new Set([revision])).add(answer.revision);
         batch(() => {
           put(answer);
           refusal.value = null;
-          view.board.value = name;
+          view.board.value = addressOf(answer);
           view.draft.value = "";
         });
       } catch (error) {
@@ -319,7 +328,9 @@ export function createBoards(source: Source, view: View): Boards {
       }
     },
     async rename(name) {
-      const before = saved.peek()!;
+      await boards.refresh();
+      const before = saved.peek();
+      if (before === null || conflict.peek() !== null) throw new Error(conflict.peek() ?? "Somebody else deleted this board.");
       if (name === before.board.name) return;
       await boards.save(before.project, name);
       await drop(before);
@@ -329,8 +340,7 @@ export function createBoards(source: Source, view: View): Boards {
       boards.open(null);
     },
     async restore({ project, board: deleted }) {
-      put(await send(project, deleted, null));
-      boards.open(deleted.name);
+      boards.open(put(await send(project, deleted, null)));
     },
     async add(to, block) {
       put(await send(to.project, withBlocks(to.board, to.board.blocks.length, 0, block), to.revision));
@@ -344,6 +354,11 @@ export function createBoards(source: Source, view: View): Boards {
   return boards;
 }
 
+/** How the address names a board: several projects may have one of the same name. */
+function addressOf({ project, board: { name } }: StoredBoard): string {
+  return `${project}/${name}`;
+}
+
 function textOf(board: Board): string {
   return JSON.stringify(compact(board));
 }
@@ -353,7 +368,7 @@ function readDraft(text: string): Draft | null {
   try {
     const value: unknown = JSON.parse(text);
     const board = readBoard(value);
-    const { revision } = value as { readonly revision?: unknown };
+    const revision = (value as { readonly revision?: unknown } | null)?.revision;
     return board === null ? null : { board, revision: typeof revision === "string" ? revision : null };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;

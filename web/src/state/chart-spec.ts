@@ -22,10 +22,21 @@ export function isFormula(name: string): boolean {
 export function expandPatterns(series: readonly string[], metrics: readonly string[]): readonly string[] {
   const expanded = series.flatMap((text) => {
     if (!/[*?]/.test(text) || isFormula(text) || metrics.includes(text)) return [text];
-    const pattern = new RegExp(`^${text.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".")}$`);
-    return metrics.filter((name) => pattern.test(name));
+    return metrics.filter((name) => isMatch(text, name));
   });
   return [...new Set(expanded)];
+}
+
+/** Whether a pattern matches a name. After a mismatch only the last `*` takes more, so no pattern takes for ever. */
+function isMatch(pattern: string, name: string): boolean {
+  let [at, star, taken] = [0, -1, 0];
+  for (let index = 0; index < name.length;) {
+    if (pattern[at] === "*") [star, taken] = [at++, index];
+    else if (pattern[at] === "?" || pattern[at] === name[index]) [at, index] = [at + 1, index + 1];
+    else if (star >= 0) [at, index] = [star + 1, ++taken];
+    else return false;
+  }
+  return /^\**$/.test(pattern.slice(at));
 }
 
 export function titleOf({ title, series }: ChartSpec): string {

@@ -71,7 +71,7 @@ export function createView(location: Location = window.location, history: Histor
     place: keep(choiceField<PlaceId>("place", PLACE_IDS, "run")),
     /** The section of the run that is open and scrolled to; empty for the overview. */
     section: keep(textField("at")),
-    /** The name of a saved board; null for all metrics. */
+    /** A saved board, as `project/name` or its name; null for all metrics. */
     board: keep(optionalField("board")),
     /** A board with changes that were not saved, as JSON; empty for none. */
     draft: keep(textField("draft")),

@@ -11,6 +11,11 @@ test.each([
 test("patterns are replaced by what they match, each metric once; formulas stay", () => {
   const metrics = ["train/loss", "eval/loss", "eval/acc", "a.b"];
   expect(expandPatterns(["eval/loss", "eval/*", "train/loss * 2", "a?b", "nowhere/*"], metrics)).toEqual(["eval/loss", "eval/acc", "train/loss * 2", "a.b"]);
+  expect(expandPatterns(["*l?ss", "**a*", "*.?", "?"], ["loss", "eval/loss", "a.b"])).toEqual(["loss", "eval/loss", "a.b"]);
+});
+
+test.each([`${"*".repeat(60)}!`, `${"*?".repeat(30)}!`, `${"a*".repeat(30)}!`])("the pattern %s does not take for ever", (pattern) => {
+  expect(expandPatterns([pattern], ["a".repeat(200)])).toEqual([]);
 });
 
 test("a chart without a title has the names of its series", () => {
