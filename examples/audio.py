@@ -1,6 +1,6 @@
 """Log sounds, which you can play on the page.
 
-Run it with ``python examples/audio.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/audio.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import numpy as np

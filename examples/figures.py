@@ -1,6 +1,6 @@
 """Log figures of Matplotlib and Plotly.
 
-Run it with ``python examples/figures.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/figures.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import matplotlib

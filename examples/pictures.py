@@ -1,6 +1,6 @@
 """Log pictures, with boxes and masks drawn over them.
 
-Run it with ``python examples/pictures.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/pictures.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Log Markdown, HTML and plain text.
 
-Run it with ``python examples/reports.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/reports.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import epochal

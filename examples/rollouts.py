@@ -3,7 +3,7 @@
 A toy model learns to answer sums with a policy gradient. With TRL you need none of this:
 ``report_to="epochal"`` and ``log_completions=True`` log the same table.
 
-Run it with ``python examples/rollouts.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/rollouts.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import numpy as np

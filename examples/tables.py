@@ -1,6 +1,6 @@
 """Log tables: rows of predictions with pictures in their cells, and a confusion matrix.
 
-Run it with ``python examples/tables.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/tables.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import numpy as np

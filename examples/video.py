@@ -1,6 +1,6 @@
 """Log videos, for example episodes of an agent.
 
-Run it with ``python examples/video.py``, then open ``epochal serve`` and its Samples panel.
+Run it with ``python examples/video.py``, then open ``epochal serve`` and its section Samples.
 """
 
 import numpy as np

@@ -159,8 +159,8 @@ class RunData:
         With ``pixels`` each slice keeps its first, last, smallest and largest point, and what is
         not finite.
 
-        ``smooth`` smooths the values over every point, as the page does: ``"ema:0.9"`` or the
-        weight alone, ``"time-ema:0.9"``, ``"gaussian:12"`` or ``"mean:25"``.
+        ``smooth`` smooths the values over every point: ``"ema:0.9"`` or the weight alone, as on
+        the page, ``"time-ema:0.9"``, ``"gaussian:12"`` or ``"mean:25"``.
         Raises ``MetricNotFoundError``.
         """
         if (names := matching(name, self._view.metrics())) is not None:

@@ -27,7 +27,7 @@ from epochal.series.smooth import parse_smoothing
     is_flag=False,
     flag_value="0.9",
     metavar="[AMOUNT]",
-    help="Smooth as the page does: 0.9 (the default), gaussian:12, mean:20, time-ema:0.9.",
+    help="Smooth: 0.9 (default, as on the page), gaussian:12, mean:20 or time-ema:0.9.",
 )
 @click.option("-o", "--output", metavar="FILE", help="A .pdf, .svg or .png (default: METRIC.pdf).")
 @options.unfinished
