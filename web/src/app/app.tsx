@@ -60,10 +60,10 @@ export function App({ page, theme }: AppProps): JSX.Element {
           <Tabs label="Places" tabs={TABS} active={place.id} panelId={PANEL_ID} onChange={(id) => page.open(id)} />
           <ControlBar page={page} />
         </div>
-        <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title}>
+        <section key={place.id} id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title}>
           <Problem page={page} />
           <MissingRun page={page} />
-          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : isFull ? <FullChart page={page} /> : <Content key={place.id} page={page} />}
+          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : isFull ? <FullChart page={page} /> : <Content page={page} />}
         </section>
       </main>
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
