@@ -67,7 +67,7 @@ def test_a_run_that_fails_is_notified_if_the_person_wants_it(
     page.get_by_role("button", name="Which runs are listed and shown").click()
     page.get_by_role("menuitemcheckbox", name="Notify when a run ends").click()
     # Only what ends after both is told: the browser's leave, and a stream that is open.
-    until(page, lambda: page.evaluate("localStorage.getItem('epochal-notify')") == "1")
+    until(page, lambda: page.evaluate("localStorage.getItem('epochal notify')") == "1")
     page.get_by_text("live", exact=True).wait_for()
     journal.add({"log": "finish", "status": "failed", "reason": "out of memory"})
     until(page, lambda: page.evaluate("window.told") == ["x: failed | out of memory"])
@@ -93,7 +93,7 @@ def test_a_run_that_ends_before_the_event_stream_opens_is_notified(
         Journal(tmp_path, f"newer-{number}", created=2e9 + number).metrics(1, loss=1.0).finish()
     site = serve(tmp_path)
     page = open_page("about:blank")
-    page.add_init_script(NOTIFICATIONS + "localStorage.setItem('epochal-notify', '1');")
+    page.add_init_script(NOTIFICATIONS + "localStorage.setItem('epochal notify', '1');")
     held: list[Route] = []
     has_ended = False
 
