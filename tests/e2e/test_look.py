@@ -72,6 +72,20 @@ def test_a_phone_has_its_runs_in_a_drawer(
     page.locator(".side").wait_for(state="hidden")
 
 
+def test_a_tap_reads_values_until_the_next_tap_elsewhere(
+    runs: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    url = serve_all(runs).url + "#place=board"
+    page = open_page(url, viewport=PHONE, has_touch=True, is_mobile=True)
+    has_drawn(page)
+    tooltip = page.locator(".chart-tooltip:visible")
+    for chart in range(2):
+        page.locator(".chart-over").nth(chart).tap()
+        until(page, lambda: tooltip.count() == 1)
+    page.get_by_role("heading", name="loss", exact=True).tap()
+    until(page, lambda: tooltip.count() == 0)
+
+
 def test_everything_is_within_reach_of_the_keyboard(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:

@@ -60,6 +60,8 @@ export function createCrosshair(host: HTMLElement): CrosshairLine {
       listener = callback;
     },
     point(x, y) {
+      // The pointer may be in another chart by now.
+      if (x === null && !current.isOwn) return;
       current = { x, y, isOwn: true };
       listener(current);
       publish(x);

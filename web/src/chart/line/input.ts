@@ -51,8 +51,9 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
   };
 
   host.addEventListener("pointermove", point, listen);
-  host.addEventListener("pointerdown", point, listen);
-  host.addEventListener("pointerleave", () => target.crosshair.point(null, null), listen);
+  // A finger leaves when it is lifted: what a tap shows stays until the next tap, elsewhere.
+  host.addEventListener("pointerup", point, listen);
+  host.addEventListener("pointerleave", ({ pointerType }) => pointerType !== "touch" && target.crosshair.point(null, null), listen);
   host.addEventListener("dblclick", () => target.reset(), listen);
   host.addEventListener("wheel", (event) => {
     const drawing = target.drawing();

@@ -36,6 +36,7 @@ const Y_TICK_PX = 40;
 const TOP = 8;
 const RIGHT = 12;
 const SMALLEST_DRAG_PX = 4;
+const SMALLEST_SWIPE_PX = 24;
 
 export function createPlot(host: HTMLElement, { theme, options, draw, select, ...setup }: PlotSetup): Plot {
   const canvas = document.createElement("canvas");
@@ -98,7 +99,7 @@ export function createPlot(host: HTMLElement, { theme, options, draw, select, ..
   };
 }
 
-/** Tell the pixels between which a mouse was dragged. Fingers scroll. */
+/** Tell the pixels between which a pointer was dragged. A finger that goes up or down scrolls: the browser cancels the pointer then. */
 function followSelection(over: HTMLElement, select: (from: number, to: number) => void): void {
   const marked = element("div", "chart-selection");
   let start: number | null = null;
@@ -109,7 +110,7 @@ function followSelection(over: HTMLElement, select: (from: number, to: number) =
   const span = (event: PointerEvent): [number, number] => [Math.min(start!, at(event)), Math.max(start!, at(event))];
   over.append(marked);
   over.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || event.pointerType === "touch") return;
+    if (event.button !== 0 || !event.isPrimary) return;
     over.setPointerCapture(event.pointerId);
     start = at(event);
   });
@@ -124,7 +125,7 @@ function followSelection(over: HTMLElement, select: (from: number, to: number) =
       const [from, to] = start === null ? [0, 0] : span(event);
       start = null;
       marked.style.width = "";
-      if (name === "pointerup" && to - from >= SMALLEST_DRAG_PX) select(from, to);
+      if (name === "pointerup" && to - from >= (event.pointerType === "touch" ? SMALLEST_SWIPE_PX : SMALLEST_DRAG_PX)) select(from, to);
     });
   }
 }
