@@ -26,26 +26,18 @@ export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labe
     if (hasGrid) verticalLine(renderer, x, box, theme.grid);
     const label = labels[index]!;
     const half = textWidth(label) / 2;
-    if (name !== "" && !fitsBeside(x, label, right, name)) return;
+    if (name !== "" && x + half > right - textWidth(name) * NAME_WEIGHT - NAME_GAP) return;
     const align = x + half > right ? "right" : "center";
     renderer.text(align === "right" ? right : x, box.top + box.height + 12, label, { fill: theme.muted, align });
   });
   if (name !== "") renderer.text(right, box.top + box.height + 12, name, { fill: theme.muted, align: "right", weight: 600 });
-  baseLine(renderer, box, theme.line);
-}
-
-/** Whether a label centred at `x` ends before the axis' name, or before the edge where there is none. */
-function fitsBeside(x: number, label: string, right: number, name: string): boolean {
-  return x + textWidth(label) / 2 <= (name === "" ? right : right - textWidth(name) * NAME_WEIGHT - NAME_GAP);
+  horizontalLine(renderer, Math.round(box.top + box.height) + 0.5, box, theme.line);
 }
 
 export function drawAxisY(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme): void {
   at.forEach((value, index) => {
     const y = Math.round(scale.toPixel(value)) + 0.5;
-    renderer.path({ stroke: theme.grid }, (sink) => {
-      sink.moveTo(box.left, y);
-      sink.lineTo(box.left + box.width, y);
-    });
+    horizontalLine(renderer, y, box, theme.grid);
     renderer.text(box.left - LABEL_GAP, y, labels[index]!, { fill: theme.muted, align: "right" });
   });
 }
@@ -57,8 +49,7 @@ export function verticalLine(renderer: Renderer, x: number, box: Box, stroke: st
   });
 }
 
-function baseLine(renderer: Renderer, box: Box, stroke: string): void {
-  const y = Math.round(box.top + box.height) + 0.5;
+function horizontalLine(renderer: Renderer, y: number, box: Box, stroke: string): void {
   renderer.path({ stroke }, (sink) => {
     sink.moveTo(box.left, y);
     sink.lineTo(box.left + box.width, y);

@@ -88,13 +88,8 @@ export function countOutside({ edges, counts }: Distribution, { min, max }: { re
 
 /** The edges that all distributions lie within. */
 export function distributionExtent(distributions: readonly Distribution[]): { min: number; max: number } {
-  let min = Infinity;
-  let max = -Infinity;
-  for (const { edges } of distributions) {
-    if (edges.length === 0) continue;
-    min = Math.min(min, edges[0]!);
-    max = Math.max(max, edges.at(-1)!);
-  }
+  const ends = distributions.flatMap(({ edges }) => (edges.length === 0 ? [] : [edges[0]!, edges.at(-1)!]));
+  const [min, max] = [Math.min(...ends), Math.max(...ends)];
   if (!(min <= max)) return { min: 0, max: 1 };
   return min < max ? { min, max } : { min: min - 0.5, max: max + 0.5 };
 }

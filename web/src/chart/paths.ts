@@ -124,23 +124,12 @@ function lowerEdge(low: number, scale: Scale): number {
 }
 
 /** Write the band between two lines that share their x values; where either is nan it is interrupted. */
-export function band(
-  sink: PathSink,
-  x: Float64Array,
-  low: Float64Array,
-  high: Float64Array,
-  xScale: Scale,
-  yScale: Scale,
-): void {
+export function band(sink: PathSink, x: Float64Array, low: Float64Array, high: Float64Array, xScale: Scale, yScale: Scale): void {
   const [start, stop] = visible(x, xScale);
-  let px: number[] = [];
-  let top: number[] = [];
-  let bottom: number[] = [];
+  let [px, top, bottom]: [number[], number[], number[]] = [[], [], []];
   const flush = (): void => {
     if (px.length > 0) closedBand(sink, px, top, bottom);
-    px = [];
-    top = [];
-    bottom = [];
+    [px, top, bottom] = [[], [], []];
   };
   for (let index = start; index < stop; index++) {
     const above = yScale.toPixel(high[index]!);

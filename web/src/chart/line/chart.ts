@@ -23,9 +23,8 @@ import type { Plot } from "./plot.ts";
 import { extentX, extentY } from "./range.ts";
 import type { ExtentY } from "./range.ts";
 import { readAt, readoutContent } from "./readout.ts";
-import { drawLineChart } from "./drawing.ts";
+import { drawLineChart, hiddenBox } from "./drawing.ts";
 import type { LineDrawing } from "./drawing.ts";
-import { createShowAll } from "./show-all.ts";
 
 export interface LineChart {
   /** Replace the data; a zoom stays where it is, otherwise the axes follow the data. */
@@ -58,7 +57,19 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let isStale = false;
   const tooltip = createTooltip(host);
   const crosshair = createCrosshair(host);
-  const showAll = createShowAll(host, () => options.onShowAll?.());
+  // The note that lines were clipped is a button.
+  const showAll = element("button", "chart-show-all");
+  showAll.setAttribute("type", "button");
+  showAll.addEventListener("click", () => options.onShowAll?.());
+  host.append(showAll);
+  const placeShowAll = (current: LineDrawing): void => {
+    showAll.hidden = options.onShowAll === undefined || current.beyond.length === 0;
+    if (showAll.hidden) return;
+    for (const [side, px] of Object.entries(hiddenBox(current))) showAll.style.setProperty(side, `${px}px`);
+    showAll.title = `Beyond the axis: ${current.beyond.join(", ")}. Show all values`;
+    showAll.setAttribute("aria-label", showAll.title);
+  };
+  showAll.hidden = true;
 
   const drawing = (): LineDrawing => {
     const box = plot?.box() ?? { left: 0, top: 0, ...size };
@@ -82,7 +93,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       options,
       draw: (context) => {
         const current = drawing();
-        showAll.place(current, options.onShowAll !== undefined);
+        placeShowAll(current);
         drawLineChart(canvasRenderer(context), current, theme);
       },
       select: (range) => {

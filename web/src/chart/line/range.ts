@@ -82,7 +82,7 @@ function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chose
 const MOST_OUTER = 10;
 
 function clippedRange(traces: readonly Trace[], x: Range, fits: (value: number) => boolean): Range | null {
-  const rangeOf = (hasOuter: boolean): Range | null => rangeWithoutOutliers(sortedFinite(joined(traces.flatMap((trace) => inView(trace, x, hasOuter)))).filter(fits));
+  const rangeOf = (hasOuter: boolean): Range | null => rangeWithoutOutliers(sortedFinite(Float64Array.from(traces.flatMap((trace) => inView(trace, x, hasOuter).flatMap((part) => [...part])))).filter(fits));
   const whole = rangeOf(true);
   const inner = traces.some(({ spread }) => spread?.outer !== undefined) ? rangeOf(false) : null;
   if (whole === null || inner === null) return whole;
@@ -125,16 +125,6 @@ function countOutside(traces: readonly Trace[], x: Range, range: Range, kind: Sc
     for (let index = 0; index < columns[0]!.length; index++) if (columns.some((column) => isOutside(column[index]!))) num++;
   }
   return num;
-}
-
-function joined(parts: readonly Float64Array[]): Float64Array {
-  const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
 }
 
 function upperBound(x: Float64Array, value: number): number {
