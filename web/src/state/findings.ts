@@ -35,17 +35,11 @@ export interface InternalError {
   readonly count: number;
 }
 
-export interface Findings {
-  /** Those that still hold before those that are over, the gravest first, then the newest; null until the first answer. */
-  readonly all: ReadonlySignal<readonly Finding[] | null>;
-  readonly internalErrors: ReadonlySignal<readonly InternalError[]>;
-  apply(update: Update): void;
-}
-
 const INTERNAL_ERROR = "internal-error";
 const SEVERITIES: readonly Severity[] = ["info", "warning", "error"];
 
-export function createFindings(source: Source, run: ReadonlySignal<string | null>): Findings {
+export function createFindings(source: Source, run: ReadonlySignal<string | null>) {
+  /** Those that still hold before those that are over, the gravest first, then the newest; null until the first answer. */
   const all = signal<readonly Finding[] | null>(null);
   const internalErrors = signal<readonly InternalError[]>([]);
   const ask = (id: string): void => {
@@ -69,7 +63,7 @@ export function createFindings(source: Source, run: ReadonlySignal<string | null
   return {
     all,
     internalErrors,
-    apply(update) {
+    apply(update: Update): void {
       const id = run.peek();
       if (id === null) return;
       if (update.type === "records" && update.run === id && update.entries.some(({ kind, name }) => kind === "finding" || name === INTERNAL_ERROR)) ask(id);

@@ -6,20 +6,10 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { Update } from "../source/source.ts";
 import type { Machine } from "../wire.ts";
 
-export interface Readings {
-  /** By rank; none when nobody reads them now. */
-  of(run: string): readonly Machine[];
-  /** Whether any are on screen. */
-  readonly isWanted: ReadonlySignal<boolean>;
-  /** Whoever shows readings says so; returns the function that ends it. */
-  watch(): () => void;
-  apply(update: Update): void;
-}
-
 /** They come each second; what is older was left behind by a server or a companion that went. */
 const FRESH_MS = 5000;
 
-export function createReadings(isPaused: ReadonlySignal<boolean>): Readings {
+export function createReadings(isPaused: ReadonlySignal<boolean>) {
   const known = signal<ReadonlyMap<string, readonly Machine[]>>(new Map());
   const numWatching = signal(0);
   const isVisible = signal(!document.hidden);
@@ -40,13 +30,16 @@ export function createReadings(isPaused: ReadonlySignal<boolean>): Readings {
     if (!isPaused.value) for (const [run, machines] of known.peek()) forgetLater(run, machines);
   });
   return {
-    of: (run) => known.value.get(run) ?? NONE,
+    /** By rank; none when nobody reads them now. */
+    of: (run: string): readonly Machine[] => known.value.get(run) ?? NONE,
+    /** Whether any are on screen. */
     isWanted: computed(() => isVisible.value && numWatching.value > 0),
-    watch() {
+    /** Whoever shows readings says so; returns the function that ends it. */
+    watch(): () => void {
       numWatching.value++;
       return () => numWatching.value--;
     },
-    apply(update) {
+    apply(update: Update): void {
       if (update.type !== "live" || isPaused.peek()) return;
       keep(update.run, update.machines);
       forgetLater(update.run, update.machines);

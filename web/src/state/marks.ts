@@ -13,21 +13,13 @@ export interface PlacedMark {
   readonly gpu: number | null;
 }
 
-export interface Marks {
-  /** Those that have a place along an axis, ascending; the same list until something happens. */
-  onAxis(x: string): readonly PlacedMark[];
-  /** The phase that the training said it is in last; null where it said none. */
-  readonly phase: ReadonlySignal<string | null>;
-  apply(update: Update): void;
-}
-
 /** Kinds of records whose arrival adds a mark. */
 const KINDS: ReadonlySet<string> = new Set(["resume", "epoch", "event"]);
 const SOON_MS = 500;
 /** Phases stand in records that a stream tells only as numbers, so they are asked for now and then. */
 const LATER_MS = 10_000;
 
-export function createMarks(source: Source, run: ReadonlySignal<string | null>): Marks {
+export function createMarks(source: Source, run: ReadonlySignal<string | null>) {
   const all = signal<readonly Mark[]>([]);
   let timer: ReturnType<typeof setTimeout> | undefined;
   let dueAt = Infinity;
@@ -56,13 +48,15 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>):
   });
   const byAxis = new Map<string, ReadonlySignal<readonly PlacedMark[]>>();
   return {
-    onAxis(x) {
+    /** Those that have a place along an axis, ascending; the same list until something happens. */
+    onAxis(x: string): readonly PlacedMark[] {
       const known = byAxis.get(x) ?? computed(() => placed(all.value, x));
       byAxis.set(x, known);
       return known.value;
     },
+    /** The phase that the training said it is in last; null where it said none. */
     phase: computed(() => all.value.findLast(({ kind }) => kind === "phase")?.label ?? null),
-    apply(update) {
+    apply(update: Update): void {
       const id = run.peek();
       if (id === null) return;
       if (update.type === "reset" && (update.run === null || update.run === id)) askWithin(id, SOON_MS);

@@ -1,33 +1,21 @@
 /** Notifications of the browser when a run ends, if the person asked for them and the browser allows it. */
 
 import { signal } from "@preact/signals";
-import type { ReadonlySignal } from "@preact/signals";
 
 import type { Update } from "../source/source.ts";
 import type { RunRow } from "../wire.ts";
 import { isEnded } from "./run-rows.ts";
 import { store, stored } from "./storage.ts";
 
-export interface Notifier {
-  readonly isOn: ReadonlySignal<boolean>;
-  /** Why there can be none; null where there can. */
-  readonly obstacle: string | null;
-  /** Ask the browser for leave, or stop. */
-  toggle(): Promise<void>;
-  /** Look whether a run has ended; `before` is its row until now. */
-  apply(update: Update, before: (id: string) => RunRow | undefined): void;
-  /** The same for newer rows: a run may have ended between the answer of the list and the opening of the event stream. */
-  compare(rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined): void;
-}
-
-export function createNotifier(onRefused: (sentence: string) => void): Notifier {
+export function createNotifier(onRefused: (sentence: string) => void) {
   const isPossible = typeof Notification !== "undefined" && window.isSecureContext;
   const isOn = signal(isPossible && Notification.permission === "granted" && stored("notify") === "1");
   const tell = (row: RunRow): void => {
     const body = row.status.reason ?? (row.step === null ? row.project : `${row.project}, step ${row.step}`);
     new Notification(`${row.name}: ${row.status.text}`, { body, tag: row.id });
   };
-  const compare: Notifier["compare"] = (rows, before) => {
+  /** Look whether runs have ended; `before` is a row until now. */
+  const compare = (rows: Iterable<RunRow>, before: (id: string) => RunRow | undefined): void => {
     if (!isOn.peek()) return;
     for (const row of rows) {
       const known = before(row.id);
@@ -36,9 +24,12 @@ export function createNotifier(onRefused: (sentence: string) => void): Notifier 
   };
   return {
     isOn,
+    /** For rows of a list: a run may have ended between its answer and the opening of the event stream. */
     compare,
+    /** Why there can be no notifications; null where there can. */
     obstacle: isPossible ? null : "needs https, or this machine's own address",
-    async toggle() {
+    /** Ask the browser for leave, or stop. */
+    async toggle(): Promise<void> {
       if (isOn.value) {
         isOn.value = false;
         store("notify", "0");
@@ -49,7 +40,7 @@ export function createNotifier(onRefused: (sentence: string) => void): Notifier 
       store("notify", isOn.value ? "1" : "0");
       if (!isOn.value) onRefused("The browser does not allow notifications of this page: its settings for this site do.");
     },
-    apply: (update, before) => compare(rowsOf(update), before),
+    apply: (update: Update, before: (id: string) => RunRow | undefined): void => compare(rowsOf(update), before),
   };
 }
 

@@ -1,76 +1,27 @@
 /** The page's state in one place: what panels are given. */
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import type { ReadonlySignal, Signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
 
 import { createLazyQueue, createSyncBus } from "../chart/index.ts";
-import type { LazyQueue, SyncBus } from "../chart/index.ts";
 import type { Update, RecordsUpdate, Source } from "../source/source.ts";
 import { createToasts } from "../ui/toast.tsx";
-import type { Toasts } from "../ui/toast.tsx";
 import { createSeriesCache } from "./series-cache.ts";
-import type { SeriesCache } from "./series-cache.ts";
 import { createDetails, isWide } from "./run-details.ts";
-import type { Details } from "./run-details.ts";
 import { createBoards } from "./boards.ts";
-import type { Boards } from "./boards.ts";
 import { createFindings } from "./findings.ts";
-import type { Findings } from "./findings.ts";
 import { createMarks } from "./marks.ts";
-import type { Marks } from "./marks.ts";
 import { metricsOf, setNamesOf } from "./metrics.ts";
 import { createNotifier } from "./notify.ts";
-import type { Notifier } from "./notify.ts";
-import type { Metric } from "./metrics.ts";
 import { createReadings } from "./machine-readings.ts";
-import type { Readings } from "./machine-readings.ts";
 import { HEADLINES, isEnded } from "./run-rows.ts";
 import { createRuns } from "./runs.ts";
-import type { Runs } from "./runs.ts";
 import { createSelection } from "./selection.ts";
-import type { Selection } from "./selection.ts";
 import { createView, isXKind } from "./view.ts";
 import type { PlaceId, View, Zoom } from "./view.ts";
 
-export interface Page {
-  readonly source: Source;
-  readonly view: View;
-  readonly runs: Runs;
-  readonly boards: Boards;
-  /** Runs that were ticked to be changed together. */
-  readonly selection: Selection;
-  readonly details: Details;
-  readonly seriesCache: SeriesCache;
-  readonly toasts: Toasts;
-  /** One crosshair for all charts. */
-  readonly sync: SyncBus;
-  readonly lazy: LazyQueue;
-  /** Of the run in focus. */
-  readonly findings: Findings;
-  /** What happened in the run in focus. */
-  readonly marks: Marks;
-  /** What machines do at this moment. */
-  readonly readings: Readings;
-  /** Tells of runs that have ended. */
-  readonly notifier: Notifier;
-  /** Every metric that any run in the charts has. */
-  readonly metrics: ReadonlySignal<readonly Metric[]>;
-  /** Names of numbers that were set with `run.summary`: they have a summary and no points. */
-  readonly setNames: ReadonlySignal<readonly string[]>;
-  /** Unix seconds, moving on once a second. */
-  readonly now: ReadonlySignal<number>;
-  readonly isPaused: Signal<boolean>;
-  /** Lines that stand out in every chart, by run id; empty for all alike. */
-  readonly picked: Signal<ReadonlySet<string>>;
-  /** The run under the pointer in the list. */
-  readonly hovered: Signal<string | null>;
-  /** Call a listener with each update; returns the function that removes it. */
-  onUpdate(listener: (update: Update) => void): () => void;
-  /** Open a place, and of a run the section that is named. */
-  open(place: PlaceId, section?: string): void;
-  /** Zoom all charts along that axis, and open a place with charts. */
-  zoomTo(zoom: Zoom, place?: PlaceId): void;
-}
+/** What panels are given. */
+export type Page = ReturnType<typeof createPage>;
 
 /** More runs than this are not followed at once; the list still tells of them. */
 const MOST_FOLLOWED = 24;
@@ -80,7 +31,7 @@ const TICKS_PER_REFRESH = 2;
 /** A tab that was hidden for longer than this many updates fetches what it shows again. */
 const MOST_WAITING = 500;
 
-export function createPage(source: Source, view: View = createView()): Page {
+export function createPage(source: Source, view: View = createView()) {
   const toasts = createToasts();
   const notifier = createNotifier((sentence) => toasts.show(sentence, "critical"));
   const boards = createBoards(source, view);
@@ -179,25 +130,35 @@ export function createPage(source: Source, view: View = createView()): Page {
   effect(() => void metrics.value);
 
   return {
-    source, view, runs, boards, selection, details, seriesCache, findings, marks, readings, notifier, toasts, now, isPaused,
+    source, view, runs, boards, selection, details, seriesCache, findings, marks, readings, notifier, toasts, isPaused,
+    /** Unix seconds, moving on once a second. */
+    now: now as ReadonlySignal<number>,
+    /** Lines that stand out in every chart, by run id; empty for all alike. */
     picked: signal<ReadonlySet<string>>(new Set()),
+    /** The run under the pointer in the list. */
     hovered: signal<string | null>(null),
+    /** One crosshair for all charts. */
     sync: createSyncBus(),
     lazy: createLazyQueue(),
+    /** Every metric that any run in the charts has. */
     metrics,
+    /** Names of numbers that were set with `run.summary`: they have a summary and no points. */
     setNames: computed(() => setNamesOf(drawn.value)),
-    onUpdate(listener) {
+    /** Call a listener with each update; returns the function that removes it. */
+    onUpdate(listener: (update: Update) => void): () => void {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    open(place, section = "") {
+    /** Open a place, and of a run the section that is named. */
+    open(place: PlaceId, section = ""): void {
       batch(() => {
         view.place.value = place;
         view.section.value = section;
         view.full.value = null;
       });
     },
-    zoomTo(zoom, place = "board") {
+    /** Zoom all charts along that axis, and open a place with charts. */
+    zoomTo(zoom: Zoom, place: PlaceId = "board"): void {
       batch(() => {
         if (isXKind(zoom.x)) view.x.value = zoom.x;
         view.zoom.value = zoom;

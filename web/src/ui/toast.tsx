@@ -1,7 +1,6 @@
 /** Short news at the edge of the page that leave by themselves. */
 
 import { signal } from "@preact/signals";
-import type { ReadonlySignal } from "@preact/signals";
 import type { JSX } from "preact";
 
 export interface Toast {
@@ -16,11 +15,7 @@ export interface ToastAction {
   readonly run: () => void;
 }
 
-export interface Toasts {
-  readonly shown: ReadonlySignal<readonly Toast[]>;
-  show(text: string, kind?: Toast["kind"], action?: ToastAction): void;
-  dismiss(id: number): void;
-}
+export type Toasts = ReturnType<typeof createToasts>;
 
 const SHOWN_MS = 5000;
 /** Time to read what happened, and to take it back. */
@@ -28,7 +23,7 @@ const ACTION_MS = 15000;
 const MOST = 4;
 
 /** A list of toasts; what is critical stays until it is dismissed. */
-export function createToasts(): Toasts {
+export function createToasts() {
   const shown = signal<readonly Toast[]>([]);
   let lastId = 0;
   const dismiss = (id: number): void => {
@@ -37,7 +32,7 @@ export function createToasts(): Toasts {
   return {
     shown,
     dismiss,
-    show(text, kind = "info", action) {
+    show(text: string, kind: Toast["kind"] = "info", action?: ToastAction): void {
       const id = ++lastId;
       shown.value = [...shown.value, { id, text, kind, ...(action === undefined ? {} : { action }) }].slice(-MOST);
       if (kind !== "critical") setTimeout(() => dismiss(id), action === undefined ? SHOWN_MS : ACTION_MS);
