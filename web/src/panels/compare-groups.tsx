@@ -20,7 +20,7 @@ export function GroupsView({ page, sweep }: { readonly page: Page; readonly swee
   if (view.groupBy.value === null) {
     return (
       <Empty title="The runs are not grouped">
-        Choose what to group by in the bar above{seed === undefined ? "." : <>, or <button type="button" class="link" onClick={() => (view.groupBy.value = `-${seed}`)}>group by everything but {seed}</button>.</>}
+        Choose “Group” {matchMedia("(max-width: 760px)").matches ? "under “View” at the bottom" : "in the bar above"}{seed === undefined ? "." : <>, or <button type="button" class="link" onClick={() => (view.groupBy.value = `-${seed}`)}>group by everything but {seed}</button>.</>}
       </Empty>
     );
   }

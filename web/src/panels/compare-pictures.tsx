@@ -112,7 +112,7 @@ export function ParallelView(subject: Subject): JSX.Element {
   return (
     <>
       {bar}
-      <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; press it again to undo"}
+      <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; click the axis to keep all again"}
         tools={<Downloads title="Parallel coordinates" chart={() => chart.current} />}>
         <div class="parallel chart-scroll" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
           <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />

@@ -24,7 +24,8 @@ type Line = { readonly kind: "run"; readonly row: RunRow } | { readonly kind: "g
 
 const MOST_CONFIG_COLUMNS = 8;
 const MOST_METRIC_COLUMNS = 6;
-const ROW_PX = 30;
+/** A finger needs 44 pixels; tests have no media. */
+const ROW_PX = globalThis.matchMedia?.("(pointer: coarse)").matches ? 44 : 30;
 const OVERSCAN = 10;
 const NAME_PX = { least: 140, most: 320, onPhone: 170 };
 const LEAST_PX = 56;
@@ -216,9 +217,9 @@ function Row({ page, row, columns, index }: { readonly page: Page; readonly row:
   return (
     <div class={`compare-row${row.id === runs.focus.value?.id ? " is-focus" : ""}`} role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">
-        <input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} title="Show in the charts; with Shift, all up to this one" onClick={(event) => runs.toggle(row.id, event.shiftKey)}
-          style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} />
-        <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} numShared={runs.numShared.value} /></button>
+        <label class="check"><input type="checkbox" checked={isShown} aria-label={`Show ${runs.label(row.id)} in the charts`} title="Show in the charts; with Shift, all up to this one" onClick={(event) => runs.toggle(row.id, event.shiftKey)}
+          style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} /></label>
+        <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}><MiddleText text={runs.label(row.id)} /></button>
         {row.nonfinite && <span class="compare-base is-critical" title="The last loss is not finite">✕ not finite</span>}
         {baseline?.id === row.id && <span class="compare-base">baseline</span>}
       </div>
