@@ -210,8 +210,8 @@ def test_a_run_is_renamed(own_runs: Path, serve: Serve, open_page: OpenPage) -> 
     page.locator(".run", has_text="short").hover()
     page.get_by_role("button", name="Actions for short").click()
     page.get_by_role("menuitem", name="Rename…").click()
-    page.get_by_role("textbox", name="Name on this page").fill("the better one")
-    page.get_by_role("button", name="Rename", exact=True).click()
+    page.get_by_role("textbox", name="Name of the run").fill("the better one")
+    page.keyboard.press("Enter")
     page.locator(".run", has_text="the better one").wait_for()
 
 

@@ -77,11 +77,37 @@ def test_checked_runs_are_tagged_deleted_and_brought_back(
     until(page, lambda: not LocalStore(sweep).runs('"good" in tags'))
     page.get_by_role("button", name="Edit 4 runs").click()
     page.get_by_role("menuitem", name="Delete 4 runs").click()
+    asked = page.get_by_role("dialog", name="Delete 4 runs?")
+    assert asked.get_by_role("listitem").count() == 4
+    asked.get_by_role("button", name="Delete 4 runs").click()
     until(page, lambda: len(names(sweep)) == 8)
     until(page, lambda: "of 8 shown" in count(page))
     page.get_by_role("button", name="Undo").last.click()
     until(page, lambda: len(names(sweep)) == 12)
     until(page, lambda: "of 12 shown" in count(page))
+
+
+def test_the_list_is_one_stop_of_the_tab_key(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url + "#place=board")
+    until(page, lambda: "8 of 12 shown" in count(page))
+    mark = page.locator(".run-mark").nth(1)
+    label = "document.activeElement.ariaLabel"
+    page.get_by_label("Which runs are listed and shown").focus()
+    for key in ("Tab", "ArrowDown", "ArrowDown", "ArrowLeft", "Space"):
+        page.keyboard.press(key)
+    until(page, lambda: mark.get_attribute("aria-checked") == "false")
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_role("menuitem", name="Show alone").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    until(page, lambda: page.evaluate(label) == "Width of the list")
+    page.keyboard.press("c")
+    until(page, lambda: page.evaluate("document.activeElement.id") == "panel")
+    page.keyboard.press("Tab")
+    assert page.evaluate(label) == "Board: All metrics"
 
 
 def test_note_and_tags_of_a_run_are_read_and_written_in_the_list(
@@ -90,9 +116,12 @@ def test_note_and_tags_of_a_run_are_read_and_written_in_the_list(
     page = open_page(serve(sweep).url + "#place=board&run=r03")
     row = page.locator('.run[data-run="r03"]')
     row.get_by_role("button", name="Add a note").click()
-    page.keyboard.type("Keep for the paper.")
+    page.keyboard.type("Keep for")
     page.keyboard.press("Enter")
-    row.get_by_text("Keep for the paper.").wait_for()
+    page.keyboard.type("the paper.")
+    page.keyboard.press("Control+Enter")
+    note = row.get_by_role("button", name="Keep for the paper.")
+    until(page, lambda: note.evaluate("button => button === document.activeElement"))
     row.get_by_role("button", name="Add a tag").click()
     page.keyboard.type("keep")
     page.keyboard.press("Enter")
@@ -148,7 +177,7 @@ def test_a_note_and_tags_are_edited_in_the_table(
     assert row.get_by_role("checkbox").count() == 1
     row.get_by_role("button", name="Add a note").click()
     page.keyboard.type("Keep for the paper.")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
     until(page, lambda: LocalStore(sweep).run("r03").info.notes == "Keep for the paper.")
     row.get_by_role("button", name="Add a tag").click()
     page.keyboard.type("keep, late")

@@ -368,7 +368,7 @@ def test_name_note_and_tags_are_changed_in_their_places(
     head.get_by_role("button", name="renamed").wait_for()
     head.get_by_role("button", name="Add a note").click()
     head.get_by_label("Note").fill("Keep for the paper.")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
     head.get_by_role("button", name="Keep for the paper.").wait_for()
     head.get_by_role("button", name="Add a tag").click()
     head.get_by_label("New tag").fill("baseline")

@@ -122,7 +122,7 @@ def test_all_of_thousands_are_tagged_by_the_query(
     page.get_by_role("menuitem", name="Tags…").click()
     page.get_by_label("Tags, with commas between").fill("late")
     page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_text("50 runs tagged late").wait_for()
+    page.get_by_text("The tag late was added to 50 runs.").wait_for()
     assert len(LocalStore(own_runs).runs('"late" in tags')) == 50
 
 
@@ -143,10 +143,11 @@ def test_all_but_some_of_thousands_are_tagged_and_deleted(
     page.get_by_role("menuitem", name="Tags…").click()
     page.get_by_label("Tags, with commas between").fill("most")
     page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_text("2096 runs tagged most").wait_for()
+    page.get_by_text("The tag most was added to 2,096 runs.").wait_for()
     left = {run.id for run in LocalStore(own_runs).runs('not "most" in tags')}
     assert left == {"id-2096", "id-2097", "id-2098", "id-2099"}
     page.get_by_role("button", name="Edit 2,096 runs").click()
     page.get_by_role("menuitem", name="Delete 2,096 runs").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete 2,096 runs").click()
     until(page, lambda: "of4shown" in count(page))
     assert {run.id for run in LocalStore(own_runs).runs()} == left

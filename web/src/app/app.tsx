@@ -4,6 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
+import { formatNumberOf } from "../chart/index.ts";
 import { PLACES } from "../panels/index.ts";
 import type { Page } from "../state/page.ts";
 import { store, stored } from "../state/storage.ts";
@@ -15,6 +16,7 @@ import { ToastList } from "../ui/toast.tsx";
 import type { TrashedRun } from "../wire.ts";
 import { ControlBar } from "./control-bar.tsx";
 import { FullChart } from "./full-chart.tsx";
+import { TrashDialog } from "./run-edit.tsx";
 import { RunList } from "./run-list.tsx";
 import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
@@ -60,7 +62,7 @@ export function App({ page, theme }: AppProps): JSX.Element {
           <Tabs label="Places" tabs={TABS} active={place.id} panelId={PANEL_ID} onChange={(id) => page.open(id)} />
           <ControlBar page={page} />
         </div>
-        <section key={place.id} id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title}>
+        <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title} tabIndex={-1}>
           <Problem page={page} />
           <MissingRun page={page} />
           {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : isFull ? <FullChart page={page} /> : <Content page={page} />}
@@ -74,8 +76,19 @@ export function App({ page, theme }: AppProps): JSX.Element {
 }
 
 function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
+  const [isTrashOpen, setTrashOpen] = useState(false);
+  const [numTrashed, setNumTrashed] = useState(0);
+  useEffect(() => void page.source.changes?.trash().then(({ runs }) => setNumTrashed(runs.length), () => undefined), []);
   if (page.runs.problem.value !== null) return null;
-  return <Empty title="No runs in this folder yet" code={FIRST_LINES}>Start a recorded training, or try “epochal demo”: runs appear here automatically.</Empty>;
+  return (
+    <>
+      <Empty title={numTrashed === 0 ? "No runs in this folder yet" : "No runs in this folder"} code={FIRST_LINES}>
+        {numTrashed > 0 && <>{formatNumberOf(numTrashed, "deleted run")} can be restored from the <button type="button" class="link" onClick={() => setTrashOpen(true)}>trash</button>. </>}
+        Start a recorded training, or try “epochal demo”: runs appear here automatically.
+      </Empty>
+      <TrashDialog page={page} isOpen={isTrashOpen} onClose={() => setTrashOpen(false)} />
+    </>
+  );
 }
 
 function Problem({ page }: { readonly page: Page }): JSX.Element | null {

@@ -13,6 +13,8 @@ import type { ChosenRuns, RunRow, TrashedRun } from "../wire.ts";
 
 const MOST_TAGS = 500;
 const MOST_NOTE = 20000;
+const MOST_NAMES = 5;
+const HINT = "Ctrl + Enter saves, Esc cancels";
 
 /** Show runs in the charts, and mention it where charts cannot draw all of them. */
 export function showInCharts(page: Page, ids: readonly string[]): void {
@@ -22,38 +24,48 @@ export function showInCharts(page: Page, ids: readonly string[]): void {
 
 /** Tags of a run as chips that can be taken away, and a field for another. */
 export function RunTags({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {
-  const [isAdding, setAdding] = useState(false);
   const { actions } = page.selection;
-  const add = (text: string): void => {
-    setAdding(false);
-    addTags(page, oneRun(row.id), text);
-  };
   return (
     <span class="tags">
       {row.tags.map((tag) => (
         <span key={tag} class="chip">{tag}
-          {actions !== null && <button type="button" aria-label={`Remove the tag ${tag}`} title={`Remove the tag ${tag}`} onClick={() => void actions.change(oneRun(row.id), { remove_tags: [tag] }, `lost the tag ${tag}`)}>×</button>}
+          {actions !== null && <button type="button" aria-label={`Remove the tag ${tag}`} title={`Remove the tag ${tag}`} onClick={() => void actions.change(oneRun(row.id), { remove_tags: [tag] }, `The tag ${tag} was removed from`)}>×</button>}
         </span>
       ))}
-      {isAdding
-        ? <><Inline label="New tag" text="" list="known-tags" onDone={add} onCancel={() => setAdding(false)} /><KnownTags page={page} /></>
-        : actions !== null && <button type="button" class="chip is-new" aria-label="Add a tag" title="Add a tag" onClick={() => setAdding(true)}>{row.tags.length === 0 ? "+ tag" : "+"}</button>}
+      {actions !== null && <Editable label="New tag" text="" tagsOf={page} class="chip is-new" title="Add a tag" onDone={(text) => addTags(page, oneRun(row.id), text)}>{row.tags.length === 0 ? "+ tag" : "+"}</Editable>}
     </span>
   );
 }
 
 /** The note of a run; a click changes it in its place. */
 export function RunNote({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
-  const [isEditing, setEditing] = useState(false);
-  const { actions } = page.selection;
   const note = row.notes ?? "";
-  const save = (text: string): void => {
-    setEditing(false);
-    if (text !== note) setNote(page, oneRun(row.id), text);
-  };
-  if (isEditing) return <Inline label="Note" text={note} rows={3} onDone={save} onCancel={() => setEditing(false)} />;
-  if (actions === null) return note === "" ? null : <p class="note">{note}</p>;
-  return <button type="button" class={`note${note === "" ? " is-new" : ""}`} title="Change the note" onClick={() => setEditing(true)}>{note === "" ? "Add a note" : note}</button>;
+  if (page.selection.actions === null) return note === "" ? null : <p class="note">{note}</p>;
+  return <Editable label="Note" text={note} rows={3} class={`note${note === "" ? " is-new" : ""}`} title="Change the note" onDone={(text) => setNote(page, oneRun(row.id), text)}>{note === "" ? "Add a note" : note}</Editable>;
+}
+
+interface EditableProps extends Omit<InlineProps, "onEnd"> {
+  readonly class: string;
+  readonly title: string;
+  readonly children: string;
+  /** Called with a text that was changed. */
+  readonly onDone: (text: string) => void;
+}
+
+/** A button that becomes a field for its text, and has the focus again when a key ended that. */
+export function Editable({ class: name, title, children, onDone, ...field }: EditableProps): JSX.Element {
+  const [isEditing, setEditing] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const isByKey = useRef(false);
+  useLayoutEffect(() => void (isByKey.current && button.current?.focus()), [isEditing]);
+  if (!isEditing) return <button ref={button} type="button" class={name} title={title} aria-label={children.startsWith("+") ? title : undefined} onClick={() => setEditing(true)}>{children}</button>;
+  return (
+    <Inline {...field} onEnd={(text, isKey) => {
+      isByKey.current = isKey;
+      setEditing(false);
+      if (text !== null && text !== field.text) onDone(text);
+    }} />
+  );
 }
 
 interface InlineProps {
@@ -61,36 +73,36 @@ interface InlineProps {
   readonly text: string;
   /** More than one line where it is given. */
   readonly rows?: number;
-  readonly list?: string;
-  readonly onDone: (text: string) => void;
-  readonly onCancel: () => void;
+  /** Completes the tags of the page's runs. */
+  readonly tagsOf?: Page;
+  /** Null leaves the text as it was; `isByKey` is false where the field was left. */
+  readonly onEnd: (text: string | null, isByKey: boolean) => void;
 }
 
-/** A text that is edited where it stands: Enter or a click elsewhere keeps it, Escape does not. */
-export function Inline({ label, text, rows, list, onDone, onCancel }: InlineProps): JSX.Element {
+/** A text that is edited where it stands: Enter, in one of several lines Ctrl + Enter, or a click elsewhere keeps it, Escape does not. */
+export function Inline({ label, text, rows, tagsOf, onEnd }: InlineProps): JSX.Element {
   const field = useRef<HTMLTextAreaElement & HTMLInputElement>(null);
   const isOver = useRef(false);
-  // Before the next key, which would be a shortcut.
-  useLayoutEffect(() => field.current?.focus(), []);
-  const end = (finish: () => void): void => {
+  // Before the next key, which would be a shortcut; of several texts without content on a board, the first has the focus.
+  useLayoutEffect(() => void (document.activeElement?.closest("textarea") == null && field.current?.focus()), []);
+  const end = (ended: string | null, isByKey: boolean): void => {
     if (isOver.current) return;
     isOver.current = true;
-    finish();
+    onEnd(ended, isByKey);
   };
   const shared = {
     ref: field, class: "inline", "aria-label": label, defaultValue: text, maxLength: rows === undefined ? MOST_TAGS : MOST_NOTE,
-    onBlur: () => end(() => onDone(field.current!.value.trim())),
+    onInput: () => (isOver.current = false),
+    onBlur: (event: Event) => end((event.currentTarget as HTMLInputElement).value.trim(), false),
     onKeyDown: (event: KeyboardEvent) => {
-      if (event.key === "Escape") {
-        event.stopPropagation();
-        end(onCancel);
-      } else if (event.key === "Enter" && !event.shiftKey) {
-        event.preventDefault();
-        end(() => onDone(field.current!.value.trim()));
-      }
+      const isDone = event.key === "Enter" && (rows === undefined || event.ctrlKey || event.metaKey);
+      if (!isDone && event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      end(isDone ? field.current!.value.trim() : null, true);
     },
   };
-  return rows === undefined ? <input type="text" list={list} {...shared} /> : <textarea rows={rows} title="Enter saves, Shift+Enter begins a line" {...shared} />;
+  return rows === undefined ? <><input type="text" list="known-tags" {...shared} />{tagsOf !== undefined && <KnownTags page={tagsOf} />}</> : <span class="inline-text"><textarea rows={rows} title={HINT} {...shared} /><small class="card-note">{HINT}</small></span>;
 }
 
 function KnownTags({ page }: { readonly page: Page }): JSX.Element {
@@ -102,23 +114,28 @@ function tagsOf(text: string): string[] {
   return text.split(",").map((tag) => tag.trim()).filter((tag) => tag !== "");
 }
 
+function tagWords(tags: readonly string[]): string {
+  return tags.length === 1 ? `The tag ${tags[0]} was` : `The tags ${tags.join(", ")} were`;
+}
+
 function addTags(page: Page, which: ChosenRuns, text: string): void {
   const tags = tagsOf(text);
-  if (tags.length > 0) void page.selection.actions?.change(which, { add_tags: tags }, `tagged ${tags.join(", ")}`);
+  if (tags.length > 0) void page.selection.actions?.change(which, { add_tags: tags }, `${tagWords(tags)} added to`);
 }
 
 function setNote(page: Page, which: ChosenRuns, text: string): void {
-  void page.selection.actions?.change(which, { notes: text }, text === "" ? "lost the note" : "got the new note");
+  void page.selection.actions?.change(which, { notes: text }, text === "" ? "The note was removed from" : "The note was saved for");
 }
 
 /** One menu that changes all runs that are checked. */
 export function EditMenu({ page }: { readonly page: Page }): JSX.Element | null {
-  const [form, setForm] = useState<"tags" | "note" | null>(null);
+  const [form, setForm] = useState<"tags" | "note" | "delete" | null>(null);
   const [text, setText] = useState("");
   const { selection: { actions, checked }, runs } = page;
   const count = runs.numShown.value;
   if (actions === null || count === 0) return null;
   const counted = formatNumberOf(count, "run");
+  const names = (runs.showsAll.value ? runs.fitting : runs.shown).value.filter(({ id }) => runs.isShown(id));
   const close = (): void => {
     setForm(null);
     setText("");
@@ -129,7 +146,7 @@ export function EditMenu({ page }: { readonly page: Page }): JSX.Element | null 
   };
   const removeTags = (): void => {
     const tags = tagsOf(text);
-    if (tags.length > 0) void actions.change(checked(), { remove_tags: tags }, `lost the tag ${tags.join(", ")}`);
+    if (tags.length > 0) void actions.change(checked(), { remove_tags: tags }, `${tagWords(tags)} removed from`);
   };
   return (
     <>
@@ -138,17 +155,23 @@ export function EditMenu({ page }: { readonly page: Page }): JSX.Element | null 
         { label: "Note…", run: () => setForm("note") },
         "divider",
         runs.shown.value.every(({ hidden }) => hidden)
-          ? { label: "Show in the list again", run: () => void actions.change(checked(), { hidden: false }, "shown again") }
-          : { label: "Hide from the list", run: () => void actions.change(checked(), { hidden: true }, "hidden") },
-        { label: `Delete ${counted}`, run: () => void actions.remove(checked()) },
-      ]}>Edit {counted} ▾</Menu>
-      <Dialog title={form === "note" ? `Note of ${counted}` : `Tags of ${counted}`} isOpen={form !== null} onClose={close}>
+          ? { label: "Show in the list again", run: () => void actions.change(checked(), { hidden: false }, "The list shows again") }
+          : { label: "Hide from the list", run: () => void actions.change(checked(), { hidden: true }, "The list no longer shows") },
+        { label: `Delete ${counted}…`, run: () => setForm("delete") },
+      ]}>Edit ▾</Menu>
+      <Dialog title={`Delete ${counted}?`} isOpen={form === "delete"} onClose={close}>
+        <ul>{names.slice(0, MOST_NAMES).map(({ id }) => <li key={id}>{runs.label(id)}</li>)}{count > MOST_NAMES && <li>and {formatWhole(count - MOST_NAMES)} more</li>}</ul>
+        <p class="card-note">You can restore deleted runs from the trash. Runs that are still going are kept.</p>
+        <span class="bulk-line"><button type="button" class="button is-primary" onClick={() => send(() => void actions.remove(checked()))}>Delete {counted}</button><button type="button" class="button" autoFocus onClick={close}>Cancel</button></span>
+      </Dialog>
+      <Dialog title={form === "note" ? `Note of ${counted}` : `Tags of ${counted}`} isOpen={form === "tags" || form === "note"} onClose={close}>
         <form class="rename" onSubmit={(event) => {
           event.preventDefault();
           send(() => (form === "note" ? setNote(page, checked(), text) : addTags(page, checked(), text)));
         }}>
           {form === "note"
-            ? <label>The new note; it replaces those they have <textarea rows={4} value={text} maxLength={MOST_NOTE} autoFocus onInput={(event) => setText(event.currentTarget.value)} /></label>
+            ? <label>The new note; it replaces those they have <textarea rows={4} value={text} maxLength={MOST_NOTE} autoFocus title="Ctrl + Enter saves" onInput={(event) => setText(event.currentTarget.value)}
+                onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.currentTarget.form!.requestSubmit()} /></label>
             : <label>Tags, with commas between <input type="text" value={text} list="known-tags" maxLength={MOST_TAGS} autoFocus onInput={(event) => setText(event.currentTarget.value)} /></label>}
           <KnownTags page={page} />
           <span class="bulk-line">

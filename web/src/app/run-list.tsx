@@ -7,22 +7,19 @@ import { formatWhole, slotSample } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { HEADLINES } from "../state/run-rows.ts";
 import type { RunLine } from "../state/runs.ts";
-import { Dialog } from "../ui/dialog.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { VirtualList } from "../ui/virtual-list.tsx";
-import type { RunRow as Row } from "../wire.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
 import { EditMenu, showInCharts, TrashDialog } from "./run-edit.tsx";
 import { RunFilter } from "./run-filter.tsx";
-import { updateLabels, RunRow } from "./run-row.tsx";
+import { RunRow } from "./run-row.tsx";
 
 /** A finger needs 44 pixels. */
 const ROW_HEIGHT = matchMedia("(pointer: coarse)").matches ? 44 : 30;
 
 export function RunList({ page }: { readonly page: Page }): JSX.Element {
   const { runs, view } = page;
-  const [renaming, setRenaming] = useState<Row | null>(null);
   const [isTrashOpen, setTrashOpen] = useState(false);
   const count = runs.numLines.value;
   const focused = focusedLine(page, count);
@@ -32,18 +29,38 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
       <RunFilter page={page} />
       <RunTools page={page} onTrash={() => setTrashOpen(true)} />
       {runs.numUnread.value > 0 && count > 0 && <p class="runs-reading" role="status">Reading {formatWhole(runs.numUnread.value)} more runs; the list grows meanwhile.</p>}
-      <div class="runs-list">
+      <ValueName page={page} />
+      <div class="runs-list" onKeyDown={moveInList}>
         {count === 0
           ? <NoLines page={page} />
           : (
             <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={view.focus.value === null ? -1 : focused} tallIndex={focused} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
-              row={(index) => <LineOf page={page} line={runs.lineAt(index)} onRename={setRenaming} />} />
+              row={(index) => <LineOf page={page} line={runs.lineAt(index)} />} />
           )}
       </div>
-      <Rename key={renaming?.id ?? ""} page={page} row={renaming} onClose={() => setRenaming(null)} />
       <TrashDialog page={page} isOpen={isTrashOpen} onClose={() => setTrashOpen(false)} />
     </div>
   );
+}
+
+/** The metric whose latest values the list has, where it is the same one for all runs in the charts. */
+function ValueName({ page }: { readonly page: Page }): JSX.Element | null {
+  const roles = page.runs.drawn.value.map(({ id }) => page.details.of(id).value?.roles ?? {});
+  const names = new Set(roles.map((role) => role["loss"] ?? role["eval_loss"]).filter((name) => name !== undefined));
+  return names.size === 1 ? <p class="runs-value-name">{[...names][0]}</p> : null;
+}
+
+/** The list is one stop of the Tab key: arrow keys move between its rows, and along a row to its checkbox, menu, tags and note. */
+function moveInList(event: KeyboardEvent): void {
+  const [at, list] = [event.target as HTMLElement, (event.currentTarget as HTMLElement).querySelector(".list")];
+  if (list === null || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || at.matches("input, textarea") || !event.key.startsWith("Arrow")) return;
+  event.preventDefault();
+  const rows = [...list.querySelectorAll<HTMLElement>(".list-row:has(.run-name)")];
+  const index = rows.findIndex((row) => row.contains(at));
+  const [row, stops] = [rows[index], [...(rows[index]?.querySelectorAll<HTMLElement>("button") ?? [])]];
+  if (row === undefined) (list.querySelector<HTMLElement>(".is-focus .run-name") ?? rows[0]?.querySelector<HTMLElement>(".run-name"))?.focus();
+  else if (event.key === "ArrowLeft" || event.key === "ArrowRight") stops[stops.indexOf(at) + (event.key === "ArrowLeft" ? -1 : 1)]?.focus();
+  else rows[index + (event.key === "ArrowUp" ? -1 : 1)]?.querySelector<HTMLElement>(at.matches(".run-mark") ? ".run-mark" : at.matches("[aria-haspopup]") ? "[aria-haspopup]" : ".run-name")?.focus();
 }
 
 /** The line of the run in focus; -1 where it is not among the rows that are here. */
@@ -70,9 +87,23 @@ function NoLines({ page }: { readonly page: Page }): JSX.Element {
   if (!runs.isSettled.value) return <p class="runs-empty" aria-busy="true">Searching…</p>;
   if (runs.numUnread.value > 0) return <p class="runs-empty" aria-busy="true">Reading {formatWhole(runs.numUnread.value)} runs for this filter…</p>;
   if (view.filter.value.trim() !== "") {
-    return <p class="runs-empty">No run matches this filter. <button type="button" class="link" onClick={() => (view.filter.value = "")}>Clear it</button></p>;
+    return <p class="runs-empty">{unknownKey(view.filter.value, runs.configKeys.value) ?? "No run matches this filter."} <button type="button" class="link" onClick={() => (view.filter.value = "")}>Clear it</button></p>;
   }
   return <p class="runs-empty">All runs are hidden. <button type="button" class="link" onClick={() => (view.text("hidden").value = "1")}>Show them</button></p>;
+}
+
+/** A sentence about a config key of a query that no run has, with the one that is most like it. */
+function unknownKey(query: string, keys: readonly string[]): string | null {
+  const wrong = [...query.matchAll(/\bconfig\.([\w./@:-]+)/g)].map(([, key]) => key!).find((key) => keys.every((one) => one !== key && !one.startsWith(`${key}.`)));
+  if (wrong === undefined || keys.length === 0) return null;
+  const alike = (key: string): number => {
+    let [start, end] = [0, 0];
+    while (start < key.length && key[start] === wrong[start]) start++;
+    while (end < key.length - start && key.at(-1 - end) === wrong.at(-1 - end)) end++;
+    return (start + end) / Math.max(key.length, wrong.length);
+  };
+  const nearest = keys.reduce((best, key) => (alike(key) > alike(best) ? key : best));
+  return `No run has “${wrong}” in its config${alike(nearest) < 0.5 ? "." : `: do you mean “${nearest}”?`}`;
 }
 
 function keyOf(line: RunLine | undefined, index: number): string {
@@ -80,14 +111,8 @@ function keyOf(line: RunLine | undefined, index: number): string {
   return line.kind === "run" ? (line.row?.id ?? `row ${line.index}`) : `group ${line.title}`;
 }
 
-interface LineProps {
-  readonly page: Page;
-  readonly line: RunLine | undefined;
-  readonly onRename: (row: Row) => void;
-}
-
-function LineOf({ page, line, onRename }: LineProps): JSX.Element {
-  if (line?.kind === "run" && line.row !== undefined) return <RunRow page={page} row={line.row} onRename={onRename} />;
+function LineOf({ page, line }: { readonly page: Page; readonly line: RunLine | undefined }): JSX.Element {
+  if (line?.kind === "run" && line.row !== undefined) return <RunRow page={page} row={line.row} />;
   if (line === undefined || line.kind === "run") return <div class="run is-coming" aria-busy="true"><i /></div>;
   const { groupKeys } = page.runs;
   return (
@@ -96,7 +121,7 @@ function LineOf({ page, line, onRename }: LineProps): JSX.Element {
       {groupKeys.value.length === 1 && <span class="run-group-key">{groupKeys.value[0]} =</span>}
       <b title={line.title}>{line.title}</b>
       <span class="card-note">{formatWhole(line.count)}</span>
-      {line.rows !== null && page.view.spread.value === "none" && <button type="button" class="button is-quiet" title="Show only this group" onClick={() => showInCharts(page, line.rows!.map(({ id }) => id))}>only</button>}
+      {line.rows !== null && page.view.spread.value === "none" && <button type="button" class="button is-quiet" tabIndex={-1} title="Show only this group" onClick={() => showInCharts(page, line.rows!.map(({ id }) => id))}>only</button>}
     </div>
   );
 }
@@ -130,28 +155,5 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
       <Menu label="Order of runs" items={ORDERS.map(([key, label]) => ({ label, isOn: view.order.value === key, run: () => (view.order.value = key) }))}>↕</Menu>
       <Menu label="Which runs are listed and shown" items={more}>⋯</Menu>
     </div>
-  );
-}
-
-interface RenameProps {
-  readonly page: Page;
-  readonly row: Row | null;
-  readonly onClose: () => void;
-}
-
-function Rename({ page, row, onClose }: RenameProps): JSX.Element {
-  const [name, setName] = useState(row?.name ?? "");
-  return (
-    <Dialog title="Rename" isOpen={row !== null} onClose={onClose}>
-      <form class="rename" onSubmit={(event) => {
-        event.preventDefault();
-        if (row !== null) void updateLabels(page, row, { name: name.trim() === "" ? null : name.trim() });
-        onClose();
-      }}>
-        <label>Name on this page and in lists <input type="text" value={name} maxLength={200} autoFocus onInput={(event) => setName(event.currentTarget.value)} /></label>
-        <p class="card-note">The recorded name is kept; an empty name restores it.</p>
-        <button type="submit" class="button is-primary">Rename</button>
-      </form>
-    </Dialog>
   );
 }

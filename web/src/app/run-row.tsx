@@ -10,17 +10,16 @@ import { oneRun } from "../state/selection.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { phaseTone } from "../panels/parts/phases.ts";
-import type { RunRow as Row, MetricSummary } from "../wire.ts";
+import type { RunRow as Row } from "../wire.ts";
 import { RunNote, RunTags } from "./run-edit.tsx";
 import { StatusDot } from "./status.tsx";
 
 export interface RunRowProps {
   readonly page: Page;
   readonly row: Row;
-  readonly onRename: (row: Row) => void;
 }
 
-export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
+export function RunRow({ page, row }: RunRowProps): JSX.Element {
   const { runs, view } = page;
   const isShown = runs.isShown(row.id);
   const isDrawn = isShown || view.focus.value === row.id;
@@ -32,23 +31,23 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
     <div class={`run${isFocus ? " is-focus" : ""}${isShown ? " is-shown" : ""}`} data-run={row.id}
       onPointerEnter={() => (page.hovered.value = isDrawn ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
       <div class="run-line">
-        <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={`${isShown ? "Hide from" : "Show in"} the charts; with Shift, all up to this one`}
+        <button type="button" role="checkbox" class="run-mark" tabIndex={-1} aria-checked={isShown} aria-label={`Show ${label} in the charts`} title="Show in the charts; with Shift, all up to this one"
           onClick={(event) => {
             if (event.altKey) runs.soloOn(row.id);
             else if (!runs.toggle(row.id, event.shiftKey)) page.toasts.show("Not all runs of this range could be checked. Filter the list and choose “Show all matches” instead.");
           }}>
           <i style={isShown ? { background: color } : isDrawn ? { boxShadow: `inset 0 0 0 2.5px ${color}` } : {}} />
         </button>
-        <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
+        <button type="button" class="run-name" tabIndex={-1} aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
           <StatusDot row={row} />
           <span class="run-label">{shortened(label)}</span>
           {row.phase != null && <em class={`run-note run-phase is-${phaseTone(row.phase)}`} title={`${row.phase}${row.host == null ? "" : ` on ${row.host}`}`}>{row.phase}</em>}
           {row.is_partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
           {isBaseline && <em class="run-note">baseline</em>}
         </button>
-        <Value row={row} baseline={isBaseline ? null : runs.baseline.value} />
-        <input type="color" class="run-color" aria-label={`Colour of ${label}`} value={`#${ownColor(page, row.id) ?? "3d68ca"}`} onInput={(event) => (view.colors.value = withColor(view.colors.value, row.id, event.currentTarget.value))} />
-        <Menu label={`Actions for ${label}`} items={actions({ page, row, onRename })}>⋯</Menu>
+        <Value page={page} row={row} baseline={isBaseline ? null : runs.baseline.value} />
+        <input type="color" class="run-color" tabIndex={-1} aria-label={`Colour of ${label}`} value={`#${ownColor(page, row.id) ?? "3d68ca"}`} onInput={(event) => (view.colors.value = withColor(view.colors.value, row.id, event.currentTarget.value))} />
+        <Menu label={`Actions for ${label}`} tabIndex={-1} items={actions({ page, row })}>⋯</Menu>
       </div>
       {isFocus && (row.tags.length > 0 || row.notes !== null || (page.selection.actions !== null && view.place.value !== "run")) && (
         <div class="run-more">
@@ -75,33 +74,24 @@ const LONGEST = 64;
 /** How many findings are open, the gravest kind in front; and a loss that ended as no number, where no rule has run. */
 function Trouble({ row }: { readonly row: Row }): JSX.Element | null {
   const [errors, warnings] = [row.open_errors ?? 0, row.open_warnings ?? 0];
-  const found = [counted(errors, "error"), counted(warnings, "warning")].filter((text) => text !== "").join(", ");
+  const found = [errors > 0 && formatNumberOf(errors, "error"), warnings > 0 && formatNumberOf(warnings, "warning")].filter(Boolean).join(", ");
   const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite"].filter(Boolean).join("; ");
   if (label === "") return null;
   const isBad = errors > 0 || row.nonfinite;
   return <em class={`run-note is-${isBad ? "critical" : "warning"}`} role="img" aria-label={label} title={label}>{isBad ? `✕${errors || ""}` : `▲${warnings}`}</em>;
 }
 
-function counted(count: number, noun: string): string {
-  return count === 0 ? "" : formatNumberOf(count, noun);
-}
-
-function Value({ row, baseline }: { readonly row: Row; readonly baseline: Row | null }): JSX.Element {
+function Value({ page, row, baseline }: { readonly page: Page; readonly row: Row; readonly baseline: Row | null }): JSX.Element {
   const found = headline(row);
   const reference = baseline === null ? null : headline(baseline);
   if (found === null) return <span class="run-value" />;
   const isComparable = reference !== null && reference.role === found.role && found.summary.last !== null && reference.summary.last !== null;
   return (
-    <span class={`run-value${found.summary.last === null && found.summary.last_nonfinite !== null ? " is-critical" : ""}`} title={`${found.role}, latest${found.summary.last === null ? "" : `: ${found.summary.last}`}`}>
-      {valueText(found.summary)}
+    <span class={`run-value${found.summary.last === null && found.summary.last_nonfinite !== null ? " is-critical" : ""}`} title={`${page.details.known(row.id)?.roles[found.role.replace(" ", "_")] ?? found.role}, latest${found.summary.last === null ? "" : `: ${found.summary.last}`}`}>
+      {found.summary.last === null ? (found.summary.last_nonfinite ?? "") : formatNumber(found.summary.last)}
       {isComparable && <span class="run-delta">{formatDelta(found.summary.last!, reference.summary.last!)}</span>}
     </span>
   );
-}
-
-function valueText({ last, last_nonfinite }: MetricSummary): string {
-  if (last !== null) return formatNumber(last);
-  return last_nonfinite ?? "";
 }
 
 function titleOf(row: Row): string {
@@ -111,7 +101,7 @@ function titleOf(row: Row): string {
   return `${row.name} (${row.id})\n${row.status.text}${where}${owner}${row.problem === null ? "" : `\n${row.problem}`}${tags}`;
 }
 
-function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "divider")[] {
+function actions({ page, row }: RunRowProps): readonly (MenuItem | "divider")[] {
   const { runs, view, source } = page;
   const isBaseline = view.baseline.value === row.id;
   const items: (MenuItem | "divider")[] = [
@@ -122,11 +112,16 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
     { label: "Show only this and the baseline", run: () => runs.showOnly([...new Set([view.baseline.value ?? row.id, row.id])]) },
   ];
   if (source.updateLabels !== null) {
-    items.push("divider", { label: "Rename…", run: () => onRename(row) });
+    items.push("divider", { label: "Rename…", run: () => {
+      view.focus.value = row.id;
+      page.open("run");
+      // The name at the top of the run is changed in its place.
+      requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector<HTMLElement>(".run-title")?.click()));
+    } });
   }
   const { actions } = page.selection;
   if (actions !== null) {
-    items.push({ label: row.hidden ? "Show in the list again" : "Hide from the list", run: () => void actions.change(oneRun(row.id), { hidden: !row.hidden }, row.hidden ? "shown again" : "hidden") });
+    items.push({ label: row.hidden ? "Show in the list again" : "Hide from the list", run: () => void actions.change(oneRun(row.id), { hidden: !row.hidden }, row.hidden ? "The list shows again" : "The list no longer shows") });
     items.push("divider", { label: "Delete", ...(isEnded(row) ? {} : { hint: "live" }), isDisabled: row.status.state === "running", run: () => void actions.remove(oneRun(row.id)) });
   }
   return items;

@@ -23,7 +23,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
   const { view, runs } = page;
   const focusOn = (selector: string): void => {
     // The panel that holds it may be about to appear.
-    requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector<HTMLInputElement>(`${selector} input`)?.focus()));
+    requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus()));
   };
   const smoothen = (by: number): void => {
     view.smoothness.value = Math.round(Math.max(0, Math.min(SMOOTHEST, view.smoothness.value + by)) * 100) / 100;
@@ -38,17 +38,24 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     if (runs.focus.value !== null) run(runs.focus.value.id);
   };
   return [
-    ...PLACES.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Places", run: () => page.open(id) })),
-    ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => openSection(page, id) })),
+    ...PLACES.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Places", run: () => {
+      page.open(id);
+      focusOn("#panel");
+    } })),
+    ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => {
+      openSection(page, id);
+      focusOn(`[data-section="${id}"] .group-head`);
+    } })),
     { key: "/", text: "Filter charts", group: "Find", run: () => {
       page.open("board");
       if (page.boards.board.value !== null && !page.boards.isChanged.value) page.boards.open(null);
-      focusOn("#metric-search");
+      focusOn("#metric-search input");
     } },
     { key: "r", text: "Filter runs", group: "Find", run: () => {
       openDrawer();
-      focusOn("#run-filter");
+      focusOn("#run-filter input");
     } },
+    { key: "Arrows", text: "Move in the list, to checkboxes and menus too", group: "Runs", run: () => undefined },
     { key: "j", text: "Next run", group: "Runs", run: () => moveFocus(1) },
     { key: "k", text: "Previous run", group: "Runs", run: () => moveFocus(-1) },
     { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus((id) => void runs.toggle(id)) },

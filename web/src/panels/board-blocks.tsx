@@ -3,7 +3,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
-import { changed, HEIGHTS, joined, keyOf, moved, nearest, resized, WIDTHS, withBlocks } from "../state/boards.ts";
+import { Inline } from "../app/run-edit.tsx";
+import { changed, HEIGHTS, joined, keyOf, moved, nearest, resized, specOf, WIDTHS, withBlocks } from "../state/boards.ts";
 import type { Block, Board } from "../state/boards.ts";
 import { titleOf } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
@@ -170,7 +171,7 @@ function Content({ page, block, height, items, head, isEditing, onText }: Conten
   if (block.kind === "text") {
     return (
       <div class={`block-text${isEditing ? " is-edited" : ""}`}>
-        {isEditing ? <TextEditor text={block.text} onText={onText} /> : <MarkdownText text={block.text} />}
+        {isEditing ? <Inline label="Text in Markdown" text={block.text} rows={Math.max(4, block.text.split("\n").length + 1)} onEnd={onText} /> : <MarkdownText text={block.text} />}
         {items.length > 0 && <div class="block-tools" {...head}><span aria-hidden="true">⠿</span><Menu label="Actions for the text" items={items}>⋯</Menu></div>}
       </div>
     );
@@ -185,26 +186,5 @@ function Content({ page, block, height, items, head, isEditing, onText }: Conten
       </header>
       <div class="block-rows" style={{ height: `${height}px` }}><BoardSamples page={page} names={block.series} /></div>
     </section>
-  );
-}
-
-/** Writes what was typed when it is left, or with Ctrl + Enter; Escape leaves the text as it was. */
-function TextEditor({ text, onText }: { readonly text: string; readonly onText: ContentProps["onText"] }): JSX.Element {
-  const isLeft = useRef(false);
-  return (
-    <textarea class="block-editor" defaultValue={text} rows={Math.max(4, text.split("\n").length + 1)} aria-label="Text in Markdown" placeholder="Text in Markdown. Ctrl + Enter to finish, Escape to undo."
-      ref={(element) => {
-        if (document.activeElement?.closest("textarea") == null) element?.focus();
-      }}
-      onInput={() => (isLeft.current = false)}
-      onBlur={(event) => !isLeft.current && onText(event.currentTarget.value)}
-      onKeyDown={(event) => {
-        const isDone = event.key === "Enter" && (event.ctrlKey || event.metaKey);
-        if (!isDone && event.key !== "Escape") return;
-        event.preventDefault();
-        event.stopPropagation();
-        isLeft.current = true;
-        onText(isDone ? event.currentTarget.value : null);
-      }} />
   );
 }

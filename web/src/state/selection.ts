@@ -1,24 +1,13 @@
 /** Changes of runs, of one or of all that are checked; each can be undone. */
 
+import { formatNumberOf } from "../chart/index.ts";
 import type { Source } from "../source/source.ts";
 import type { Toasts } from "../ui/toast.tsx";
 import type { ChosenRuns, Labels, LabelsChange, LabelsChanged, Refused } from "../wire.ts";
 import type { Runs } from "./runs.ts";
 import type { View } from "./view.ts";
 
-export interface Selection {
-  /** The runs that are checked in the list. */
-  checked(): ChosenRuns;
-  /** Null where nothing can be changed, as in a saved page. */
-  readonly actions: SelectionActions | null;
-}
-
-export interface SelectionActions {
-  /** Change tags, the note or whether runs are hidden; `words` says what happened, such as `tagged keep`. */
-  change(which: ChosenRuns, change: LabelsChange, words: string): Promise<void>;
-  remove(which: ChosenRuns): Promise<void>;
-  restore(keys: readonly string[]): Promise<void>;
-}
+export type Selection = ReturnType<typeof createSelection>;
 
 interface Host {
   readonly source: Source;
@@ -35,15 +24,17 @@ export function oneRun(id: string): ChosenRuns {
   return { runs: [id], query: null };
 }
 
-export function createSelection(host: Host): Selection {
+export function createSelection(host: Host) {
   const { source, runs, view } = host;
   return {
-    checked: () => (runs.showsAll.peek() ? { runs: null, query: runs.listQuery(), exclude: [...view.without.peek()] } : { runs: runs.shown.peek().map(({ id }) => id), query: null }),
+    /** The runs that are checked in the list. */
+    checked: (): ChosenRuns => (runs.showsAll.peek() ? { runs: null, query: runs.listQuery(), exclude: [...view.without.peek()] } : { runs: runs.shown.peek().map(({ id }) => id), query: null }),
+    /** Null where nothing can be changed, as in a saved page. */
     actions: source.changes === null ? null : createActions(host),
   };
 }
 
-function createActions({ source, runs, view, toasts, onChanged, onRemoved, whileRemoving }: Host): SelectionActions {
+function createActions({ source, runs, view, toasts, onChanged, onRemoved, whileRemoving }: Host) {
   const changes = source.changes!;
   const tried = async (work: () => Promise<void>): Promise<void> => {
     try {
@@ -64,18 +55,19 @@ function createActions({ source, runs, view, toasts, onChanged, onRemoved, while
   const restore = (keys: readonly string[]): Promise<void> => tried(async () => {
     const answer = await changes.restore([...keys]);
     refuse(toasts, answer.refused, "restored");
-    if (answer.restored.length > 0) toasts.show(`${counted(answer.restored.length)} restored.`, "good");
+    if (answer.restored.length > 0) toasts.show(`${formatNumberOf(answer.restored.length, "run")} restored.`, "good");
     changed(answer.restored);
   });
   return {
     restore,
-    change: (which, asked, words) => tried(async () => {
+    /** Change tags, the note or whether runs are hidden; `words` say what happened, such as `The note was saved for`. */
+    change: (which: ChosenRuns, asked: LabelsChange, words: string): Promise<void> => tried(async () => {
       const answer = await changes.labels({ ...which, change: asked });
       refuse(toasts, answer.refused, "changed");
       changed(answer.changed.map(({ id }) => id));
       if (answer.changed.length === 0) return;
       if (asked.hidden === true) uncheck(new Set(answer.changed.map(({ id }) => id)));
-      toasts.show(`${counted(answer.changed.length)} ${words}.`, "info", {
+      toasts.show(`${words} ${formatNumberOf(answer.changed.length, "run")}.`, "info", {
         label: "Undo",
         run: () => void tried(async () => {
           const undone = await changes.labels({ changes: undoOf(answer, asked) });
@@ -84,7 +76,7 @@ function createActions({ source, runs, view, toasts, onChanged, onRemoved, while
         }),
       });
     }),
-    remove: (which) => tried(() => whileRemoving(async () => {
+    remove: (which: ChosenRuns): Promise<void> => tried(() => whileRemoving(async () => {
       const { removed, refused } = await changes.remove(which);
       refuse(toasts, refused, "deleted");
       const gone = new Set(removed.map(({ id }) => id));
@@ -94,7 +86,7 @@ function createActions({ source, runs, view, toasts, onChanged, onRemoved, while
       uncheck(gone);
       changed([]);
       if (removed.length === 0) return;
-      const what = removed.length === 1 ? removed[0]!.name : `${removed.length} runs`;
+      const what = removed.length === 1 ? removed[0]!.name : formatNumberOf(removed.length, "run");
       toasts.show(`${what} moved to the trash.`, "info", { label: "Undo", run: () => void restore(removed.map(({ key }) => key)) });
     })),
   };
@@ -120,8 +112,4 @@ function refuse(toasts: Toasts, refused: readonly Refused[], what: string): void
   if (first === undefined) return;
   const more = refused.length === 1 ? "" : ` ${refused.length - 1} more could not be ${what} either.`;
   toasts.show(`${first.name} was not ${what}: ${first.reason}${more}`, "critical");
-}
-
-function counted(count: number): string {
-  return count === 1 ? "1 run" : `${count} runs`;
 }

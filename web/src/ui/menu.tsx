@@ -16,6 +16,7 @@ export interface MenuItem {
 
 export interface MenuProps {
   readonly label: string;
+  readonly tabIndex?: number;
   /** What the button shows; its name is `label`. */
   readonly children: ComponentChildren;
   /** A function is called while the menu is open. */
@@ -24,7 +25,7 @@ export interface MenuProps {
 
 const EDGE_PX = 8;
 
-export function Menu({ label, children, items }: MenuProps): JSX.Element {
+export function Menu({ label, tabIndex, children, items }: MenuProps): JSX.Element {
   const id = useId();
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
@@ -56,7 +57,7 @@ export function Menu({ label, children, items }: MenuProps): JSX.Element {
   return (
     <>
       <button ref={button} type="button" class="button is-quiet" aria-haspopup="menu" aria-expanded={isOpen} aria-controls={id} aria-label={label}
-        title={label} onClick={() => setOpen(!isOpen)}>
+        title={label} tabIndex={tabIndex} onClick={() => setOpen(!isOpen)}>
         {children}
       </button>
       {isOpen && (

@@ -13,8 +13,6 @@ export interface Shortcut {
   readonly run: () => void;
 }
 
-const KEY_NAMES: Readonly<Record<string, string>> = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", Escape: "Esc", " ": "Space" };
-
 /** Run the shortcut whose key is pressed, unless somebody is typing or a dialog is open. */
 export function useShortcuts(shortcuts: readonly Shortcut[]): void {
   useEffect(() => {
@@ -41,7 +39,7 @@ export function ShortcutSheet(props: { readonly shortcuts: readonly Shortcut[]; 
             <dl>
               {props.shortcuts.filter((shortcut) => shortcut.group === group).map(({ key, text }) => (
                 <div key={key}>
-                  <dt><kbd>{KEY_NAMES[key] ?? key}</kbd></dt>
+                  <dt><kbd>{key}</kbd></dt>
                   <dd>{text}</dd>
                 </div>
               ))}

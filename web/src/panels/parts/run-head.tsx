@@ -1,9 +1,9 @@
 /** The first lines about a run: what it is called, how far it is, where it runs, and what people wrote about it. */
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 
-import { Inline, RunNote, RunTags } from "../../app/run-edit.tsx";
+import { Editable, RunNote, RunTags } from "../../app/run-edit.tsx";
 import { updateLabels } from "../../app/run-row.tsx";
 import { statusLevelOf, StatusDot } from "../../app/status.tsx";
 import { formatBytes, formatDuration, formatWhole } from "../../chart/index.ts";
@@ -48,15 +48,8 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
 
 /** The name of the run; a click changes it in its place, and an empty one restores what was recorded. */
 function Name({ page, row }: Omit<RunHeadProps, "detail">): JSX.Element {
-  const [isEditing, setEditing] = useState(false);
   if (page.source.updateLabels === null) return <span>{row.name}</span>;
-  if (!isEditing) return <button type="button" class="run-title" title="Rename" onClick={() => setEditing(true)}>{row.name}</button>;
-  return (
-    <Inline label="Name of the run" text={row.name} onCancel={() => setEditing(false)} onDone={(text) => {
-      setEditing(false);
-      if (text !== row.name) void updateLabels(page, row, { name: text === "" ? null : text });
-    }} />
-  );
+  return <Editable label="Name of the run" text={row.name} class="run-title" title="Rename" onDone={(text) => void updateLabels(page, row, { name: text === "" ? null : text })}>{row.name}</Editable>;
 }
 
 /** How the run stands and, where it did not end well, what is known of why; one that lives and records nothing is stalled. */
