@@ -55,7 +55,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
       openDrawer();
       focusOn("#run-filter input");
     } },
-    { key: "Arrows", text: "Move in the list, to checkboxes and menus too", group: "Runs", run: () => undefined },
+    { key: "↑ → ↓ ←", text: "Move in the list, to checkboxes and menus too", group: "Runs", run: () => undefined },
     { key: "j", text: "Next run", group: "Runs", run: () => moveFocus(1) },
     { key: "k", text: "Previous run", group: "Runs", run: () => moveFocus(-1) },
     { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus((id) => void runs.toggle(id)) },
