@@ -314,7 +314,8 @@ export function createBoards(source: Source, view: View): Boards {
       const revision = !isSame ? null : draft.peek() === null ? saved.peek()!.revision : revisionOf(draft.peek()!);
       try {
         const answer = await send(project, wanted, revision);
-        own = (own.has(revision) ? own : new Set([revision])).add(answer.revision);
+        if (revision !== null) ownSaves.set(revision, answer.revision);
+        if (isSame || view.board.peek() === null) view.continueStep();
         batch(() => {
           put(answer);
           refusal.value = null;
