@@ -132,7 +132,7 @@ def check_others(page: Page) -> None:
     until(page, lambda: first_cells(confusion, 3) == ["3", "1", "4"])
     named(page, "curve").get_by_text("PR of cats").wait_for()
     notes = named(page, "notes")
-    assert notes.locator("h4").inner_text() == "Done"
+    notes.get_by_role("heading", name="Done", exact=True).wait_for()
     assert notes.locator("li").all_inner_texts() == ["one", "<i>two</i>"]
 
 

@@ -1,9 +1,11 @@
-"""The samples panel over runs with every type of sample, on the live page and in an archive."""
+"""Samples of every type: of one run, of several runs on a board, and in an archive."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -23,6 +25,9 @@ LEFT = "(one) => one.getBoundingClientRect().left"
 # From the end, on from the start.
 SCROLL_ON = """(all) => all.scrollTo(0,
   all.scrollTop + all.clientHeight >= all.scrollHeight - 1 ? 0 : all.scrollTop + 200)"""
+# Several runs beside each other are a block of a board.
+BLOCK = {"kind": "samples", "series": ["*"], "width": 12, "height": 3}
+BOARD = "#place=board&draft=" + quote(json.dumps({"name": "", "blocks": [BLOCK]}))
 BOXES = [
     {"box": (0.1, 0.1, 0.5, 0.5), "label": "cat", "score": 0.9, "group": "guess"},
     {"box": (0.5, 0.5, 0.9, 0.9), "label": "<b>dog</b>", "score": 0.2, "group": "guess"},
@@ -98,7 +103,7 @@ def check_every_type(page: Page) -> None:
 
 
 def test_every_type_is_shown_for_both_runs(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#place=run&at=samples")
+    page = open_page(site + BOARD)
     until(page, lambda: row(page, "picture").locator("img").count() == 2)
     sizes = (
         row(page, "picture")
@@ -158,7 +163,8 @@ def test_the_slider_shows_what_was_there_at_a_step(site: str, open_page: OpenPag
 def test_texts_are_marked_where_they_differ_between_runs_and_steps(
     site: str, open_page: OpenPage
 ) -> None:
-    page = open_page(site + "#place=run&at=samples&sample-step=20")
+    page = open_page(site + BOARD)
+    page.get_by_label("Earlier step").click()
     until(page, lambda: row(page, "words").locator("mark").all_inner_texts() == ["0"])
     page.get_by_role("radio", name="Steps").check()
     until(page, lambda: row(page, "words").locator(".sample-text").count() == 3)
@@ -169,10 +175,10 @@ def test_texts_are_marked_where_they_differ_between_runs_and_steps(
 def test_boxes_are_chosen_by_class_and_score(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#place=run&at=samples&sample-hidden=&sample-score=0.1")
     rects = row(page, "boxes").locator("rect")
-    until(page, lambda: rects.count() == 4)
+    until(page, lambda: rects.count() == 2)
     row(page, "boxes").get_by_text("cat 0.90").first.wait_for()
     page.get_by_role("button", name="cat", exact=True).click()
-    until(page, lambda: rects.count() == 2)
+    until(page, lambda: rects.count() == 1)
     page.get_by_label("Score at least").press("End")
     until(page, lambda: rects.count() == 0)
     colored = """(canvas) => canvas.width === 0 ? [] : [0, 15].map((y) =>
@@ -182,7 +188,7 @@ def test_boxes_are_chosen_by_class_and_score(site: str, open_page: OpenPage) -> 
 
 
 def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: OpenPage) -> None:
-    page = open_page(site + "#place=run&at=samples")
+    page = open_page(site + BOARD)
     row(page, "picture").get_by_role("button", name="Open picture").first.focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="picture")
@@ -192,7 +198,7 @@ def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: 
     styles = "(all) => [...new Set(all.map((one) => one.style.transform))]"
     until(page, lambda: contents.evaluate_all(styles) == ["translate(0px, 0px) scale(1.25)"])
     page.keyboard.press("ArrowLeft")
-    until(page, lambda: "sample-step=20" in page.url)
+    until(page, lambda: dialog.locator(".step-slider output").inner_text() == "step 20")
     for _ in range(2):
         page.keyboard.press("ArrowUp")
     page.get_by_role("dialog", name="list · 3 of 3").get_by_text("item 2").first.wait_for()
@@ -207,7 +213,7 @@ def test_the_full_view_compares_pictures_and_goes_by_keys(site: str, open_page: 
 def test_runs_scroll_sideways_on_a_phone_under_names_that_stay(
     site: str, open_page: OpenPage
 ) -> None:
-    page = open_page(site + "#place=run&at=samples", viewport=PHONE, has_touch=True, is_mobile=True)
+    page = open_page(site + BOARD, viewport=PHONE, has_touch=True, is_mobile=True)
     name = row(page, "boxes").get_by_role("heading", name="boxes")
     left = name.evaluate(LEFT)
     page.locator(".samples").evaluate("(one) => one.scrollTo({ left: 1000 })")
@@ -238,7 +244,7 @@ def test_a_long_list_and_runs_without_a_name_leave_room_for_the_others(
         run.log({"list": pictures, "both": "x"}, step=1)
     with start_run("two", companion=False) as run:
         run.log({"both": "y"}, step=1)
-    page = open_page(serve(run.dir.parent.parent).url + "#place=run&at=samples")
+    page = open_page(serve(run.dir.parent.parent).url + BOARD)
     shown = row(page, "list").locator("img")
     until(page, lambda: shown.count() == 60)
     assert row(page, "list").locator(".samples-column").all_inner_texts() == ["one"]
@@ -254,6 +260,7 @@ def test_a_sample_that_is_logged_later_appears_by_itself(
     with start_run("live") as run:
         run.log({"loss": 1.0}, step=0)
         page = open_page(serve(tmp_path / "runs").url + "#place=run&at=samples")
-        page.get_by_text("This run has no samples").wait_for()
+        page.get_by_text("This run recorded nothing for Samples.").wait_for()
         run.log({"sample": "hello from step 1"}, step=1)
-        page.get_by_text("hello from step 1").wait_for()
+        page.get_by_role("navigation").get_by_role("link", name="Samples").wait_for()
+        row(page, "sample").get_by_text("hello from step 1").wait_for()

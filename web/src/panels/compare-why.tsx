@@ -26,8 +26,9 @@ export function WhyView({ page, metric, best }: { readonly page: Page; readonly 
   const [left, right] = [view.text("why-left"), view.text("why-right")];
   const rows = runs.fitting.value.slice(0, MOST_CHOICES);
   const [own, other] = chosenPair(left.value, right.value, rows, runs.focus.value?.id, best);
+  const isAlone = other === "" && runs.all.value.length >= runs.numAll.value && !runs.all.value.some((row) => isPeer(row, runs.row(own)));
   const request = { run: other === "" ? [own] : [own, other], ...(metric === "" ? {} : { metric }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
-  const { answer, problem, isWaiting } = useSweep(page, own === "" || page.source.sweep.why === null ? null : JSON.stringify(request), (source) => source.why!(request));
+  const { answer, problem, isWaiting } = useSweep(page, own === "" || isAlone || page.source.sweep.why === null ? null : JSON.stringify(request), (source) => source.why!(request));
   if (page.source.sweep.why === null) return <Empty title="A saved page cannot explain differences">Open these runs with “epochal serve” to see what explains them.</Empty>;
   const choices = rows.map(({ id }) => [id, runs.label(id)] as const);
   return (
@@ -37,9 +38,16 @@ export function WhyView({ page, metric, best }: { readonly page: Page; readonly 
         <Choice label="Compared with" value={other} choices={[["", "its group or project"], ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
         <UnfinishedSwitch page={page} unfinished={answer?.unfinished} />
       </div>
-      {answer === null ? <p class="groups-waiting" role="status">{problem ?? "Comparing …"}</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
+      {answer !== null && !isAlone && <UnfinishedNote page={page} unfinished={{ ...answer.unfinished, sentence: "" }} />}
+      {isAlone ? <Empty title="There is no other run to compare with">Its group or project has only this run: choose another run above.</Empty>
+        : answer === null ? <p class="groups-waiting" role="status">{problem ?? "Comparing …"}</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
     </>
   );
+}
+
+/** Whether a run is one of those that another is compared with, by the rule of the server. */
+function isPeer({ id, project, group }: RunRow, of: RunRow | undefined): boolean {
+  return of !== undefined && id !== of.id && project === of.project && (of.group === null || group === of.group);
 }
 
 /** In the address: the group was chosen, not just nothing. */

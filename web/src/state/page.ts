@@ -37,7 +37,18 @@ export function createPage(source: Source, view: View = createView()) {
   const boards = createBoards(source, view);
   const runs = createRuns(source, view, notifier.compare, boards.frozen);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
-  const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)), whileRemoving: details.hold });
+  /** The list stays as it is while runs are deleted: those that would come next in it may be gone already. */
+  const heldUpdates: Update[] = [];
+  let numRemovals = 0;
+  const whileRemoving = async (work: () => Promise<void>): Promise<void> => {
+    numRemovals++;
+    try {
+      await details.hold(work);
+    } finally {
+      if (--numRemovals === 0) heldUpdates.splice(0).forEach((update) => apply(update));
+    }
+  };
+  const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)), whileRemoving });
   const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);
@@ -57,7 +68,8 @@ export function createPage(source: Source, view: View = createView()) {
       return;
     }
     if (update.type === "reset") applyWaiting();
-    apply(update);
+    if (update.type === "runs" && numRemovals > 0) heldUpdates.push(update);
+    else apply(update);
   });
 
   const apply = (update: Update): void => {

@@ -16,7 +16,7 @@ export interface Details {
   find(run: string, wanted: RunParams["run_metrics"]): Promise<number>;
   /** A run that was deleted is not asked for again. */
   forget(run: string): void;
-  /** Ask for nothing again until the work is done: a run that is being deleted may be gone already. */
+  /** Ask for nothing until the work is done: a run that is being deleted may be gone already. */
   hold(work: () => Promise<void>): Promise<void>;
 }
 
@@ -86,7 +86,8 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
       if (entry === undefined) {
         entry = { detail: signal(null), answer: null, found: new Map(), isAsked: false, isOutdated: false };
         all.set(run, entry);
-        ask(run, entry);
+        if (numHolds === 0) ask(run, entry);
+        else entry.isOutdated = true;
       }
       return entry.detail;
     },
