@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +106,9 @@ def test_several_runs_are_compared_from_a_file(
             folders.append(run.dir)
     write_archive(folders, tmp_path / "runs.html")
     page = open_offline(open_page, tmp_path / "runs.html", place="compare")
-    for words in ("finished 0.1000 0.1", "finished 0.2000 0.2"):
-        page.get_by_role("row", name=words).wait_for()
+    for name, lr in (("one", 0.1), ("two", 0.2)):
+        words = rf"Show {name} in the charts .*\b{lr} {lr:.4f} 0 .*finished"
+        page.get_by_role("row", name=re.compile(words)).wait_for()
 
 
 def test_a_saved_page_says_why_it_has_no_queries(every_kind: Path, open_page: OpenPage) -> None:

@@ -59,15 +59,13 @@ def top_of_axis(page: Page, metric: str = "train/loss") -> float:
 def test_a_run_that_is_chosen_is_drawn_in_front_in_every_chart_and_stays_unticked(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url)
+    page = open_page(serve_all(runs).url + "#place=board")
     wait_for_lines(page, "train/loss", 8)
     page.locator(".run-name", has_text="oldest").click()
     wait_for_lines(page, "train/loss", 9)
     box = page.get_by_role("checkbox", name="Show oldest in the charts")
     until(page, lambda: box.get_attribute("aria-checked") == "false")
     until(page, lambda: "8 of 10 shown" in page.locator(".runs-count").inner_text())
-    until(page, lambda: "oldest" in page.locator(".chart-legend").inner_text())
-    page.get_by_role("tab", name="Charts").click()
     for metric in ("train/loss", "acc"):
         wait_for_lines(page, metric, 9)
         assert len(re.findall(STRONG, download(page, metric, "SVG"))) == 1
@@ -78,21 +76,21 @@ def test_a_run_that_is_chosen_is_drawn_in_front_in_every_chart_and_stays_unticke
 def test_a_run_that_exploded_does_not_flatten_the_others(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(serve_all(runs).url)
+    page = open_page(serve_all(runs).url + "#place=board")
     wait_for_lines(page, "train/loss", 8)
     assert top_of_axis(page) < 10
     assert "clipped, 1 line beyond" in download(page, "train/loss", "SVG")
     page.get_by_role("button", name="Beyond the axis: exploded").click()
     until(page, lambda: "clip=0" in page.url)
     assert top_of_axis(page) >= 1000
-    page.get_by_role("button", name="Outliers").click()
-    page.get_by_role("menuitemcheckbox", name="Clip runs that flatten the others").click()
+    page.get_by_role("button", name="Display").click()
+    page.get_by_label("Outliers").select_option(label="Clip runs that flatten the others")
     until(page, lambda: "clip" not in page.url)
     assert top_of_axis(page) < 10
 
 
 def test_a_run_by_itself_is_shown_whole(runs: Path, serve_all: Serve, open_page: OpenPage) -> None:
-    page = open_page(serve_all(runs).url)
+    page = open_page(serve_all(runs).url + "#place=board")
     wait_for_lines(page, "train/loss", 8)
     page.locator(".run-name", has_text="exploded").dblclick()
     wait_for_lines(page, "train/loss", 1)
@@ -129,7 +127,7 @@ def test_the_gravest_finding_comes_first(runs: Path, serve_all: Serve, open_page
     card.wait_for()
     until(page, lambda: "is-error" in (card.locator(".finding").first.get_attribute("class") or ""))
     page.set_viewport_size({"width": 390, "height": 844})
-    chart = page.locator(".headline").bounding_box()
+    chart = page.locator(".overview-top .run-chart").bounding_box()
     errors = card.bounding_box()
     assert chart is not None
     assert errors is not None
