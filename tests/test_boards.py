@@ -363,7 +363,11 @@ def test_a_board_is_exported_with_its_runs(runs: Path, capsys: pytest.CaptureFix
     assert main(["export", "--board", "report", "-o", str(out)]) == 2
     assert "several projects" in capsys.readouterr().err
     assert main(["export", "--board", "report", "--project", "p", "-o", str(out)]) == 0
-    assert [row["name"] for row in archive(out)["runs"]["rows"]] == ["a"]
+    found = archive(out)
+    assert [row["name"] for row in found["runs"]["rows"]] == ["a"]
+    assert series_names(found) == ["loss", "loss * 2"]
+    assert "'nothing - loss' has no values: the formula needs" in capsys.readouterr().out
+    assert found["problems"].keys() == {"nothing - loss", "loss -"}
 
     assert main(["export", "--board", "none"]) == 2
     assert "'report'" in capsys.readouterr().err

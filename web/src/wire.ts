@@ -308,7 +308,7 @@ export interface Knots {
   at: number[];
 }
 
-/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `Importance` by metric under `importance`. `boards` are those of the projects of its runs; `board` names the one it opens with. */
+/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `Importance` by metric under `importance`. `boards` are those of the projects of its runs; `board` names the one it opens with. `problems` has formulas that no run has the metrics for, and why. */
 export interface ArchiveBody {
   wire: number;
   made: number;
@@ -320,6 +320,7 @@ export interface ArchiveBody {
   sweep: Record<string, unknown>;
   boards: StoredBoard[];
   board: string | null;
+  problems: Record<string, string>;
 }
 
 /** The body of every error response. */
@@ -727,7 +728,7 @@ export interface BoardList {
   boards: StoredBoard[];
 }
 
-/** What a board shows: of the runs in `runs`, else of those that `query` selects. `group` names keys of the config with commas between, or all but some (`-seed`). */
+/** What a board shows: of the runs in `runs`, else of those that `query` selects. `group` names keys of the config with commas between, or all but some (`-seed`). `x` is one of `AXES`. */
 export interface Board {
   name: string;
   blocks?: Block[];
@@ -739,7 +740,7 @@ export interface Board {
   smooth?: number;
 }
 
-/** One block of a board; blocks flow in a grid of 12 columns. `series` of a chart are names, patterns or formulas, those of samples are names or patterns. `x` null follows the axis of the board. `text` is Markdown. */
+/** One block of a board; blocks flow in a grid of 12 columns. `series` of a chart are names, patterns or formulas, those of samples are names or patterns. `x` is one of `AXES` or a metric; null follows the axis of the board. `text` is Markdown. */
 export interface Block {
   kind: "chart" | "samples" | "text";
   series?: string[];

@@ -88,6 +88,11 @@ def command(
         for file, inside in files.items():
             with new_text_file(file) as out:
                 write(inside, out, opens_board=opens is not None)
+        if opens is not None:
+            from epochal.exports.archive import charted, failed_formulas  # they need NumPy
+
+            for formula, reason in failed_formulas(views, charted(boards)).items():
+                remark(f"{formula!r} has no values: {reason}")
         ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
         if len(files) == 1:
             answer(ids[0], f"{plural(len(views), 'run')} written to {next(iter(files))}.")

@@ -18,7 +18,13 @@ import msgspec
 from epochal.boards import StoredBoard
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_entries, pack_samples
-from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
+from epochal.exports.archive_series import (
+    MAX_SERIES,
+    failed_formulas,
+    knots_of,
+    lines_of,
+    pack_series,
+)
 from epochal.exports.archive_sweep import pack_sweep
 from epochal.exports.export import Rows
 from epochal.journal.line import without_surrogates
@@ -75,7 +81,8 @@ def write(
     out.write(start + _head(page, runs, first) + middle)
     out.write(f'<script type="application/json" id="{_ELEMENT}">')
     left = budget_bytes - len(page.html)
-    body = _body(runs, boards, first, budget_bytes=left, sample_bytes=sample_bytes)
+    names = [*names, *charted(boards)]
+    body = _body(runs, names, boards, first, budget_bytes=left, sample_bytes=sample_bytes)
     out.write(body.decode())
     out.write(f"</script>\n{end}")
 
@@ -136,6 +143,7 @@ def _body(
         series=[],
         boards=[_without_query(stored) for stored in boards],
         board=board,
+        problems=failed_formulas(chosen, names),
     )
     sweep_bytes = int(max(_MIN_BYTES, budget_bytes - len(_escaped(body))) * _SWEEP_SHARE)
     sweep = pack_sweep(chosen, _shown_config, budget_bytes=sweep_bytes)
@@ -148,6 +156,12 @@ def _body(
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     series = _series(chosen, names, budget_bytes=left)
     return _escaped(msgspec.structs.replace(body, blobs=blobs, series=series))
+
+
+def charted(boards: Sequence[StoredBoard]) -> list[str]:
+    """The names, patterns and formulas in the charts of boards."""
+    blocks = [block for stored in boards for block in stored.board.blocks]
+    return [name for block in blocks if block.kind == "chart" for name in block.series]
 
 
 def _without_query(stored: StoredBoard) -> StoredBoard:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from epochal.errors import MetricNotFoundError
 from epochal.records import finite
 from epochal.series.downsample import Buckets
+from epochal.series.formula import is_formula
 from epochal.series.series import Series
 from epochal.server.series import SLICE_COLUMNS, SeriesBlock, Slicing, series_block, series_body
 from epochal.server.wire import Knots, XKind
@@ -72,6 +73,21 @@ def lines_of(run: RunView, *, all_ranks: bool, names: Sequence[str] = ()) -> Ite
             steps = findings.get(metric.name, ()) if metric.axis == "step" else ()
             moved = series.reindex(metric.x or "step", run)
             yield Line(run_id, moved, steps if moved.x == series.x else ())
+
+
+def failed_formulas(runs: Sequence[RunView], names: Sequence[str]) -> dict[str, str]:
+    """Formulas that have a result for none of the runs, and why."""
+    found: dict[str, str] = {}
+    for name in filter(is_formula, dict.fromkeys(names)):
+        for run in runs:
+            try:
+                run.series(name)
+            except MetricNotFoundError as error:
+                found.setdefault(name, str(error))
+            else:
+                found.pop(name, None)
+                break
+    return found
 
 
 def pack_series(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:

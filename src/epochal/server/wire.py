@@ -300,6 +300,7 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     other axes. ``blobs`` are ``data:`` URLs by run id and file. ``sweep`` has ``GroupTables`` by
     choice of keys under ``groups``, and an ``Importance`` by metric under ``importance``.
     ``boards`` are those of the projects of its runs; ``board`` names the one it opens with.
+    ``problems`` has formulas that no run has the metrics for, and why.
     """
 
     wire: int
@@ -312,6 +313,7 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     sweep: dict[str, Any] = {}
     boards: list[StoredBoard] = []
     board: str | None = None
+    problems: dict[str, str] = {}
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ import { byKeys, groupName } from "../state/group-keys.ts";
 import { groupOf } from "../state/metrics.ts";
 import { projectRows } from "../state/projects.ts";
 import { ordered, searchTextsOf } from "../state/run-rows.ts";
+import { isXKind } from "../state/view.ts";
 import { compileFilter } from "../ui/filter.ts";
 import { decodeSeries } from "./decode.ts";
 import { MISSING_BLOB, SourceError } from "./source.ts";
@@ -169,10 +170,13 @@ function chooseSeries(parts: readonly SeriesPart[], request: SeriesRequest, body
   const fits = ({ head }: SeriesPart): boolean => runs.includes(head.run) && names.includes(head.name)
     && (axis === undefined || head.axis === axis) && (ranks === "all" || ranks.includes(head.rank));
   const found = parts.filter(fits).filter((part, _, all) => axis !== undefined || part.head.axis === firstAxis(all, part.head));
+  const moved = found.flatMap((part) => (x === null || x === part.head.x || isXKind(x) ? reindexed(part, x, body) : (alongMetric(part, x, parts) ?? [])));
+  const isOf = (run: string, name: string) => ({ head }: SeriesPart): boolean => head.run === run && head.name === name;
   return {
-    parts: found.map((part) => within(withSmoothed(reindexed(part, x, body), request.smooth), lo, hi)),
-    missing: runs.flatMap((run) => names.filter((name) => !found.some(({ head }) => head.run === run && head.name === name))
-      .map((name) => ({ run, name, rank: 0, reason: "This series is not in this file." }))),
+    parts: moved.map((part) => within(withSmoothed(part, request.smooth), lo, hi)),
+    missing: runs.flatMap((run) => names.filter((name) => !moved.some(isOf(run, name))).map((name) => ({
+      run, name, rank: 0, reason: found.some(isOf(run, name)) ? `This chart needs the server: the file has no x axis ${x}.` : (body.problems[name] ?? "This series is not in this file."),
+    }))),
     positions: {},
   };
 }
@@ -201,6 +205,29 @@ function reindexed(part: SeriesPart, x: string | null, body: ArchiveBody): Serie
   const knots = head.x === "step" ? body.axes[head.run]?.[isTimed ? "wall" : (x as XKind)] : undefined;
   if (knots === undefined || knots.step.length === 0 || (isTimed && start === null)) return part;
   return withMovedX(part, x, (at) => interpolated(knots, at) - (isTimed ? start! : 0));
+}
+
+/** Each point where another metric was last, in its order; null where the file does not have every point of both. */
+function alongMetric({ head, data, times }: SeriesPart, x: string, parts: readonly SeriesPart[]): SeriesPart | null {
+  const other = parts.find(({ head: { run, name, rank, x: own } }) => run === head.run && name === x && rank === head.rank && own === head.x)?.data;
+  if (data.kind !== "raw" || other?.kind !== "raw") return null;
+  const at = data.x.map((step) => {
+    const next = lowerBound(other.x, step);
+    return other.y[other.x[next] === step ? next : next - 1] ?? NaN;
+  });
+  const order = [...at.keys()].filter((index) => Number.isFinite(at[index])).sort((one, next) => at[one]! - at[next]!);
+  const pick = (column: Float64Array): Float64Array => Float64Array.from(order, (index) => column[index]!);
+  return { head: { ...head, x, count: order.length, points: order.length }, data: { ...data, x: pick(at), y: pick(data.y) }, times: times && pick(times) };
+}
+
+/** In percent of the steps or epochs that were planned, or were recorded if those are more. Steps count from 0, epochs when they are complete. */
+function withProgress(part: SeriesPart, row: RunRow | undefined): SeriesPart {
+  const { axis, x, hi } = part.head;
+  if (row === undefined || axis === "time" || x !== axis) return part;
+  const before = axis === "step" ? 1 : 0;
+  const [planned, recorded] = axis === "step" ? [row.total_steps, row.step] : [row.num_epochs, row.epoch];
+  const total = Math.max(planned ?? 1, (recorded ?? 0) + before, (hi ?? 0) + before);
+  return withMovedX(part, "progress", (at) => (100 * (at + before)) / total);
 }
 
 /** Smoothed over every point where they are in the file, else from the averages of slices. */

@@ -27,7 +27,7 @@ const TOGETHER_MS = 40;
 const MOST_FOUND = 4000;
 
 /** Whether the answer about a run leaves out some of its metrics. */
-export function isWide({ sections = {} }: RunDetail): boolean {
+export function isWide({ sections = {} }: Pick<RunDetail, "sections">): boolean {
   return Object.keys(sections).length > 0;
 }
 

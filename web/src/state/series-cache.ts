@@ -17,6 +17,7 @@ import type { NewPoints } from "./append-points.ts";
 import { isFormula } from "./chart-spec.ts";
 import { groupBy } from "./group-by.ts";
 import { batchRequests } from "./batch-requests.ts";
+import { isXKind } from "./view.ts";
 
 export interface SeriesQueryOptions {
   readonly run: string;
@@ -120,8 +121,8 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
         (answer) => batch(() => {
           const found = groupBy(answer.parts, ({ head }) => `${head.run}\n${head.name}`);
           for (const entry of members) {
-            const { run, name } = entry.request;
-            const problem = isFormula(name) ? answer.missing.find((absent) => absent.run === run && absent.name === name)?.reason : undefined;
+            const { run, name, x } = entry.request;
+            const problem = isFormula(name) || (x !== null && !isXKind(x)) ? answer.missing.find((absent) => absent.run === run && absent.name === name)?.reason : undefined;
             settle(entry, found.get(`${run}\n${name}`) ?? [], answer.positions[run] ?? entry.position, problem);
           }
           if (members.some(({ request: { ranks } }) => ranks === "all")) countRanks();

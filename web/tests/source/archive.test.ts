@@ -9,7 +9,7 @@ const TABLES = { keys: ["lr"], varying: ["lr"], repeats: [], runs: 2, tables: [T
 const BODY: ArchiveBody = {
   wire: WIRE_VERSION, made: 0, runs: { rows: [], total: 0, offset: 0, pending: 0, groups: null }, axes: {}, responses: {}, blobs: {}, series: [],
   sweep: { groups: { lr: TABLES, "-seed": { ...TABLES, keys: ["lr", "wd"] } }, importance: { loss: { metric: "loss" } as Importance } },
-  boards: [{ project: "p", revision: "1", board: { name: "paper" }, problem: null }], board: null,
+  boards: [{ project: "p", revision: "1", board: { name: "paper" }, problem: null }], board: null, problems: { "a - gone": "It needs gone." },
 };
 const { sweep } = createArchiveSource(BODY);
 
@@ -46,17 +46,36 @@ test("a saved page finds metrics as the server does", async () => {
   expect(await names({ name: ["plain", "train/loss"], limit: 1 })).toBe("2: train/loss");
 });
 
-test("a saved page draws progress from the plan of a run, or from what it recorded", async () => {
-  const head = { run: "x", name: "a - b", rank: 0, axis: "step", x: "step", raw: true, count: 2, points: 2, nonfinite: 0, nonfinite_points: 0, duplicates: 0, hidden: 0, lo: 0, hi: 3, columns: [], smooth_state: null };
-  const text = new TextEncoder().encode(JSON.stringify({ version: WIRE_VERSION, series: [head], missing: [], positions: {} }));
+/** Series of a run, every point of each, as a file has them. */
+function packed(series: Readonly<Record<string, readonly [x: readonly number[], y: readonly number[]]>>): string {
+  const heads = Object.entries(series).map(([name, [x]]) => ({
+    run: "x", name, rank: 0, axis: "step", x: "step", raw: true, count: x.length, points: x.length, nonfinite: 0, nonfinite_points: 0, duplicates: 0, hidden: 0, lo: 0, hi: x.at(-1), columns: [], smooth_state: null,
+  }));
+  const numbers = Object.values(series).flatMap(([x, y]) => [...x, ...y, ...x]);
+  const text = new TextEncoder().encode(JSON.stringify({ version: WIRE_VERSION, series: heads, missing: [], positions: {} }));
   const padding = -text.length & 7;
-  const bytes = new Uint8Array(8 + text.length + padding + 6 * 8).fill(32);
+  const bytes = new Uint8Array(8 + text.length + padding + numbers.length * 8).fill(32);
   bytes.set(new TextEncoder().encode("EPS1"));
   const view = new DataView(bytes.buffer);
   view.setUint32(4, text.length + padding, true);
   bytes.set(text, 8);
-  [0, 3, 1.5, 2.5, 100, 101].forEach((value, index) => view.setFloat64(8 + text.length + padding + index * 8, value, true));
-  const series = [btoa(String.fromCharCode(...bytes))];
+  numbers.forEach((value, index) => view.setFloat64(8 + text.length + padding + index * 8, value, true));
+  return btoa(String.fromCharCode(...bytes));
+}
+
+test("a saved page draws a metric along another one, or explains why it cannot", async () => {
+  const source = createArchiveSource({ ...BODY, series: [packed({ loss: [[0, 1, 2, 3], [5, 6, 7, 8]], "eval/loss": [[1, 3], [0.5, 0.25]] })] });
+  const ask = (name: string, x: string | null): ReturnType<typeof source.series> => source.series({ runs: ["x"], names: [name], x } as never);
+  const { parts, missing } = await ask("loss", "eval/loss");
+  // Each point is where the other metric was last, as the server puts it.
+  expect(parts[0]).toMatchObject({ head: { x: "eval/loss", count: 3 }, data: { x: Float64Array.of(0.25, 0.5, 0.5), y: Float64Array.of(8, 6, 7) } });
+  expect(missing).toEqual([]);
+  expect((await ask("loss", "gone")).missing[0]!.reason).toBe("This chart needs the server: the file has no x axis gone.");
+  expect((await ask("a - gone", null)).missing[0]!.reason).toBe("It needs gone.");
+});
+
+test("a saved page draws progress from the plan of a run, or from what it recorded", async () => {
+  const series = [packed({ "a - b": [[0, 3], [1.5, 2.5]] })];
   const x = async (row: object): Promise<readonly number[]> => {
     const source = createArchiveSource({ ...BODY, responses: { x: { run: { row } } } as never, series });
     const { parts } = await source.series({ runs: ["x"], names: ["a - b"], x: "progress" } as never);

@@ -184,7 +184,7 @@ test("a saved page filters, orders and groups the runs that are in it", async ()
     runRow("a", { name: "small", created: 3, config: { lr: 1 } }), runRow("b", { name: "large", created: 2, config: { lr: 0.1 }, project: "q" }),
     runRow("c", { name: "small", created: 1, config: { lr: 0.1 } }), runRow("d", { name: "gone", created: 4, hidden: true }),
   ];
-  const source = createArchiveSource({ wire: WIRE_VERSION, made: 0, runs: { rows, total: 4, offset: 0, pending: 0, groups: null }, axes: {}, responses: {}, blobs: {}, series: [], sweep: {}, boards: [], board: null });
+  const source = createArchiveSource({ wire: WIRE_VERSION, made: 0, runs: { rows, total: 4, offset: 0, pending: 0, groups: null }, axes: {}, responses: {}, blobs: {}, series: [], sweep: {}, boards: [], board: null, problems: {} });
   const view = emptyView();
   const runs = createRuns(source, view);
   const listed = async (): Promise<string> => {

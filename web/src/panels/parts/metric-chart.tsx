@@ -7,12 +7,15 @@ import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../
 import type { LineChart, LineOptions, Mark, Range, Series, Stretch } from "../../chart/index.ts";
 import type { SeriesPart } from "../../source/source.ts";
 import { endOf } from "../../state/append-points.ts";
-import { expandPatterns, titleOf } from "../../state/chart-spec.ts";
+import { expandPatterns, isFormula, titleOf } from "../../state/chart-spec.ts";
 import type { ChartSpec } from "../../state/chart-spec.ts";
 import { isCrowd } from "../../state/crowd.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import type { SeriesQueryResult } from "../../state/queries.ts";
+import { isWide } from "../../state/run-details.ts";
 import { isEnded } from "../../state/run-rows.ts";
 import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import { valuesTitle } from "../../state/group-keys.ts";
@@ -135,7 +138,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
         stretches,
       }}
       hovered={hoveredLine(page.hovered.value, cells, groups, alone)}
-      notes={[...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []), ...(coarseness === null ? [] : [coarseness])]}
+      notes={[...absentNotes(page, spec, ids, whole), ...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []), ...(coarseness === null ? [] : [coarseness])]}
       hint={<AxisHint page={page} spec={spec} whole={whole} x={x} />} />
   );
 }
@@ -237,7 +240,7 @@ interface FigureProps extends MetricChartProps {
 }
 
 function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zoom, lines, options, hovered, isWaiting, waiting = null, problem, notes, hint }: FigureProps): JSX.Element {
-  const all = { ...axisOptions(page, spec, subject, x), legend: lines.length <= mostInLegend ? "lines" as const : subject.names.length > 1 ? "subjects" as const : null, ...options };
+  const all = { ...axisOptions(page, spec, subject, x), legend: lines.length <= mostInLegend ? "lines" as const : subject.names.length > 1 ? "subjects" as const : null, ...options, ...(problem === null ? {} : { emptyText: "" }) };
   const picked = page.picked.value;
   // Lines that were picked in another chart need not exist here.
   const solo = lines.some(({ id, owner, subject: name }) => [id, owner, name].some((one) => one !== undefined && picked.has(one))) ? picked : NONE_PICKED;
@@ -391,6 +394,18 @@ function problemOf(results: readonly SeriesQueryResult[], names: readonly string
     return ofName.some(({ problem }) => problem !== null) && ofName.every(({ parts }) => parts === null || parts.length === 0);
   });
   return missing === undefined ? null : (results.find(({ request, problem }) => request.name === missing && problem !== null)?.problem ?? null);
+}
+
+/** Which series of a chart that has others are in none of its runs. Patterns are matched with the metrics that are listed. */
+function absentNotes({ metrics, details }: Page, { series }: ChartSpec, runs: readonly string[], whole: readonly SeriesQueryResult[]): readonly string[] {
+  const listed = metrics.value.map(({ name }) => name);
+  const areWide = runs.some((id) => isWide(details.of(id).value ?? { sections: {} }));
+  return series.length < 2 && !areWide ? [] : series.flatMap((text) => {
+    const matches = expandPatterns([text], listed);
+    if (matches.length === 0) return [`No ${areWide ? "listed " : ""}metric matches ${text}.`];
+    if (matches[0] !== text) return areWide ? [`Only listed metrics were searched for ${text}.`] : [];
+    return !isFormula(text) && whole.every(({ request, parts }) => request.name !== text || parts?.length === 0) ? [`No run has ${text}.`] : [];
+  });
 }
 
 function zoomOn({ zoom: { value } }: View, x: string): Range | null {
