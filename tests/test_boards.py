@@ -366,7 +366,7 @@ def test_a_board_is_exported_with_its_runs(runs: Path, capsys: pytest.CaptureFix
     found = archive(out)
     assert [row["name"] for row in found["runs"]["rows"]] == ["a"]
     assert series_names(found) == ["loss", "loss * 2"]
-    assert "'nothing - loss' has no values: the formula needs" in capsys.readouterr().out
+    assert "'nothing - loss' has no values: the formula needs" in capsys.readouterr().err
     assert found["problems"].keys() == {"nothing - loss", "loss -"}
 
     assert main(["export", "--board", "none"]) == 2

@@ -15,7 +15,7 @@ from epochal.atomic_file import new_text_file
 from epochal.boards import StoredBoard, find_board
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
-from epochal.cli.output import VisibleStream, answer, remark
+from epochal.cli.output import VisibleStream, answer, complain, remark
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.exports.export import BINARY, FORMATS, Rows, export_named
 from epochal.exports.files import save_files
@@ -89,10 +89,11 @@ def command(
             with new_text_file(file) as out:
                 write(inside, out, opens_board=opens is not None)
         if opens is not None:
-            from epochal.exports.archive import charted, failed_formulas  # they need NumPy
+            from epochal.exports.archive import charted  # it needs NumPy
+            from epochal.exports.archive_series import failed_formulas
 
             for formula, reason in failed_formulas(views, charted(boards)).items():
-                remark(f"{formula!r} has no values: {reason}")
+                complain(f"{formula!r} has no values: {reason}")
         ids = [{"file": f, "runs": [v.outline().id for v in v_]} for f, v_ in files.items()]
         if len(files) == 1:
             answer(ids[0], f"{plural(len(views), 'run')} written to {next(iter(files))}.")
