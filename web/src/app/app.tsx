@@ -121,7 +121,8 @@ function WindowTitle({ page }: { readonly page: Page }): null {
   const percent = row?.step != null && row.total_steps ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}\u00a0%` : "";
   const title = row === null ? "Epochal" : `${row.name}${percent} · ${row.status.state}`;
   useEffect(() => {
-    document.title = title;
+    // A saved file has the title of its board or its runs.
+    if (page.source.connection.value !== "archive") document.title = title;
   }, [title]);
   return null;
 }

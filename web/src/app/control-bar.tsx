@@ -97,13 +97,14 @@ function shareItems(page: Page): readonly MenuItem[] {
   const file = source.exportUrl(view.place.value === "board" && boards.saved.value !== null
     ? { board: boards.saved.value.board.name, project: boards.saved.value.project }
     : runs.showsAll.value ? { query: runs.sweepQuery() } : { run: runs.shown.value.map(({ id }) => id) });
+  const isUnsaved = view.place.value === "board" && boards.isChanged.value;
   return [
     { label: "Copy link", hint: "this view", run: () => void copy(link).then((isCopied) => toasts.show(isCopied ? "The link to this view is copied." : link)) },
     ...(!boards.canSave || (view.place.value === "board" && boards.board.value !== null) ? [] : [{ label: "Save as a board", hint: "a chart for each metric", run: () => {
       page.open("board");
       boards.create(boardOf(metrics.value.filter(({ name }) => compileFilter(view.metrics.value)(name)).map(({ name }) => name)));
     } }]),
-    ...(file === null ? [] : [{ label: "Save as HTML", hint: "one file", run: () => location.assign(file) }]),
+    ...(file === null ? [] : [{ label: "Save as HTML", hint: isUnsaved ? "Save the board first." : "one file", isDisabled: isUnsaved, run: () => location.assign(file) }]),
   ];
 }
 

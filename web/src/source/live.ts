@@ -129,7 +129,8 @@ async function ask(address: string, init?: RequestInit): Promise<Response> {
 async function sentenceOf(response: Response): Promise<string> {
   const text = await response.text();
   try {
-    return (JSON.parse(text) as Problem).error;
+    const { error } = JSON.parse(text) as Problem;
+    return error.charAt(0).toUpperCase() + error.slice(1);
   } catch (error) {
     // A proxy's own page, perhaps.
     if (!(error instanceof SyntaxError)) throw error;

@@ -16,9 +16,15 @@ export function Dialog({ title, isOpen, isFull = false, onClose, children }: Dia
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
+    if (!isOpen) return;
     const element = dialog.current!;
-    if (isOpen && !element.open) element.showModal();
-    if (!isOpen && element.open) element.close();
+    // The browser gives the focus back when a dialog closes, but not when it is removed.
+    const before = document.activeElement as HTMLElement | null;
+    element.showModal();
+    return () => {
+      element.close();
+      if (document.activeElement === document.body) before?.focus();
+    };
   }, [isOpen]);
   return (
     <dialog ref={dialog} class={`dialog${isFull ? " is-full" : ""}`} aria-labelledby={id} onClose={onClose}

@@ -42,11 +42,7 @@ export function Control({ page, row }: { readonly page: Page; readonly row: RunR
   if (!isLive || control?.allowed !== true) return null;
   const request = async (action: Action): Promise<void> => {
     setSure(false);
-    try {
-      await ask(row.id, action);
-    } catch (error) {
-      page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
-    }
+    await page.toasts.attempt(() => ask(row.id, action));
     setCount((before) => before + 1);
   };
   const newest = control.requests[0];
