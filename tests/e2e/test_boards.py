@@ -45,6 +45,10 @@ def choose(page: Page, button: str, item: str) -> None:
     page.get_by_role("menuitem", name=item).click()
 
 
+def focused(page: Page, selector: str) -> bool:
+    return bool(page.evaluate("(text) => document.activeElement.matches(text)", selector))
+
+
 def save_as(page: Page, name: str) -> None:
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_label("Name", exact=True).fill(name)
@@ -126,6 +130,44 @@ def test_keys_and_menus_do_what_the_mouse_does(
     assert [one.width for one in stored(tmp_path, "keys").blocks] == [6, 8, 6, 6]
 
 
+def test_a_board_begins_by_keyboard_with_the_charts_of_the_page(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    write(tmp_path)
+    page = open_page(f"{serve(tmp_path).url}#place=board")
+    page.locator('[data-metric="acc"]').wait_for()
+    keys = page.keyboard
+    page.get_by_role("button", name="+ chart").focus()
+    keys.press("Enter")
+    until(page, lambda: focused(page, "input"))
+    keys.type("train/los")
+    keys.press("Enter")
+    page.get_by_text("Did you mean `train/loss`?").wait_for()
+    keys.press("Enter")  # a metric may be logged later
+    charts = ["train/loss", "eval/loss", "acc"]
+    until(page, lambda: series(page) == ["train/los", *charts])
+    page.get_by_text("This is a new board.").wait_for()
+    page.locator(".block").get_by_text("Did you mean `train/loss`?").wait_for()
+    until(page, lambda: focused(page, ".block"))
+    keys.press("e")
+    until(page, lambda: focused(page, "input"))
+    keys.press("Backspace")
+    keys.type("train/loss * 2")
+    keys.press("Control+Enter")
+    until(page, lambda: series(page) == ["train/loss * 2", *charts])
+    until(page, lambda: focused(page, ".block"))
+    choose(page, "Actions for train/loss * 2", "Join with…")
+    until(page, lambda: focused(page, "dialog .menu-item"))
+    keys.press("Enter")
+    until(page, lambda: series(page) == ["train/loss * 2, train/loss", "eval/loss", "acc"])
+    until(page, lambda: focused(page, ".block"))
+    page.get_by_role("button", name="Share").click()
+    page.get_by_role("menuitem", name="Save as HTML Save the board first.").wait_for()
+    keys.press("Escape")
+    save_as(page, "by keyboard")
+    until(page, lambda: focused(page, ".board-bar button"))
+
+
 def test_an_outdated_board_is_not_saved_over_a_newer_one(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:
@@ -140,7 +182,9 @@ def test_an_outdated_board_is_not_saved_over_a_newer_one(
     save_board(folder, PROJECT, newer, first.revision)
     choose(page, "Actions for acc", "Wider")
     page.get_by_role("button", name="Save", exact=True).click()
-    page.get_by_role("alert").get_by_text("changed by somebody else").wait_for()
+    page.get_by_role("alert").get_by_text(
+        "The board 'shared' was changed by somebody else"
+    ).wait_for()
     assert stored(tmp_path, "shared") == newer
     page.get_by_role("button", name="Save as a copy").click()
     page.get_by_role("dialog").get_by_role("button", name="Save the copy").click()
@@ -173,6 +217,7 @@ def test_a_report_keeps_its_runs_and_is_read_from_a_file(
     assert main(["export", "--board", "report", "--dir", str(tmp_path), "-o", str(file)]) == 0
     saved = open_page(file.as_uri())
     wait_for_lines(saved, "acc", 1)
+    assert saved.title() == "report · Epochal"
     saved.get_by_text("A note").wait_for()
     assert saved.get_by_role("button", name="+ chart").count() == 0
 

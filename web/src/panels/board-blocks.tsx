@@ -13,7 +13,7 @@ import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { BlockDialog, ChoiceDialog } from "./parts/board-dialogs.tsx";
 import { useDrag } from "./parts/board-drag.ts";
-import type { Handle, Target } from "./parts/board-drag.ts";
+import type { Attributes } from "./parts/board-drag.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
 import { MarkdownText } from "./parts/markdown.tsx";
 import { BoardSamples } from "./samples.tsx";
@@ -24,45 +24,50 @@ const BLOCK_PX: Readonly<Record<number, number>> = { 1: 150, 2: 260, 3: 460 };
 const HEAD_PX = 42;
 const NAMES = { chart: "chart", text: "text", samples: "samples" } as const;
 
+/** Give a block the focus once it is there; one that moves in the document loses it. Who has begun to type goes on. */
+export function focusBlock(block: Block): void {
+  requestAnimationFrame(() => {
+    if (document.activeElement?.closest("input, textarea, select") == null) document.querySelector<HTMLElement>(`[data-block="${keyOf(block)}"]`)?.focus();
+  });
+}
+
 export function Blocks({ page, board }: { readonly page: Page; readonly board: Board }): JSX.Element {
   const { boards, toasts } = page;
   const { blocks } = board;
-  const grid = useRef<HTMLDivElement>(null);
   const [editing, setEditing] = useState<Block | null>(null);
   const [joining, setJoining] = useState<number | null>(null);
   const areCharts = (...some: readonly number[]): boolean => some.every((index) => blocks[index]?.kind === "chart");
   const change = (next: Board, focused?: Block): void => {
     boards.change(next);
-    // A block that moves in the document loses the focus.
-    if (focused !== undefined) requestAnimationFrame(() => grid.current?.querySelector<HTMLElement>(`[data-block="${keyOf(focused)}"]`)?.focus());
+    if (focused !== undefined) focusBlock(focused);
   };
-  const join = (from: number, into: number): void => change(joined(board, from, into));
-  const replace = (index: number, block: Block): void => change(withBlocks(board, index, 1, block), block);
+  const join = (from: number, into: number): void => change(joined(board, from, into), blocks[into]);
+  const put = (at: number, removed: 0 | 1, block: Block): void => change(withBlocks(board, at, removed, block), block);
   const remove = (index: number): void => {
     const undo = (): void => {
       const now = boards.board.value;
-      if (now !== null && now.name === board.name) change(withBlocks(now, index, 0, blocks[index]!));
+      if (now !== null && now.name === board.name) change(withBlocks(now, index, 0, blocks[index]!), blocks[index]);
     };
     change(withBlocks(board, index, 1), blocks[index + 1] ?? blocks[index - 1]);
     toasts.show(`The ${NAMES[blocks[index]!.kind]} was deleted.`, "info", { label: "Undo", run: undo });
   };
-  const drag = useDrag<number>({
-    hints: (from, over) => (areCharts(from, over) ? ["before", "join", "after"] : ["before", "after"]),
-    onDrop: (from, over, hint) => (hint === "join" ? join(from, over) : change(moved(board, from, over - Number(from < over) + Number(hint === "after")))),
+  const drag = useDrag<number>((from, over) => (areCharts(from, over) ? ["before", "join", "after"] : ["before", "after"]), (from, over, hint) => {
+    if (hint === "join") join(from, over);
+    else change(moved(board, from, over - Number(from < over) + Number(hint === "after")));
   });
   if (blocks.length === 0) return <Empty title="This board is empty">Add a chart, a text or samples above, or choose “Add to a board…” in the menu of any chart.</Empty>;
   return (
-    <div ref={grid} class="blocks">
+    <div class="blocks">
       <h2 class="visually-hidden">{board.name || "New board"}</h2>
       {blocks.map((block, index) => {
         const isText = block.kind === "text";
-        const resize = (wider: number, higher: number): void => replace(index, resized(block, wider, isText ? 0 : higher));
+        const resize = (wider: number, higher: number): void => put(index, 1, resized(block, wider, isText ? 0 : higher));
         const move = (by: number): void => change(moved(board, index, index + by), block);
         const edit = (): void => setEditing(block);
         const items: readonly (MenuItem | "divider")[] = [
           { label: "Edit…", hint: "e", run: edit },
           ...(block.kind === "chart" && blocks.some((_, other) => other !== index && areCharts(other)) ? [{ label: "Join with…", run: () => setJoining(index) }] : []),
-          { label: "Duplicate", run: () => change(withBlocks(board, index + 1, 0, { ...block })) },
+          { label: "Duplicate", run: () => put(index + 1, 0, { ...block }) },
           { label: "Delete", hint: "Del", run: () => remove(index) },
           "divider",
           { label: "Move earlier", hint: "←", isDisabled: index === 0, run: () => move(-1) },
@@ -78,19 +83,20 @@ export function Blocks({ page, board }: { readonly page: Page; readonly board: B
         const keys: Readonly<Record<string, () => void>> = {
           e: edit, Enter: edit, Delete: () => remove(index), Backspace: () => remove(index),
           ArrowLeft: () => move(-1), ArrowUp: () => move(-1), ArrowRight: () => move(1), ArrowDown: () => move(1),
+          "⇧ArrowRight": () => resize(1, 0), "⇧ArrowLeft": () => resize(-1, 0), "⇧ArrowDown": () => resize(0, 1), "⇧ArrowUp": () => resize(0, -1),
         };
-        const shifted: Readonly<Record<string, () => void>> = { ArrowRight: () => resize(1, 0), ArrowLeft: () => resize(-1, 0), ArrowDown: () => resize(0, 1), ArrowUp: () => resize(0, -1) };
         return (
-          <BlockFrame key={keyOf(block)} block={block} canChange={boards.canSave} drop={drag.target(index)} keys={keys} shifted={shifted} onSize={(size) => replace(index, changed(block, size))}>
+          <BlockFrame key={keyOf(block)} block={block} canChange={boards.canSave} drop={drag.target(index)} keys={keys} onSize={(size) => put(index, 1, changed(block, size))}>
             {(size) => <Content page={page} block={block} height={BLOCK_PX[size.height]!} items={boards.canSave ? items : []} head={boards.canSave ? drag.handle(index) : undefined} isEditing={editing === block || (isText && block.text === "" && boards.canSave)}
               onText={(text) => {
                 setEditing(null);
-                if (text !== null && text !== block.text) replace(index, changed(block, { text }));
+                if (text !== null && text !== block.text) put(index, 1, changed(block, { text }));
+                else if (text === null) focusBlock(block);
               }} />}
           </BlockFrame>
         );
       })}
-      {editing !== null && editing.kind !== "text" && <BlockDialog page={page} block={editing} onDone={(block) => replace(blocks.indexOf(editing), changed(editing, block))} onClose={() => setEditing(null)} />}
+      {editing !== null && editing.kind !== "text" && <BlockDialog page={page} block={editing} onDone={(block) => put(blocks.indexOf(editing), 1, changed(editing, block))} onClose={() => setEditing(null)} />}
       {joining !== null && (
         <ChoiceDialog title={`Join ${titleOf(blocks[joining]!)} with`} onClose={() => setJoining(null)}
           choices={blocks.flatMap((block, index) => (index === joining || block.kind !== "chart" ? [] : [{ label: titleOf(block), run: () => join(index, joining) }]))} />
@@ -104,20 +110,19 @@ type Size = Pick<Block, "width" | "height">;
 interface BlockFrameProps {
   readonly block: Block;
   readonly canChange: boolean;
-  readonly drop: Target;
-  /** What keys do while the block has the focus, without and with shift. */
+  readonly drop: Attributes;
+  /** What keys do while the block has the focus. */
   readonly keys: Readonly<Record<string, () => void>>;
-  readonly shifted: Readonly<Record<string, () => void>>;
   readonly onSize: (size: Size) => void;
   readonly children: (size: Size) => ComponentChildren;
 }
 
-function BlockFrame({ block, canChange, drop, keys, shifted, onSize, children }: BlockFrameProps): JSX.Element {
+function BlockFrame({ block, canChange, drop, keys, onSize, children }: BlockFrameProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const [dragged, setDragged] = useState<Size | null>(null);
   const size = dragged ?? block;
   const onKeyDown = (event: KeyboardEvent): void => {
-    const run = (event.shiftKey ? shifted : keys)[event.key];
+    const run = keys[`${event.shiftKey ? "⇧" : ""}${event.key}`];
     if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey || run === undefined) return;
     event.preventDefault();
     run();
@@ -157,7 +162,7 @@ interface ContentProps {
   readonly block: Block;
   readonly height: number;
   readonly items: readonly (MenuItem | "divider")[];
-  readonly head: Handle | undefined;
+  readonly head: Attributes | undefined;
   readonly isEditing: boolean;
   /** With null the text stays as it was. */
   readonly onText: (text: string | null) => void;

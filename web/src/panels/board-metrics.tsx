@@ -4,7 +4,8 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { formatWhole } from "../chart/index.ts";
-import { boardOf, changed, joined, withBlocks } from "../state/boards.ts";
+import { boardOf, changed, EMPTY_BOARD, joined, MOST_CHARTS, withBlocks } from "../state/boards.ts";
+import type { Block, Board } from "../state/boards.ts";
 import { sectionsOf } from "../state/metrics.ts";
 import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
@@ -12,29 +13,24 @@ import { isEnded } from "../state/run-rows.ts";
 import { Empty } from "../ui/empty.tsx";
 import { compileFilter } from "../ui/filter.ts";
 import { SearchBox } from "../ui/search-box.tsx";
+import { focusBlock } from "./board-blocks.tsx";
 import { useDrag } from "./parts/board-drag.ts";
 import { ChoiceDialog } from "./parts/board-dialogs.tsx";
 import { ChartCard } from "./parts/chart-card.tsx";
-import { ChartSections } from "./parts/chart-sections.tsx";
+import { ChartSections, openMetrics } from "./parts/chart-sections.tsx";
 import { useWideMetrics } from "./parts/wide-metrics.ts";
 
-export interface AllMetricsProps {
-  readonly page: Page;
-  /** The bar of the board around the search. */
-  readonly bar: (search: JSX.Element) => JSX.Element;
-}
-
-export function AllMetrics({ page, bar }: AllMetricsProps): JSX.Element {
+/** `bar` is the bar of the board around the search. */
+export function AllMetrics({ page, bar }: { readonly page: Page; readonly bar: (search: JSX.Element) => JSX.Element }): JSX.Element {
   const { view, metrics, boards } = page;
-  const matches = compileFilter(view.metrics.value);
-  const fitting = metrics.value.filter(({ name }) => matches(name));
+  const fitting = fittingMetrics(page);
   const isFiltered = view.metrics.value !== "";
   const wide = useWideMetrics(page);
   const total = Math.max(metrics.value.length, wide?.total ?? 0);
   const numFitting = isFiltered ? Math.max(fitting.length, wide?.numFound ?? 0) : total;
   const [joining, setJoining] = useState<Metric | null>(null);
-  const join = (one: string, other: string): void => joinMetrics(page, one, other, fitting);
-  const drag = useDrag<string>({ hints: () => ["join"], onDrop: join });
+  const join = (one: string, other: string): void => joinMetrics(page, one, other);
+  const drag = useDrag<string>(() => ["join"], join);
   const card = (metric: Metric, height: number): JSX.Element => (
     <div class="chart-drop" {...drag.target(metric.name)}>
       <ChartCard page={page} metric={metric} height={height} {...(boards.canSave ? { head: drag.handle(metric.name) } : {})}
@@ -61,10 +57,34 @@ export function AllMetrics({ page, bar }: AllMetricsProps): JSX.Element {
   );
 }
 
+function fittingMetrics({ view, metrics }: Page): readonly Metric[] {
+  const matches = compileFilter(view.metrics.value);
+  return metrics.value.filter(({ name }) => matches(name));
+}
+
+/** The metrics whose charts are on the page. */
+function shownNames(page: Page): readonly string[] {
+  const fitting = fittingMetrics(page);
+  return (page.view.metrics.value === "" ? openMetrics(page, sectionsOf(fitting), fitting.length) : fitting).map(({ name }) => name);
+}
+
 /** A board of the charts on the page, one of which draws two metrics. */
-function joinMetrics({ boards }: Page, one: string, other: string, metrics: readonly Metric[]): void {
-  const board = joined(boardOf([...new Set([other, one, ...metrics.map(({ name }) => name)])]), 1, 0);
-  boards.create(withBlocks(board, 0, 1, changed(board.blocks[0]!, { width: 8 })));
+function joinMetrics(page: Page, one: string, other: string): void {
+  const board = joined(boardOf([...new Set([other, one, ...shownNames(page)])]), 1, 0);
+  openNew(page, withBlocks(board, 0, 1, changed(board.blocks[0]!, { width: 8 })));
+}
+
+/** A board that begins with a block, and goes on with the charts on the page unless they are many. */
+export function beginBoard(page: Page, block: Block): void {
+  const names = shownNames(page);
+  if (names.length > MOST_CHARTS) openNew(page, { ...EMPTY_BOARD, blocks: [block] }, ` The ${formatWhole(names.length)} charts of All metrics are too many to copy.`);
+  else openNew(page, withBlocks(boardOf(names), 0, 0, block));
+}
+
+function openNew({ boards, toasts }: Page, board: Board, remark = ""): void {
+  boards.create(board);
+  toasts.show(`This is a new board.${remark} All metrics is in the menu.`);
+  focusBlock(board.blocks[0]!);
 }
 
 function NoCharts({ page, isFiltered }: { readonly page: Page; readonly isFiltered: boolean }): JSX.Element {

@@ -13,10 +13,11 @@ import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
-import { Blocks } from "./board-blocks.tsx";
+import { Blocks, focusBlock } from "./board-blocks.tsx";
 import { BlockDialog, NameDialog } from "./parts/board-dialogs.tsx";
+import type { Naming } from "./parts/board-dialogs.tsx";
 import { ColorKeys, Display } from "./board-display.tsx";
-import { AllMetrics } from "./board-metrics.tsx";
+import { AllMetrics, beginBoard } from "./board-metrics.tsx";
 import type { PanelProps } from "./panel.ts";
 import { ChartMenu, Drawn } from "./parts/chart-card.tsx";
 import type { Pictured } from "./parts/chart-card.tsx";
@@ -55,9 +56,9 @@ function BoardBar({ page, children }: { readonly page: Page; readonly children?:
   const [adding, setAdding] = useState<Block | null>(null);
   const stored = boards.stored.value ?? [];
   const add = (block: Block): void => {
-    if (board === null) boards.create({ ...EMPTY_BOARD, blocks: [block] });
-    else boards.change(withBlocks(board, board.blocks.length, 0, block));
-    requestAnimationFrame(() => document.querySelector(".block:last-of-type")?.scrollIntoView({ block: "nearest" }));
+    if (board === null) return beginBoard(page, block);
+    boards.change(withBlocks(board, board.blocks.length, 0, block));
+    focusBlock(block);
   };
   const name = board === null ? (boards.named.value?.board.name ?? view.board.value ?? "All metrics") : board.name || "New board";
   return (
@@ -90,14 +91,6 @@ function BoardBar({ page, children }: { readonly page: Page; readonly children?:
   );
 }
 
-type Naming = "save" | "copy" | "rename";
-
-const NAMING: Readonly<Record<Naming, { readonly title: string; readonly action: string }>> = {
-  save: { title: "Save the board", action: "Save" },
-  copy: { title: "Save a copy of the board", action: "Save the copy" },
-  rename: { title: "Rename the board", action: "Rename" },
-};
-
 /** Whether the board is saved, and what can be done about it. */
 function SaveTools({ page }: { readonly page: Page }): JSX.Element {
   const { boards, toasts } = page;
@@ -105,7 +98,11 @@ function SaveTools({ page }: { readonly page: Page }): JSX.Element {
   const [naming, setNaming] = useState<Naming | null>(null);
   const remove = async (): Promise<void> => {
     await boards.remove();
-    toasts.show(`The board “${saved!.board.name}” was deleted.`, "info", { label: "Undo", run: () => void attempt(page, () => boards.restore(saved!)) });
+    toasts.show(`The board “${saved!.board.name}” was deleted.`, "info", { label: "Undo", run: () => void toasts.attempt(() => boards.restore(saved!)) });
+  };
+  const save = (): void => {
+    if (isChanged && saved === null) setNaming("save");
+    else if (isChanged) void toasts.attempt(() => boards.save(saved!.project, saved!.board.name));
   };
   const items: (MenuItem | "divider")[] = [
     ...(saved === null ? [] : [{ label: "Rename…", run: () => setNaming("rename") }, { label: "Save as a copy…", run: () => setNaming("copy") }]),
@@ -114,24 +111,15 @@ function SaveTools({ page }: { readonly page: Page }): JSX.Element {
     board.runs === null
       ? { label: "Freeze the runs", hint: "for a report", run: () => boards.change({ ...board, runs: runsToFreeze(page) }) }
       : { label: "Show new runs again", run: () => boards.change({ ...board, runs: null }) },
-    ...(saved === null ? [] : ["divider" as const, { label: "Delete the board", run: () => void attempt(page, remove) }]),
+    ...(saved === null ? [] : ["divider" as const, { label: "Delete the board", run: () => void toasts.attempt(remove) }]),
   ];
   return (
     <>
       <span class="card-note" role="status">{saved === null ? "not saved yet" : isChanged ? "unsaved changes" : "saved"}</span>
-      {isChanged && <button type="button" class="button is-primary" onClick={() => (saved === null ? setNaming("save") : void attempt(page, () => boards.save(saved.project, saved.board.name)))}>Save</button>}
+      <button type="button" class={`button${isChanged ? " is-primary" : ""}`} aria-disabled={!isChanged} onClick={save}>Save</button>
       <Menu label="Actions for the board" items={items}>⋯</Menu>
-      {naming !== null && <Naming page={page} naming={naming} onClose={() => setNaming(null)} />}
+      {naming !== null && <NameDialog page={page} naming={naming} onClose={() => setNaming(null)} />}
     </>
-  );
-}
-
-function Naming({ page, naming, onClose }: { readonly page: Page; readonly naming: Naming; readonly onClose: () => void }): JSX.Element {
-  const { boards } = page;
-  const name = boards.board.value?.name ?? "";
-  return (
-    <NameDialog page={page} {...NAMING[naming]} name={naming === "copy" ? `${name} copy` : name} hasProject={naming !== "rename"} onClose={onClose}
-      onName={(given, project) => (naming === "rename" ? boards.rename(given) : boards.save(project, given))} />
   );
 }
 
@@ -144,8 +132,8 @@ function Conflict({ page }: { readonly page: Page }): JSX.Element | null {
     <p class="problem board-conflict" role="alert">
       <span>{boards.conflict.value}</span>
       <button type="button" class="button" onClick={() => setCopying(true)}>Save as a copy</button>
-      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(boards.saved.value)}>Load the newer one</button>}
-      {isCopying && <Naming page={page} naming="copy" onClose={() => setCopying(false)} />}
+      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(view.board.value)}>Load the newer one</button>}
+      {isCopying && <NameDialog page={page} naming="copy" onClose={() => setCopying(false)} />}
     </p>
   );
 }
@@ -154,32 +142,4 @@ function Conflict({ page }: { readonly page: Page }): JSX.Element | null {
 function runsToFreeze({ runs, view }: Page): readonly string[] {
   const rows = view.groupBy.value === null ? runs.shown.value : runs.fitting.value.filter(({ hidden }) => !hidden);
   return rows.slice(0, MOST_SHOWN).map(({ id }) => id);
-}
-
-async function attempt({ toasts }: Page, action: () => Promise<void>): Promise<void> {
-  try {
-    await action();
-  } catch (error) {
-    toasts.show(error instanceof Error ? error.message : String(error), "critical");
-  }
-}
-
-/** One chart that fills the window; the address keeps it. */
-function FullChart({ page }: { readonly page: Page }): JSX.Element {
-  const { view, metrics, boards } = page;
-  const chart = useRef<Pictured | null>(null);
-  const name = view.full.value;
-  const block = boards.board.value?.blocks.find((one) => one.kind === "chart" && titleOf(one) === name);
-  const metric = metrics.value.find((one) => one.name === (block === undefined ? name : block.series.length === 1 ? block.series[0] : null));
-  const spec = block ?? (metric === undefined ? undefined : { series: [metric.name] });
-  return (
-    <Dialog title={name ?? ""} isOpen={spec !== undefined} isFull onClose={() => (view.full.value = null)}>
-      {spec !== undefined && (
-        <div class="full-chart">
-          <Drawn page={page} metric={metric} spec={spec} height="100%" onChart={(made) => (chart.current = made)} />
-          <div class="full-tools"><ChartMenu page={page} metric={metric} spec={spec} isOnBoard={block !== undefined} chart={() => chart.current} /></div>
-        </div>
-      )}
-    </Dialog>
-  );
 }

@@ -1,7 +1,6 @@
 /** Boards: charts, texts and samples that people arrange. A saved one is a file of its project; unsaved changes are in the address. */
 
 import { batch, computed, effect, signal } from "@preact/signals";
-import type { ReadonlySignal } from "@preact/signals";
 
 import { SourceError } from "../source/source.ts";
 import type { Source } from "../source/source.ts";
@@ -53,7 +52,7 @@ const KINDS: readonly unknown[] = ["chart", "text", "samples"];
 const CONFLICT = 409;
 const SMOOTHEST = 0.99;
 /** A board that is made of all charts on the page has no more than so many: it has to go into an address. */
-const MOST_CHARTS = 40;
+export const MOST_CHARTS = 40;
 
 export function blockOf(kind: Block["kind"], fields: Partial<Block> = {}): Block {
   return { ...PLAIN_BLOCK, kind, ...fields };
@@ -177,43 +176,11 @@ function applySettings(view: View, { query, group, spread, x, smooth }: Settings
   });
 }
 
-export interface Boards {
-  /** Those of the projects in view; null until they have come. */
-  readonly stored: ReadonlySignal<readonly StoredBoard[] | null>;
-  /** Why they have not come. */
-  readonly problem: ReadonlySignal<string | null>;
-  /** The one that is open, with its changes; null for all metrics. */
-  readonly board: ReadonlySignal<Board | null>;
-  /** The stored board that the address names, which may be one that cannot be read. */
-  readonly named: ReadonlySignal<StoredBoard | null>;
-  /** As it was saved last; null for one that never was. */
-  readonly saved: ReadonlySignal<StoredBoard | null>;
-  readonly isChanged: ReadonlySignal<boolean>;
-  /** Why the board cannot be saved under its name: somebody else saved it in the meantime. */
-  readonly conflict: ReadonlySignal<string | null>;
-  /** The only runs that are shown; null without a report. */
-  readonly frozen: ReadonlySignal<readonly string[] | null>;
-  /** Whether boards can be changed here, which those of an archive cannot. */
-  readonly canSave: boolean;
-  refresh(): Promise<void>;
-  /** Open a saved board, as it was saved; null for all metrics. */
-  open(stored: StoredBoard | null): void;
-  /** Open a board that was not saved. */
-  create(board: Board): void;
-  /** Change the open board. */
-  change(board: Board): void;
-  /** Save the open board; under another name it is a copy. */
-  save(project: string, name: string): Promise<void>;
-  rename(name: string): Promise<void>;
-  remove(): Promise<void>;
-  /** Save a board again that was deleted, and open it. */
-  restore(deleted: StoredBoard): Promise<void>;
-  /** Add a block to a board that is not open. */
-  add(to: StoredBoard, block: Block): Promise<void>;
-}
+export type Boards = ReturnType<typeof createBoards>;
 
-export function createBoards(source: Source, view: View): Boards {
+export function createBoards(source: Source, view: View) {
   const stored = signal<readonly StoredBoard[] | null>(null);
+  /** Why the boards have not come. */
   const problem = signal<string | null>(null);
   const refusal = signal<string | null>(null);
   /** Boards by the text of the address, so that a step back finds the same blocks. */
@@ -225,12 +192,14 @@ export function createBoards(source: Source, view: View): Boards {
     if (!known.has(text)) known.set(text, readDraft(text));
     return known.get(text)!;
   });
+  /** Those of the projects in view; null until they have come. */
   const ofProject = computed(() => {
     const chosen = view.project.value;
     return stored.value?.filter(({ project }) => chosen === null || chosen === project || chosen.split(",").includes(project)) ?? null;
   });
-  const named = computed(() => ofProject.value?.find((one) => addressOf(one) === view.board.value) ?? ofProject.value?.find((one) => one.board.name === view.board.value) ?? null);
-  const saved = computed(() => (named.value?.problem === null ? named.value : null));
+  /** The open board as it was saved last; null for one that never was. */
+  const saved = computed(() => ofProject.value?.find(({ board, problem: isBad }) => board.name === view.board.value && isBad === null) ?? null);
+  /** The one that is open, with its changes; null for all metrics. */
   const board = computed(() => draft.value?.board ?? saved.value?.board ?? null);
   const current = (): Board => ({ ...board.value!, ...settingsOf(view) });
   const isChanged = computed(() => {
@@ -238,11 +207,17 @@ export function createBoards(source: Source, view: View): Boards {
     if (saved.value === null) return draft.value !== null;
     return textOf(current()) !== textOf(saved.value.board);
   });
-  const revisionOf = ({ revision }: Draft): string | null => (own.has(revision) && own.has(saved.value!.revision) ? saved.value!.revision : revision);
+  const revisionOf = (of: Draft): string | null => {
+    let { revision } = of;
+    while (ownSaves.has(revision)) revision = ownSaves.get(revision)!;
+    return revision;
+  };
+  /** Why the board cannot be saved under its name: somebody else saved it in the meantime. */
   const conflict = computed(() => {
     if (refusal.value !== null || saved.value === null || draft.value === null) return refusal.value;
     return revisionOf(draft.value) === saved.value.revision ? null : `Somebody else saved “${saved.value.board.name}” after you opened it.`;
   });
+  /** The only runs that are shown; null without a report. */
   const frozen = computed(() => (view.place.value === "board" ? (board.value?.runs ?? null) : null));
 
   const put = (one: StoredBoard): StoredBoard => {
@@ -258,10 +233,11 @@ export function createBoards(source: Source, view: View): Boards {
     await source.boards.remove!(project, name, revision);
     stored.value = stored.value!.filter((one) => one.project !== project || one.board.name !== name);
   };
-  const boards: Boards = {
-    stored: ofProject, problem, board, named, saved, isChanged, conflict, frozen,
+  const boards = {
+    stored: ofProject, problem, board, saved, isChanged, conflict, frozen,
+    /** Whether boards can be changed here, which those of an archive cannot. */
     canSave: source.boards.save !== null,
-    async refresh() {
+    async refresh(): Promise<void> {
       try {
         const { boards: found } = await source.boards.list();
         const [before, wasChanged] = [saved.peek(), isChanged.peek()];
@@ -280,7 +256,8 @@ export function createBoards(source: Source, view: View): Boards {
         stored.value ??= [];
       }
     },
-    open(wanted) {
+    /** Open a saved board, as it was saved; null for all metrics. */
+    open(name: string | null): void {
       batch(() => {
         refusal.value = null;
         view.board.value = wanted === null ? null : addressOf(wanted);
@@ -294,13 +271,14 @@ export function createBoards(source: Source, view: View): Boards {
         view.isCrowd.value = false;
       });
     },
-    create(made) {
+    /** Open a board that was not saved. */
+    create(made: Board): void {
       batch(() => {
         boards.open(null);
         boards.change(made);
       });
     },
-    change(next) {
+    change(next: Board): void {
       const revision = draft.peek() === null ? (saved.peek()?.revision ?? null) : draft.peek()!.revision;
       const text = JSON.stringify({ ...compact(next), ...(revision === null ? {} : { revision }) });
       known.set(text, { board: next, revision });
@@ -308,7 +286,8 @@ export function createBoards(source: Source, view: View): Boards {
       const isSaved = saved.peek() !== null && revision === saved.peek()!.revision && textOf(next) === textOf(saved.peek()!.board);
       view.draft.value = isSaved ? "" : text;
     },
-    async save(project, name) {
+    /** Save the open board; under another name it is a copy. */
+    async save(project: string, name: string): Promise<void> {
       const wanted = { ...current(), name };
       const isSame = saved.peek()?.board.name === name && saved.peek()!.project === project;
       const revision = !isSame ? null : draft.peek() === null ? saved.peek()!.revision : revisionOf(draft.peek()!);
@@ -328,22 +307,23 @@ export function createBoards(source: Source, view: View): Boards {
         refusal.value = error.message;
       }
     },
-    async rename(name) {
-      await boards.refresh();
-      const before = saved.peek();
-      if (before === null || conflict.peek() !== null) throw new Error(conflict.peek() ?? "Somebody else deleted this board.");
+    async rename(name: string): Promise<void> {
+      const before = saved.peek()!;
       if (name === before.board.name) return;
       await boards.save(before.project, name);
       await drop(before);
     },
-    async remove() {
+    async remove(): Promise<void> {
       await drop(saved.peek()!);
       boards.open(null);
     },
-    async restore({ project, board: deleted }) {
-      boards.open(put(await send(project, deleted, null)));
+    /** Save a board again that was deleted, and open it. */
+    async restore({ project, board: deleted }: StoredBoard): Promise<void> {
+      put(await send(project, deleted, null));
+      boards.open(deleted.name);
     },
-    async add(to, block) {
+    /** Add a block to a board that is not open. */
+    async add(to: StoredBoard, block: Block): Promise<void> {
       put(await send(to.project, withBlocks(to.board, to.board.blocks.length, 0, block), to.revision));
     },
   };

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { expandPatterns, isFormula, titleOf } from "../../src/state/chart-spec.ts";
+import { expandPatterns, isFormula, missingText, titleOf } from "../../src/state/chart-spec.ts";
 
 test.each([
   ["train/loss - eval/loss", true], ["tokens / time", true], ["ema(loss, 0.9)", true], ["-loss", true], ["loss -eval/loss", true], ["train/loss", false], ["val-loss", false], ["eval/*", false], ["loss(x)", false],
@@ -16,6 +16,18 @@ test("patterns are replaced by what they match, each metric once; formulas stay"
 
 test.each([`${"*".repeat(60)}!`, `${"*?".repeat(30)}!`, `${"a*".repeat(30)}!`])("the pattern %s does not take for ever", (pattern) => {
   expect(expandPatterns([pattern], ["a".repeat(200)])).toEqual([]);
+});
+
+test.each([
+  ["train/lo", "No run in the charts has a metric `train/lo`. Did you mean `train/loss`?"],
+  ["eval/acuracy", "No run in the charts has a metric `eval/acuracy`. Did you mean `eval/accuracy`?"],
+  ["reward", "No run in the charts has a metric `reward`."],
+  ["evla/*", "No metric matches `evla/*`."],
+  ["accuracy", null], ["lr", null], ["eval/*", null], ["train/lo * 2", null],
+])("%s is missing: %s", (name, expected) => {
+  const metrics = ["train/loss", "eval/accuracy", "rate"].map((one) => ({ name: one, role: one === "rate" ? "lr" : null }));
+  expect(missingText(["train/loss", name], metrics)).toBe(expected);
+  expect(missingText([name], [])).toBeNull();
 });
 
 test("a chart without a title has the names of its series", () => {

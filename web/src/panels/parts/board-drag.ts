@@ -1,5 +1,6 @@
 /** Dragging things onto each other: beside another, or into it. */
 
+import type { HTMLAttributes } from "preact";
 import { useState } from "preact/hooks";
 
 export type Hint = "before" | "join" | "after";
@@ -11,36 +12,15 @@ interface Drag<Key> {
   readonly hint: Hint | null;
 }
 
-export interface DragOptions<Key> {
-  /** What may happen to one when it is dropped on another, from left to right. */
-  readonly hints: (from: Key, over: Key) => readonly Hint[];
-  readonly onDrop: (from: Key, over: Key, hint: Hint) => void;
-}
-
-/** Attributes of what is taken hold of. */
-export interface Handle {
-  readonly draggable: true;
-  readonly onDragStart: (event: DragEvent) => void;
-  readonly onDragEnd: () => void;
-}
-
-/** Attributes of what something is dropped on. */
-export interface Target {
-  readonly "data-drop": Hint | undefined;
-  readonly onDragOver: (event: DragEvent) => void;
-  readonly onDragLeave: (event: DragEvent) => void;
-  readonly onDrop: (event: DragEvent) => void;
-}
-
-interface Draggable<Key> {
-  handle(key: Key): Handle;
-  target(key: Key): Target;
-}
+type Handlers = Pick<HTMLAttributes<HTMLElement>, "draggable" | "onDragStart" | "onDragEnd" | "onDragOver" | "onDragLeave" | "onDrop">;
+/** Attributes of what is taken hold of, or of what something is dropped on. */
+export type Attributes = Handlers & { readonly "data-drop"?: Hint | undefined };
 
 /** The edges of a thing mean beside it; so large a share of its width each. */
 const EDGE = 0.25;
 
-export function useDrag<Key>({ hints, onDrop }: DragOptions<Key>): Draggable<Key> {
+/** `hints` are what may happen to one thing when it is dropped on another, from left to right. */
+export function useDrag<Key>(hints: (from: Key, over: Key) => readonly Hint[], onDrop: (from: Key, over: Key, hint: Hint) => void): { handle(key: Key): Attributes; target(key: Key): Attributes } {
   const [drag, setDrag] = useState<Drag<Key> | null>(null);
   return {
     handle: (key) => ({
@@ -58,12 +38,12 @@ export function useDrag<Key>({ hints, onDrop }: DragOptions<Key>): Draggable<Key
       onDragOver: (event) => {
         if (drag === null || drag.from === key) return;
         event.preventDefault();
-        const { left, width } = (event.currentTarget as HTMLElement).getBoundingClientRect();
+        const { left, width } = event.currentTarget.getBoundingClientRect();
         const hint = hintAt((event.clientX - left) / width, hints(drag.from, key));
         if (drag.over !== key || drag.hint !== hint) setDrag({ ...drag, over: key, hint });
       },
       onDragLeave: (event) => {
-        if (drag?.over === key && !(event.currentTarget as HTMLElement).contains(event.relatedTarget as Node | null)) setDrag({ ...drag, over: null, hint: null });
+        if (drag?.over === key && !event.currentTarget.contains(event.relatedTarget as Node | null)) setDrag({ ...drag, over: null, hint: null });
       },
       onDrop: (event) => {
         if (drag === null || drag.hint === null) return;

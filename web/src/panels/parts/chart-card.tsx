@@ -12,9 +12,9 @@ import { download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
 import type { MenuItem } from "../../ui/menu.tsx";
 import { AddDialog } from "./board-dialogs.tsx";
-import type { Handle } from "./board-drag.ts";
-import { exactCsv } from "./exact-csv.ts";
-import { drawsGroups, groupCsv } from "./group-chart.tsx";
+import type { Attributes } from "./board-drag.ts";
+import { drawsGroups } from "./curves.ts";
+import { chartCsv } from "./exact-csv.ts";
 import { isLogY, MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
 import { RankMap } from "./rank-map.tsx";
@@ -30,7 +30,7 @@ export interface ChartCardProps {
   readonly items?: readonly (MenuItem | "divider")[];
   readonly isOnBoard?: boolean;
   /** What makes the heading a handle. */
-  readonly head?: Handle | undefined;
+  readonly head?: Attributes | undefined;
 }
 
 const MOST_IN_LEGEND = 4;
@@ -60,35 +60,20 @@ interface DrawnProps extends Pick<MetricChartProps, "page" | "mostInLegend"> {
   readonly onChart: (chart: Pictured) => void;
 }
 
-/** A chart of lines, or the ranks of the run in focus as a heat map. */
-export function Drawn({ metric, spec, ...props }: DrawnProps): JSX.Element {
-  const { page, height } = props;
-  if (metric !== undefined && hasRankMap(page, metric)) {
-    return <RankMap {...props} run={page.runs.focus.value!.id} metric={metric} height={height === "100%" ? Math.max(300, window.innerHeight - 140) : height} />;
+/** A chart of lines, of the first rank unless somebody asks for others, or the ranks of the run in focus as a heat map. */
+export function Drawn(props: DrawnProps): JSX.Element {
+  const { page, spec, height } = props;
+  const [metric, focus, ranks] = [metricOf(page, spec), page.runs.focus.value, page.view.text("ranks").value];
+  if (metric !== undefined && ranks === "map" && metric.ranks.length > 1 && focus !== null) {
+    return <RankMap {...props} run={focus.id} metric={metric} height={height === "100%" ? Math.max(300, window.innerHeight - 140) : height} />;
   }
-  return <MetricChart {...props} metric={metric ?? { name: spec.series[0] ?? "", axis: "step", unit: null }} {...ranksOf(page)} />;
-}
-
-function isAlongMetric({ view }: Page, { name, x }: Metric): boolean {
-  return x !== null && view.x.value === "step" && !view.onStep.value.includes(name);
-}
-
-function hasRankMap({ view, runs }: Page, { ranks }: Metric): boolean {
-  return view.text("ranks").value === "map" && ranks.length > 1 && runs.focus.value !== null;
-}
-
-/** Whether charts show every rank, their mean or, as long as nobody asks, the first. */
-function ranksOf({ view }: Page): Pick<MetricChartProps, "ranks"> {
-  const chosen = view.text("ranks").value;
-  return chosen === "all" ? { ranks: "each" } : chosen === "mean" ? { ranks: "mean" } : {};
+  return <MetricChart {...props} {...(ranks === "all" ? { ranks: "each" } : ranks === "mean" ? { ranks } : {})} />;
 }
 
 /** A chart of which pictures can be saved. */
 export type Pictured = Pick<Chart<unknown>, "png" | "svg">;
 
-export interface ChartMenuProps extends Pick<ChartCardProps, "page" | "metric" | "spec" | "items" | "isOnBoard"> {
-  readonly chart: () => Pictured | null;
-}
+type ChartMenuProps = Pick<ChartCardProps, "page" | "spec" | "items" | "isOnBoard"> & { readonly chart: () => Pictured | null };
 
 export function ChartMenu({ page, metric, spec = { series: [metric!.name] }, chart, items = [], isOnBoard = false }: ChartMenuProps): JSX.Element {
   const { view } = page;
@@ -99,7 +84,7 @@ export function ChartMenu({ page, metric, spec = { series: [metric!.name] }, cha
     ...(page.boards.canSave ? [{ label: "Add to a board…", run: () => setAdding(true) }] : []),
     ...(isOnBoard ? [] : [{ label: "Logarithmic y", isOn: isLogY(view, spec), run: () => (view.logY.value = toggled(view.logY.value, name)) }]),
     "divider",
-    { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void saveCsv(page, metric!) },
+    { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void page.toasts.attempt(async () => download(`${name}.csv`, await chartCsv(page, spec), "text/csv;charset=utf-8")) },
     { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
     { label: "Download SVG", run: () => download(`${name}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
   ];
@@ -109,15 +94,6 @@ export function ChartMenu({ page, metric, spec = { series: [metric!.name] }, cha
       {isAdding && <AddDialog page={page} spec={spec} onClose={() => setAdding(false)} />}
     </>
   );
-}
-
-async function saveCsv(page: Page, metric: Metric): Promise<void> {
-  try {
-    const text = await chartCsv(page, { series: [metric.name] });
-    download(`${metric.name}.csv`, text, "text/csv;charset=utf-8");
-  } catch (error) {
-    page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
-  }
 }
 
 export function toggled(names: readonly string[], name: string): readonly string[] {

@@ -34,17 +34,25 @@ export function ChartSections({ sections, total, ...props }: SectionsProps): JSX
   return <>{sections.map((section, index) => <Section key={section.path} {...props} section={section} place={{ depth: 0, index, total }} />)}</>;
 }
 
+function isOpened({ view }: Page, { path, count }: MetricSection, place: SectionProps["place"]): boolean {
+  return isClosedAtFirst(path, { ...place, count }) === view.folded.value.includes(path);
+}
+
+/** The metrics of sections that are open, in the order of their charts. */
+export function openMetrics(page: Page, sections: readonly MetricSection[], total: number, depth = 0): readonly Metric[] {
+  return sections.flatMap((section, index) => (isOpened(page, section, { depth, index, total }) ? [...section.metrics, ...openMetrics(page, section.sections, total, depth + 1)] : []));
+}
+
 interface SectionProps extends Omit<SectionsProps, "sections" | "total"> {
   readonly section: MetricSection;
   readonly place: { readonly depth: number; readonly index: number; readonly total: number };
 }
 
 function Section({ section, place, ...props }: SectionProps): JSX.Element {
-  const { page: { view }, isFiltered, wide } = props;
+  const { page, page: { view }, isFiltered, wide } = props;
   const { path, title, metrics, sections, count } = section;
   const all = isFiltered ? 0 : (wide?.sections.get(path) ?? 0);
-  const isTurned = view.folded.value.includes(path);
-  const isOpen = isFiltered || isClosedAtFirst(path, { ...place, count }) === isTurned;
+  const isOpen = isFiltered || isOpened(page, section, place);
   const Heading = place.depth === 0 ? "h2" : "h3";
   return (
     <section class={`group${place.depth > 0 ? " is-inside" : ""}`} aria-label={path}>

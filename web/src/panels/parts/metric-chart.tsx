@@ -7,7 +7,7 @@ import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../
 import type { LineChart, LineOptions, Mark, Range, Series, Stretch } from "../../chart/index.ts";
 import type { SeriesPart } from "../../source/source.ts";
 import { endOf } from "../../state/append-points.ts";
-import { expandPatterns, isFormula, titleOf } from "../../state/chart-spec.ts";
+import { expandPatterns, missingText, titleOf } from "../../state/chart-spec.ts";
 import type { ChartSpec } from "../../state/chart-spec.ts";
 import { isCrowd } from "../../state/crowd.ts";
 import type { Finding } from "../../state/findings.ts";
@@ -245,11 +245,12 @@ function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zo
   // Lines that were picked in another chart need not exist here.
   const solo = lines.some(({ id, owner, subject: name }) => [id, owner, name].some((one) => one !== undefined && picked.has(one))) ? picked : NONE_PICKED;
   const { names, numMatches } = subject;
+  const instead = waiting ?? (lines.length > 0 || isWaiting || problem !== null ? null : missingText(spec.series, page.metrics.value));
   const units = unitsOf(subject);
   const allNotes = [...(names.length > 1 && units.length > 0 ? [`in ${units.join(", ")}`] : []), ...(names.length < numMatches ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`] : []), ...notes];
   return (
     <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
-      {waiting !== null ? <p class="metric-waiting" role="status">{waiting}</p> : (
+      {instead !== null ? <p class="metric-waiting" role="status">{instead}</p> : (
         <Mount height="100%" create={(root) => {
           const chart = createLineChart(root, all);
           onChart?.(chart);

@@ -31,7 +31,7 @@ function numMetrics(page: Page): number {
   return wideOf(page).reduce((most, { num_metrics }) => Math.max(most, num_metrics), 0);
 }
 
-function wideOf({ runs, details }: Page): readonly RunDetail[] {
+export function wideOf({ runs, details }: Page): readonly RunDetail[] {
   return runs.drawn.value.map(({ id }) => details.of(id).value).filter((detail) => detail !== null).filter(isWide);
 }
 
