@@ -1,7 +1,7 @@
 /** A window over the page; the browser keeps the focus inside and Escape closes it. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 
 export interface DialogProps {
   readonly title: string;
@@ -15,7 +15,8 @@ export interface DialogProps {
 export function Dialog({ title, isOpen, isFull = false, onClose, children }: DialogProps): JSX.Element {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key: who opens a dialog by keyboard goes on typing.
+  useLayoutEffect(() => {
     if (!isOpen) return;
     const element = dialog.current!;
     // The browser gives the focus back when a dialog closes, but not when it is removed.
