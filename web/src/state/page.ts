@@ -37,13 +37,13 @@ export function createPage(source: Source, view: View = createView()) {
   const boards = createBoards(source, view);
   const runs = createRuns(source, view, notifier.compare, boards.frozen);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
-  /** The list stays as it is while runs are deleted: those that would come next in it may be gone already. */
+  /** Updates of the list that wait until runs are deleted. */
   const heldUpdates: Update[] = [];
   let numRemovals = 0;
   const whileRemoving = async (work: () => Promise<void>): Promise<void> => {
     numRemovals++;
     try {
-      await details.hold(work);
+      await details.hold(() => runs.hold(work));
     } finally {
       if (--numRemovals === 0) heldUpdates.splice(0).forEach((update) => apply(update));
     }

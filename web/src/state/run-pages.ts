@@ -45,6 +45,7 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
   let shownFor = -1;
   let isBusy = false;
   let isWantedAgain = false;
+  let numHolds = 0;
   let lastWanted: readonly [number, number] = [0, PAGE_ROWS];
   let rest: ReturnType<typeof setTimeout> | undefined;
 
@@ -55,7 +56,7 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
     for (let index = page; index < page + count; index++) asked.add(index);
     try {
       const list = await ask({ ...(isFirst ? { ...current, withProjects: true } : ungrouped), offset, limit, withConfig: true, summaries: HEADLINES });
-      if (mine !== version) return;
+      if (mine !== version || numHolds > 0) return;
       batch(() => {
         onList(list);
         // A list that was asked for again keeps the rows that are there until newer ones come.
@@ -92,6 +93,7 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
   };
   /** Ask for the list; one that is on its way is awaited, unless something else is wanted by now. */
   const reload = async (): Promise<void> => {
+    if (numHolds > 0) return;
     if (requested.peek() === key && isBusy) {
       isWantedAgain = true;
       return;
@@ -126,7 +128,16 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
     if (answer.peek() !== null) answer.value = { ...answer.peek()!, total: kept.length };
     ids.value = kept;
   };
-  return { answer, ids, problem, isSettled: computed(() => settled.value === requested.value), want, forget, reload: () => void reload() };
+  /** Leave the list as it is until the work is done, then ask for it again: of runs that are being deleted, those that come next may be gone already. */
+  const hold = async (work: () => Promise<void>): Promise<void> => {
+    numHolds++;
+    try {
+      await work();
+    } finally {
+      if (--numHolds === 0) void reload();
+    }
+  };
+  return { answer, ids, problem, isSettled: computed(() => settled.value === requested.value), want, forget, hold, reload: () => void reload() };
 }
 
 /** A field of the query language, such as `config.optimizer.lr` or `summary."eval loss".last`. */

@@ -364,6 +364,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     /** Show the newest runs, as at first. */
     showNewest: () => show(null),
     reload: pages.reload,
+    hold: pages.hold,
     /** The stream of updates has begun: what came after the list is asked for. */
     joined: () => reloadSoon(JOINED_MS),
     apply(news: Update): void {
