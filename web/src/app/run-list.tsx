@@ -9,12 +9,14 @@ import { HEADLINES } from "../state/run-rows.ts";
 import type { RunLine } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
+import { useResting } from "../ui/resting.ts";
 import { VirtualList } from "../ui/virtual-list.tsx";
 import { MOST_SHOWN } from "../state/runs.ts";
 import { EditMenu, showInCharts, TrashDialog } from "./run-edit.tsx";
 import { RunFilter } from "./run-filter.tsx";
 import { RunRow } from "./run-row.tsx";
 
+const DOUBLE_CLICK_MS = 300;
 /** A finger needs 44 pixels. */
 const ROW_HEIGHT = matchMedia("(pointer: coarse)").matches ? 44 : 30;
 
@@ -22,7 +24,9 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
   const { runs, view } = page;
   const [isTrashOpen, setTrashOpen] = useState(false);
   const count = runs.numLines.value;
-  const focused = focusedLine(page, count);
+  const focused = lineOf(page, count, runs.focus.value?.id);
+  // Rows stay where they are between the two clicks of a double click.
+  const opened = useResting(runs.focus.value?.id, DOUBLE_CLICK_MS);
   const onWindow = useCallback((start: number, stop: number) => runs.wantLines(start, stop), [runs]);
   return (
     <div class="runs">
@@ -34,8 +38,8 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
         {count === 0
           ? <NoLines page={page} />
           : (
-            <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={view.focus.value === null ? -1 : focused} tallIndex={focused} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
-              row={(index) => <LineOf page={page} line={runs.lineAt(index)} />} />
+            <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={view.focus.value === null ? -1 : focused} tallIndex={lineOf(page, count, opened)} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
+              row={(index) => <LineOf page={page} line={runs.lineAt(index)} opened={opened} />} />
           )}
       </div>
       <TrashDialog page={page} isOpen={isTrashOpen} onClose={() => setTrashOpen(false)} />
@@ -63,12 +67,11 @@ function moveInList(event: KeyboardEvent): void {
   else rows[index + (event.key === "ArrowUp" ? -1 : 1)]?.querySelector<HTMLElement>(at.matches(".run-mark") ? ".run-mark" : at.matches("[aria-haspopup]") ? "[aria-haspopup]" : ".run-name")?.focus();
 }
 
-/** The line of the run in focus; -1 where it is not among the rows that are here. */
-function focusedLine({ runs }: Page, count: number): number {
-  const focus = runs.focus.value?.id;
-  for (let index = 0; focus !== undefined && index < Math.min(count, MOST_LOOKED_AT); index++) {
+/** The line of a run; -1 where it is not among the rows that are here. */
+function lineOf({ runs }: Page, count: number, id: string | undefined): number {
+  for (let index = 0; id !== undefined && index < Math.min(count, MOST_LOOKED_AT); index++) {
     const line = runs.lineAt(index);
-    if (line?.kind === "run" && line.row?.id === focus) return index;
+    if (line?.kind === "run" && line.row?.id === id) return index;
   }
   return -1;
 }
@@ -111,8 +114,8 @@ function keyOf(line: RunLine | undefined, index: number): string {
   return line.kind === "run" ? (line.row?.id ?? `row ${line.index}`) : `group ${line.title}`;
 }
 
-function LineOf({ page, line }: { readonly page: Page; readonly line: RunLine | undefined }): JSX.Element {
-  if (line?.kind === "run" && line.row !== undefined) return <RunRow page={page} row={line.row} />;
+function LineOf({ page, line, opened }: { readonly page: Page; readonly line: RunLine | undefined; readonly opened: string | undefined }): JSX.Element {
+  if (line?.kind === "run" && line.row !== undefined) return <RunRow page={page} row={line.row} isOpen={line.row.id === opened} />;
   if (line === undefined || line.kind === "run") return <div class="run is-coming" aria-busy="true"><i /></div>;
   const { groupKeys } = page.runs;
   return (

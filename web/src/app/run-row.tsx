@@ -17,9 +17,11 @@ import { StatusDot } from "./status.tsx";
 export interface RunRowProps {
   readonly page: Page;
   readonly row: Row;
+  /** Whether its tags and its note are below it. */
+  readonly isOpen: boolean;
 }
 
-export function RunRow({ page, row }: RunRowProps): JSX.Element {
+export function RunRow({ page, row, isOpen }: RunRowProps): JSX.Element {
   const { runs, view } = page;
   const isShown = runs.isShown(row.id);
   const isDrawn = isShown || view.focus.value === row.id;
@@ -49,7 +51,7 @@ export function RunRow({ page, row }: RunRowProps): JSX.Element {
         <input type="color" class="run-color" tabIndex={-1} aria-label={`Colour of ${label}`} value={`#${ownColor(page, row.id) ?? "3d68ca"}`} onInput={(event) => (view.colors.value = withColor(view.colors.value, row.id, event.currentTarget.value))} />
         <Menu label={`Actions for ${label}`} tabIndex={-1} items={actions({ page, row })}>⋯</Menu>
       </div>
-      {isFocus && (row.tags.length > 0 || row.notes !== null || (page.selection.actions !== null && view.place.value !== "run")) && (
+      {isOpen && (row.tags.length > 0 || row.notes !== null || (page.selection.actions !== null && view.place.value !== "run")) && (
         <div class="run-more">
           <RunTags page={page} row={row} />
           <RunNote key={row.id} page={page} row={row} />
@@ -101,7 +103,7 @@ function titleOf(row: Row): string {
   return `${row.name} (${row.id})\n${row.status.text}${where}${owner}${row.problem === null ? "" : `\n${row.problem}`}${tags}`;
 }
 
-function actions({ page, row }: RunRowProps): readonly (MenuItem | "divider")[] {
+function actions({ page, row }: Omit<RunRowProps, "isOpen">): readonly (MenuItem | "divider")[] {
   const { runs, view, source } = page;
   const isBaseline = view.baseline.value === row.id;
   const items: (MenuItem | "divider")[] = [

@@ -2,12 +2,13 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import { formatNumberOf, formatWhole } from "../chart/index.ts";
 import { expandPatterns } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
 import { SAMPLE_KINDS, useEntries, useRunResponses } from "../state/queries.ts";
+import { useResting } from "../ui/resting.ts";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
@@ -64,7 +65,7 @@ function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Elemen
   const search = searchOf(page, "sample");
   const [opened, setOpened] = useState<Opened | null>(null);
   const wanted = parseStep(chosen.value);
-  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(page, run, across.value === "steps" ? null : others, useResting(wanted));
+  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(page, run, across.value === "steps" ? null : others, useResting(wanted, REST_MS));
   const classes = useMemo(() => classesOf(columns.flatMap(({ samples }) => [...samples.values()].flat())), [columns]);
   const setStep = (step: number | null): void => {
     chosen.value = step === null ? "" : String(step);
@@ -149,16 +150,6 @@ function useColumns(page: Page, run: RunRow, others: readonly RunRow[] | null, a
       isLoaded: focused?.response != null,
     };
   }, [focused, found, areSteps, JSON.stringify(all), numOthers]);
-}
-
-/** A value once it has not changed for a moment. */
-function useResting<Value>(value: Value): Value {
-  const [resting, setResting] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setResting(value), REST_MS);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return resting;
 }
 
 interface RowProps {
