@@ -90,8 +90,9 @@ def test_the_pointer_names_the_rank_that_differs_most(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(f"{serve_all(runs).url}{ADDRESS}&run=id-wide&full=train/duration_ms")
+    # Until the ranks are known, a chart of lines is in its place.
+    page.locator(".full-chart .rank-note").wait_for()
     canvas = page.locator(".full-chart canvas")
-    canvas.wait_for()
     tooltip = page.locator(".chart-tooltip")
 
     def is_found() -> bool:
