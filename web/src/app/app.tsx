@@ -22,11 +22,6 @@ import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
 import { TopBar } from "./top-bar.tsx";
 
-export interface AppProps {
-  readonly page: Page;
-  readonly theme: Signal<Theme>;
-}
-
 const SIDE = { min: 190, start: 296, max: 640 };
 const PANEL_ID = "panel";
 /** The overview of projects is opened from their menu. */
@@ -37,7 +32,7 @@ with epochal.init(project="first", config={"lr": 3e-4}) as run:
     for step in range(1000):
         run.log({"loss": loss}, step=step)`;
 
-export function App({ page, theme }: AppProps): JSX.Element {
+export function App({ page, theme }: { readonly page: Page; readonly theme: Signal<Theme> }): JSX.Element {
   const [isSheetOpen, setSheetOpen] = useState(false);
   const [isDrawerOpen, setDrawerOpen] = useState(false);
   const [sideWidth, setSideWidth] = useState(() => Number(stored("list-width")) || SIDE.start);

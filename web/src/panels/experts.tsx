@@ -131,14 +131,8 @@ function sentence({ step, topK }: ExpertLoad, layers: readonly LayerSummary[], w
   return `Step ${step}${routed}: the busiest is expert ${worst.busiest} of ${layerTitle(worst.layer)} with ${worst.imbalance.toFixed(2)} times an even share. ${unused}`;
 }
 
-interface LayerTableProps {
-  readonly layers: readonly LayerSummary[];
-  readonly chosen: string;
-  readonly onChoose: (layer: string) => void;
-}
-
 /** The same in words and numbers, for those who cannot or need not see colours. */
-function LayerTable({ layers, chosen, onChoose }: LayerTableProps): JSX.Element {
+function LayerTable({ layers, chosen, onChoose }: { readonly layers: readonly LayerSummary[]; readonly chosen: string; readonly onChoose: (layer: string) => void }): JSX.Element {
   return (
     <details class="experts-table">
       <summary>As a table</summary>

@@ -46,14 +46,7 @@ function Histograms({ page, run }: SectionProps): JSX.Element {
   );
 }
 
-interface HistogramSectionProps {
-  readonly page: Page;
-  readonly run: RunRow;
-  readonly name: string;
-  readonly isBands: boolean;
-}
-
-function HistogramSection({ page, run, name, isBands }: HistogramSectionProps): JSX.Element {
+function HistogramSection({ page, run, name, isBands }: { readonly page: Page; readonly run: RunRow; readonly name: string; readonly isBands: boolean }): JSX.Element {
   const [root, isInView] = useInView(page.lazy);
   const { list } = useEntries(page, "histograms", isInView ? run.id : null, { name, limit: MOST_STEPS, spread: true });
   const histograms = useMemo(() => (list?.entries ?? []).flatMap((entry) => distributionOf(entry) ?? []), [list]);

@@ -35,12 +35,7 @@ const SPAN = new RegExp([
 let left = 0;
 let fewestMarks = 1;
 
-interface MarkdownTextProps {
-  readonly text: string;
-  readonly onPlain?: () => void;
-}
-
-export function MarkdownText({ text, onPlain }: MarkdownTextProps): JSX.Element {
+export function MarkdownText({ text, onPlain }: { readonly text: string; readonly onPlain?: () => void }): JSX.Element {
   left = MOST_ELEMENTS;
   fewestMarks = [...text.matchAll(new RegExp(HEADING, "gm"))].reduce((fewest, [, marks]) => Math.min(fewest, marks!.length), 6);
   const content = blocks(text.slice(0, MOST_CHARACTERS).replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n"), 0);

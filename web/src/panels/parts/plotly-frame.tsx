@@ -7,13 +7,7 @@ import type { Page } from "../../state/page.ts";
 
 export const PLOTLY_TYPE = "application/vnd.plotly.v1+json";
 
-interface PlotlyFrameProps {
-  readonly page: Page;
-  readonly run: string;
-  readonly file: string;
-}
-
-export function PlotlyFrame({ page, run, file }: PlotlyFrameProps): JSX.Element {
+export function PlotlyFrame({ page, run, file }: { readonly page: Page; readonly run: string; readonly file: string }): JSX.Element {
   const [problem, setProblem] = useState<string | null>(null);
   const [address, setAddress] = useState<string | null>(null);
   const [figure, setFigure] = useState<string | null>(null);
