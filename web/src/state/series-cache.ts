@@ -43,20 +43,7 @@ export interface SeriesQuery {
   readonly problem: ReadonlySignal<string | null>;
 }
 
-export interface SeriesCache {
-  /** The same query for the same options; the caller closes what it opens. */
-  open(request: SeriesQueryOptions): SeriesQuery;
-  close(request: SeriesQueryOptions): void;
-  /** The same query without fetching it. */
-  peek(request: SeriesQueryOptions): SeriesQuery;
-  apply(update: RecordsUpdate): void;
-  /** Fetch the queries of a run again, or all of them. */
-  refetch(run: string | null): void;
-  /** Whether a series of several ranks is on screen, and few enough that streaming all of them costs less than fetching. */
-  readonly hasRanks: ReadonlySignal<boolean>;
-  /** While paused nothing is updated; afterwards everything catches up. */
-  pause(isPaused: boolean): void;
-}
+export type SeriesCache = ReturnType<typeof createSeriesCache>;
 
 interface CacheEntry {
   readonly request: SeriesQueryOptions;
@@ -76,7 +63,7 @@ const REFETCH_MS = 2000;
 const MAX_CLOSED = 1500;
 const MAX_STREAMED_RANKS = 64;
 
-export function createSeriesCache(source: Source, createdOf: (run: string) => number | null): SeriesCache {
+export function createSeriesCache(source: Source, createdOf: (run: string) => number | null) {
   const queries = new Map<string, CacheEntry>();
   const byRun = new Map<string, Set<CacheEntry>>();
   const hasRanks = signal(false);
@@ -199,8 +186,10 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
   };
 
   return {
-    hasRanks,
-    open(request) {
+    /** Whether a series of several ranks is on screen, and few enough that streaming all of them costs less than fetching. */
+    hasRanks: hasRanks as ReadonlySignal<boolean>,
+    /** The same query for the same options; the caller closes what it opens. */
+    open(request: SeriesQueryOptions): SeriesQuery {
       const key = JSON.stringify(request);
       const entry = queries.get(key) ?? createEntry(key, request);
       // The order of the map is the order of use.
@@ -211,18 +200,19 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
       if (entry.isOutdated) fetchSoon(entry);
       return entry;
     },
-    close(request) {
+    close(request: SeriesQueryOptions): void {
       const entry = queries.get(JSON.stringify(request));
       if (entry === undefined) return;
       entry.numOpen--;
       if (request.ranks === "all" && entry.numOpen === 0) countRanks();
       if (entry.numOpen === 0 && queries.size > MAX_CLOSED) evict();
     },
-    peek(request) {
+    /** The same query without fetching it. */
+    peek(request: SeriesQueryOptions): SeriesQuery {
       const key = JSON.stringify(request);
       return queries.get(key) ?? createEntry(key, request);
     },
-    apply(update) {
+    apply(update: RecordsUpdate): void {
       batch(() => {
         for (const entry of byRun.get(update.run) ?? []) {
           if (entry.state === "fetching") entry.waiting.push(update);
@@ -231,14 +221,16 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
         }
       });
     },
-    refetch(run) {
+    /** Fetch the queries of a run again, or all of them. */
+    refetch(run: string | null): void {
       for (const entry of queries.values()) {
         if (run !== null && entry.request.run !== run) continue;
         entry.isOutdated = true;
         fetchSoon(entry);
       }
     },
-    pause(now) {
+    /** While paused nothing is updated; afterwards everything catches up. */
+    pause(now: boolean): void {
       isPaused = now;
       if (isPaused) return;
       for (const entry of queries.values()) if (entry.isOutdated) fetchSoon(entry);
