@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
@@ -212,6 +212,22 @@ def find_board(boards: Iterable[StoredBoard], name: str) -> StoredBoard:
     if found[0].problem is not None:
         raise FormatError(f"the board {name!r} {found[0].problem}")
     return found[0]
+
+
+def board_query(stored: StoredBoard) -> str:
+    """The query of a board, about the runs of its project that are not hidden."""
+    name = stored.project.replace("\\", "\\\\").replace('"', '\\"')
+    own = f" and ({stored.board.query})" if stored.board.query else ""
+    return f'project == "{name}" and not hidden{own}'
+
+
+def boards_of(
+    boards: Iterable[StoredBoard], projects: Container[str], opens: StoredBoard | None
+) -> list[StoredBoard]:
+    """The boards that a saved file has: the one it opens with, else those of its projects."""
+    if opens is not None:
+        return [opens]
+    return [one for one in boards if one.project in projects and one.problem is None]
 
 
 _Found = dict[str, tuple[Path, StoredBoard]]

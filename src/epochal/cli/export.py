@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 import click
 
 from epochal.atomic_file import new_text_file
-from epochal.boards import StoredBoard, find_board
+from epochal.boards import StoredBoard, board_query, boards_of, find_board
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
 from epochal.cli.output import VisibleStream, answer, complain, remark
@@ -22,7 +22,6 @@ from epochal.exports.files import save_files
 from epochal.format import plural
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
-from epochal.server.boards import board_query, boards_of
 from epochal.store.store import RunView, Store
 
 FILES = "files"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import IO, TypeVar
 
@@ -12,7 +12,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.boards import MAX_BYTES, OutdatedBoardError, StoredBoard, find_board
+from epochal.boards import (
+    MAX_BYTES,
+    OutdatedBoardError,
+    StoredBoard,
+    board_query,
+    boards_of,
+    find_board,
+)
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.changes import BoardChange, BoardChoice, body_of
 from epochal.server.downloads import file_response
@@ -87,22 +94,6 @@ async def export(request: Request) -> Response:
     file = await state.reader.call(partial(_written, state, infos, boards, opens is not None))
     stem = infos[0].name if len(infos) == 1 else infos[0].project
     return file_response(file, f"{name or stem}.html", "text/html")
-
-
-def board_query(stored: StoredBoard) -> str:
-    """The query of a board, about the runs of its project that are not hidden."""
-    name = stored.project.replace("\\", "\\\\").replace('"', '\\"')
-    own = f" and ({stored.board.query})" if stored.board.query else ""
-    return f'project == "{name}" and not hidden{own}'
-
-
-def boards_of(
-    boards: Iterable[StoredBoard], projects: Container[str], opens: StoredBoard | None
-) -> list[StoredBoard]:
-    """The boards that a saved file has: the one it opens with, else those of its projects."""
-    if opens is not None:
-        return [opens]
-    return [one for one in boards if one.project in projects and one.problem is None]
 
 
 def _written(

@@ -10,7 +10,7 @@ import { RankMap } from "../panels/parts/rank-map.tsx";
 import type { Page } from "../state/page.ts";
 
 export function FullChart({ page }: { readonly page: Page }): JSX.Element {
-  const { view, boards } = page;
+  const { view, boards, runs } = page;
   const chart = useRef<Pictured | null>(null);
   const name = view.full.value ?? "";
   const block = boards.board.value?.blocks.find((one) => one.kind === "chart" && titleOf(one) === name);
@@ -22,6 +22,7 @@ export function FullChart({ page }: { readonly page: Page }): JSX.Element {
     document.addEventListener("keydown", leave);
     return () => document.removeEventListener("keydown", leave);
   }, []);
+  if (!runs.isLoaded.value) return <p class="card-note" role="status">Loading runs…</p>;
   return (
     <div class="full-chart">
       <header class="card-head">

@@ -60,6 +60,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   // The note that lines were clipped is a button.
   const showAll = element("button", "chart-show-all");
   showAll.setAttribute("type", "button");
+  showAll.title = "Show all values";
   showAll.addEventListener("click", () => options.onShowAll?.());
   host.append(showAll);
   const placeShowAll = (current: LineDrawing): void => {
