@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
 import multiprocessing
@@ -30,6 +32,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import run_folders
 from epochal.store.local.disk_usage import disk_usage
 from epochal.store.local.store import open_store
+from tests.server.live import decode_series
 from tests.store.journals import Journal
 
 CHART = Block(kind="chart", series=["train/loss", "eval/*"])
@@ -283,7 +286,7 @@ def test_a_script_makes_a_board_and_replaces_it(
         (5, {}, "list"),
         (["a"], {"runs": 5}, "runs"),
         (["a"], {"runs": "abc"}, "runs"),
-        ([3], {}, "not a int"),
+        ([3], {}, "block 1 must be a text, a list of texts, Markdown or a mapping, not 3"),
         ([["a", 3]], {}, "mapping"),
         (["a", "train/loss -"], {}, "'train/loss -' in block 2 .* a metric or a number is missing"),
         ([{"chart": "a", "hight": 2}], {}, "'hight': use chart, samples or text, and any of title"),
@@ -341,6 +344,11 @@ def archive(path: Path) -> dict[str, Any]:
     return found
 
 
+def series_names(found: dict[str, Any]) -> list[str]:
+    bodies = [gzip.decompress(base64.b64decode(body)) for body in found["series"]]
+    return [series.head["name"] for body in bodies for series in decode_series(body)[1]]
+
+
 def test_a_board_is_exported_with_its_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, lr in (("a", 0.1), ("b", 0.01), ("c", 0.001)):
         journal = Journal(runs, name, config={"lr": lr}).metrics(1, loss=lr)
@@ -375,5 +383,6 @@ def test_a_board_is_exported_with_its_runs(runs: Path, capsys: pytest.CaptureFix
 
     assert main(["export", "p/b", "-o", str(out)]) == 0
     found = archive(out)
+    assert "loss * 2" in series_names(found)
     assert found["board"] is None
     assert [one["board"]["name"] for one in found["boards"]] == ["</script> small", "report"]

@@ -117,12 +117,13 @@ def test_an_unknown_name_is_named(journal: Journal) -> None:
 
 def test_a_pattern_gives_the_series_of_each_name(journal: Journal) -> None:
     run = reading.load(journal.folder.path)
-    found = run.series("*/loss", x="progress")
+    found: Any = run.series("*/loss", x="progress")
     assert {name: one.at[-1] for name, one in found.items()} == {
         "train/loss": 100.0,
         "eval/loss": 100.0,
     }
-    assert run.series("train/los?")["train/loss"].values.tolist()[:2] == [100.0, 99.0]
+    found = run.series("train/los?")
+    assert found["train/loss"].values.tolist()[:2] == [100.0, 99.0]
     assert run.series("ema(loss, 0.9)", x="epoch", hi=0.1).at.tolist() == [0.0, 0.1]
     with pytest.raises(MetricNotFoundError, match="There are train/loss, train/epoch, acc"):
         run.series("val/*")

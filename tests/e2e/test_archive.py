@@ -166,15 +166,16 @@ def add_nasty_performance(journal: Journal) -> None:
 
 
 def walk(page: Page, address: str) -> None:
-    """Open every panel in every way that words can be shown; a dialog would be a fault."""
-    ways = ["", "&log=epochs", "&config=diff", "&sample-columns=steps"]
-    ways += [f"&compare={mode}" for mode in ("parallel", "scatter", "groups", "config")]
-    for panel in PANELS:
-        for way in ways if panel in ("compare", "log", "config", "samples", "histograms") else [""]:
-            page.goto(f"{address}#panel={panel}{way}")
-            page.locator(".panel > *").first.wait_for()
-            page.evaluate(NEXT_FRAME)
-            page.mouse.move(700, 300)
+    """Open every place in every way that words can be shown; a dialog would be a fault."""
+    ways = [f"at={section}" for section in SECTIONS]
+    ways += ["at=log&log=epochs", "at=samples&sample-columns=steps"]
+    modes = ("parallel", "scatter", "groups", "importance", "why")
+    ways += ["place=board", "place=projects", *(f"place=compare&compare={mode}" for mode in modes)]
+    for way in ways:
+        page.goto(f"{address}#{way}")
+        page.locator(".panel > *").first.wait_for()
+        page.evaluate(NEXT_FRAME)
+        page.mouse.move(700, 300)
     # The page has one script, and a saved one its data.
     assert page.locator("script").count() <= 2
     assert page.locator("img[onerror], svg[onload]").count() == 0

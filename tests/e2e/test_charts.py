@@ -333,9 +333,9 @@ def test_runs_without_steps_are_mentioned_and_shown_by_elapsed_time(
     wait_for_lines(page, "loss", 2)
     card = page.locator('[data-metric="loss"]')
     card.get_by_text("1 run has no steps: it was logged by epoch.").wait_for()
-    card.get_by_role("button", name="Show epochs").click()
-    page.get_by_role("button", name="Axes: Epoch").wait_for()
-    wait_for_lines(page, "loss", 1)
+    card.get_by_role("button", name="Show all by elapsed time").click()
+    page.get_by_role("button", name="Axes: Elapsed").wait_for()
+    wait_for_lines(page, "loss", 3)
 
 
 def test_a_chart_of_several_series_draws_them_although_one_cannot_be_computed(

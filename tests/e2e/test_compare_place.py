@@ -77,24 +77,3 @@ def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page
         "row", name=re.compile(r"^0\.01 2 0\.0650 ± 0\.0635 0\.00707 .* best mean")
     ).wait_for()
     page.get_by_role("row", name=re.compile(r"^0\.1 2 0\.1550 ± 0\.0635 0\.00707 ")).wait_for()
-
-
-def test_configurations_side_by_side_show_what_differs(
-    sweep: Path, serve: Serve, open_page: OpenPage
-) -> None:
-    page = open_page(serve(sweep).url + "#place=run&at=config&p-config=diff")
-    page.get_by_role("rowheader", name="lr").wait_for()
-    assert page.get_by_role("rowheader", name="same").count() == 0
-
-
-def test_the_headline_is_the_loss_of_the_focused_run(
-    start_run: StartRun, serve: Serve, open_page: OpenPage
-) -> None:
-    for name, metric in (("one", "loss"), ("two", "train/loss")):
-        with start_run(name, companion=False) as run:
-            run.log({metric: 1.0}, step=0)
-            run.log({metric: 0.5}, step=1)
-    page = open_page(serve(run.dir.parent.parent).url)
-    page.locator(".headline[data-metric='train/loss']").wait_for()
-    page.get_by_text("one", exact=True).first.click()
-    page.locator(".headline[data-metric='loss']").wait_for()

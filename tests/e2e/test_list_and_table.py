@@ -154,7 +154,7 @@ def test_a_hidden_run_leaves_the_list_until_it_is_shown_again(
 def test_runs_are_grouped_by_everything_but_the_seed(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    page = open_page(f"{serve(sweep).url}#place=compare&p-compare=groups")
+    page = open_page(f"{serve(sweep).url}#place=compare&compare=groups")
     page.get_by_role("button", name="group by everything but seed").click()
     groups = page.locator(".run-group")
     until(page, lambda: groups.count() == 4)
@@ -237,12 +237,3 @@ def test_a_link_to_a_deleted_run_offers_to_restore_it(
     page.get_by_role("button", name="Restore it").click()
     until(page, lambda: "r05" in names(sweep))
     until(page, lambda: page.locator('.run[data-run="r05"]').count() == 1)
-
-
-def test_groups_of_the_table_fold(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
-    page = open_page(f"{serve(sweep).url}#place=compare&group=lr")
-    until(page, lambda: page.locator(".compare-space .compare-row").count() == 14)
-    page.get_by_label("Groups only").check()
-    until(page, lambda: page.locator(".compare-space .compare-row").count() == 2)
-    page.get_by_role("button", name="lr = 3e-5").click()
-    until(page, lambda: page.locator(".compare-space .compare-row").count() == 8)

@@ -46,7 +46,7 @@ def test_a_pattern_for_runs_is_asked_of_the_server(
         with start_run(name) as run:
             run.log({"train/loss": 1.0, "eval/loss": 1.0, "norm": 1.0}, step=0)
     address = serve(tmp_path / "runs").url
-    page = open_page(address + "#filter-as=regex&filter=^GPT-[ab]$")
+    page = open_page(address + "#filter=name+~+'(%3Fi)^GPT-[ab]$'")
     page.locator(".run", has_text="gpt-a").wait_for()
     until(page, lambda: page.locator(".run").count() == 2)
     page.locator(".run", has_text="resnet").wait_for(state="detached")

@@ -14,7 +14,7 @@ def test_why_explains_the_runs_of_the_charts_and_any_two(
         for step in range(60):
             journal.metrics(step, loss=last + 2.0 * 0.9**step + 0.01 * (step % 3))
         journal.finish()
-    page = open_page(serve(tmp_path).url + "#place=compare&p-compare=why")
+    page = open_page(serve(tmp_path).url + "#place=compare&compare=why")
     page.get_by_label("Run", exact=True).select_option(label="bad")
     page.get_by_label("Compared with").select_option(label="good")
     verdict = page.locator(".groups-verdict")

@@ -36,13 +36,14 @@ class Run:
 
 
 A = points([0, 1, 2, 4], [1.0, 2.0, 4.0, 8.0])
+RUN = Run()
 B = points([1, 2, 3, 4], [10.0, 0.0, 5.0, math.inf])
 
 
-def values(text: str, run: Run | None = None, **operands: Series) -> dict[int, float]:
+def values(text: str, run: Run = RUN, **operands: Series) -> dict[int, float]:
     formula = parse_formula(text)
     assert formula is not None
-    result = evaluate(formula, operands or {"a": A, "b": B}, run or Run())
+    result = evaluate(formula, operands or {"a": A, "b": B}, run)
     assert result.name == text
     return dict(zip(result.steps.tolist(), result.floats.tolist(), strict=True))
 
@@ -76,7 +77,7 @@ def values(text: str, run: Run | None = None, **operands: Series) -> dict[int, f
 )
 def test_values_are_those_at_common_steps(text: str, expected: Mapping[int, float]) -> None:
     operands = {name: {"a": A, "b": B}[name] for name in (parse_formula(text) or _none()).metrics}
-    assert values(text, **operands) == pytest.approx(expected)
+    assert values(text, Run(), **operands) == pytest.approx(expected)
 
 
 def _none() -> Any:
@@ -249,4 +250,4 @@ def test_it_computes_what_plain_arithmetic_does(
         for step in sorted(common)
     }
     operands = {name: points(list(one), list(one.values())) for name, one in used.items()}
-    assert values(text, **operands) == expected
+    assert values(text, Run(), **operands) == expected

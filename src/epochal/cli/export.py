@@ -42,6 +42,7 @@ def command(
     runs: tuple[str, ...],
     form: str | None,
     output: str | None,
+    metrics: tuple[str, ...],
     rows: Rows | None,
     board: str | None,
     project: str | None,
@@ -52,6 +53,9 @@ def command(
     RUN may be a project or a folder of runs. html is the page in one file, csv and parquet are
     tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
     csv and jsonl go to stdout.
+
+    With -m a table has these metrics by step, and html has these formulas as well:
+    epochal export RUN -m 'train/loss - eval/loss' -m 'eval/*' --format csv
 
     'epochal export --board paper-figures' writes a board with its runs, as one HTML file that opens
     on this board.
@@ -65,13 +69,16 @@ def command(
         opens = None if board is None else find_board(store.boards.list(project), board)
         if opens is not None and form != "html":
             raise UsageError(f"--board writes a page, not {form}: name a file that ends in .html.")
+        if metrics and form in (FILES, "jsonl"):
+            raise UsageError(f"-m is for csv, parquet and html, not for {form}.")
         if runs:
             views = named_runs(store, runs)
         else:
             views = [chosen_run(store, None)] if opens is None else _runs_of(store, opens)
         if form == FILES:
             return _save_files(views, output, name or "*")
-        write = partial(_write, form, rows=rows, boards=_boards(store, form, views, opens))
+        boards = _boards(store, form, views, opens)
+        write = partial(_write, form, rows=rows, names=metrics, boards=boards)
         if output is None and opens is not None:
             output = f"{slugify(opens.board.name, 'board')}.html"
         if output is None and form in ("csv", "jsonl"):

@@ -60,6 +60,7 @@ def write(
     out: TextIO,
     *,
     rows: Rows | None = None,
+    names: Sequence[str] = (),
     boards: Sequence[StoredBoard] = (),
     opens_board: bool = False,
     budget_bytes: int = BUDGET_BYTES,
@@ -67,10 +68,10 @@ def write(
 ) -> None:
     """Write the page with these runs and boards in it; ``rows`` does not apply and is ignored.
 
-    Every metric is inside; ``names`` may have formulas, whose results are then inside too. Series
-    that would make it larger than ``budget_bytes`` are kept in slices. The newest samples of each
-    name are inside as far as ``sample_bytes`` suffice. Raises ``UsageError`` where the page has not
-    been built.
+    Every metric is inside, and the results of formulas in ``names`` and in charts of ``boards``.
+    With ``opens_board`` the page opens on the first board. Series that would make the file larger
+    than ``budget_bytes`` are kept in slices. The newest samples of each name are inside as far as
+    ``sample_bytes`` suffice. Raises ``UsageError`` where the page has not been built.
     """
     page = load_page()
     if not page.is_built:
@@ -124,6 +125,7 @@ def _head(page: Page, runs: Sequence[RunView], board: str | None) -> str:
 
 def _body(
     runs: Sequence[RunView],
+    names: Sequence[str],
     boards: Sequence[StoredBoard],
     board: str | None,
     *,

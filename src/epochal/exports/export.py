@@ -28,13 +28,15 @@ class Export(Protocol):
         out: Any,
         *,
         rows: Rows | None = None,
+        names: Sequence[str] = (),
         boards: Sequence[StoredBoard] = (),
         opens_board: bool = False,
     ) -> None:
         """Write the runs to a text file, or to a binary one for a format of ``BINARY``.
 
-        ``rows`` None means epochs for a run that has any, else steps. ``boards`` are for a format
-        that shows them; with ``opens_board`` it opens with the first one.
+        ``rows`` None means epochs for a run that has any, else steps. ``names`` are metrics,
+        patterns or formulas: the columns of a table of steps, and what an archive has in addition.
+        ``boards`` are for a format that shows them; with ``opens_board`` it opens with the first.
         """
 
 

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, TextIO
 
-from epochal.exports.export import Rows
 from epochal.journal.line import encode_lines
 from epochal.store.store import RunView
 
 _AT_ONCE = 256
 
 
-def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None, **_: Any) -> None:
-    """Write every record of every run; ``rows`` does not apply and is ignored."""
+def write(runs: Sequence[RunView], out: TextIO, **_: Any) -> None:
+    """Write every record of every run; options of other formats are ignored."""
     for run in runs:
         records = (record for _, record in run.records())
         while some := list(islice(records, _AT_ONCE)):

@@ -20,7 +20,14 @@ from epochal.series.series import Series
 from epochal.store.store import RunView
 
 
-def write(runs: Sequence[RunView], out: BinaryIO, *, rows: Rows | None = None, **_: Any) -> None:
+def write(
+    runs: Sequence[RunView],
+    out: BinaryIO,
+    *,
+    rows: Rows | None = None,
+    names: Sequence[str] = (),
+    **_: Any,
+) -> None:
     """Write one table of all runs."""
     if runs and rows_of(runs[0], rows, names) == "step":
         columns, names = step_columns(runs, names)

@@ -71,7 +71,14 @@ def epoch_rows(records: Iterable[Mapping[str, Any]]) -> Iterator[EpochRow]:
         )
 
 
-def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None, **_: Any) -> None:
+def write(
+    runs: Sequence[RunView],
+    out: TextIO,
+    *,
+    rows: Rows | None = None,
+    names: Sequence[str] = (),
+    **_: Any,
+) -> None:
     """Write one table; with several runs its first column names the run."""
     kind = rows_of(runs[0], rows, names) if runs else "epoch"
     table = csv.writer(out, lineterminator="\n")

@@ -57,7 +57,7 @@ export function App({ page, theme }: { readonly page: Page; readonly theme: Sign
           <Tabs label="Places" tabs={TABS} active={place.id} panelId={PANEL_ID} onChange={(id) => page.open(id)} />
           <ControlBar page={page} />
         </div>
-        <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title} tabIndex={-1}>
+        <section key={place.id} id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title} tabIndex={-1}>
           <Problem page={page} />
           <MissingRun page={page} />
           {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : isFull ? <FullChart page={page} /> : <Content page={page} />}

@@ -47,7 +47,7 @@ export function ControlBar({ page }: { readonly page: Page }): JSX.Element {
 function axisItems(page: Page): readonly (MenuItem | "divider")[] {
   const { isLogX, isLogY, x } = page.view;
   return [
-    ...X_KINDS.map((kind) => ({ label: axisName(kind), isOn: x.value === kind, run: () => setX(page, kind) })),
+    ...xKinds(page).map((kind) => ({ label: axisName(kind), isOn: x.value === kind, run: () => setX(page, kind) })),
     "divider",
     { label: "Logarithmic x", isOn: isLogX.value, run: () => (isLogX.value = !isLogX.value) },
     { label: "Logarithmic y", isOn: isLogY.value, run: () => (isLogY.value = !isLogY.value) },
@@ -92,7 +92,7 @@ function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
 }
 
 function shareItems(page: Page): readonly MenuItem[] {
-  const { source, view, runs, toasts } = page;
+  const { source, view, runs, toasts, boards, metrics } = page;
   const link = location.href.replace(/#.*$/, "") + view.address();
   const file = source.exportUrl(view.place.value === "board" && boards.saved.value !== null
     ? { board: boards.saved.value.board.name, project: boards.saved.value.project }

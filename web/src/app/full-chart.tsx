@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-import { ChartMenu, hasRankMap, ranksOf } from "../panels/parts/chart-card.tsx";
+import { ChartMenu, Drawn } from "../panels/parts/chart-card.tsx";
 import type { Pictured } from "../panels/parts/chart-card.tsx";
-import { MetricChart } from "../panels/parts/metric-chart.tsx";
-import { RankMap } from "../panels/parts/rank-map.tsx";
+import { specOf } from "../state/boards.ts";
+import { titleOf } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
 
 export function FullChart({ page }: { readonly page: Page }): JSX.Element {
@@ -26,14 +26,12 @@ export function FullChart({ page }: { readonly page: Page }): JSX.Element {
   return (
     <div class="full-chart">
       <header class="card-head">
-        <h2>{metric.name}</h2>
+        <h2>{name}</h2>
         <span class="card-space" />
-        <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+        <ChartMenu page={page} spec={spec} isOnBoard={block !== undefined} chart={() => chart.current} />
         <button type="button" class="button is-quiet" aria-label="Leave full screen" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕</button>
       </header>
-      <div class="full-body">
-        {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, innerHeight - 170)} onChart={draw} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={draw} />}
-      </div>
+      <div class="full-body"><Drawn page={page} spec={spec} height="100%" onChart={(made) => (chart.current = made)} /></div>
     </div>
   );
 }

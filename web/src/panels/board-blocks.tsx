@@ -169,10 +169,7 @@ interface ContentProps {
 }
 
 function Content({ page, block, height, items, head, isEditing, onText }: ContentProps): JSX.Element {
-  if (block.kind === "chart") {
-    const metric = block.series.length === 1 ? page.metrics.value.find(({ name }) => name === block.series[0]) : undefined;
-    return <ChartCard page={page} metric={metric} spec={block} height={height} items={items} head={head} isOnBoard />;
-  }
+  if (block.kind === "chart") return <ChartCard page={page} spec={specOf(block)} height={height} items={items} head={head} isOnBoard />;
   if (block.kind === "text") {
     return (
       <div class={`block-text${isEditing ? " is-edited" : ""}`}>

@@ -11,7 +11,7 @@ import type { OutlierChoice } from "../state/view.ts";
 import { place } from "../ui/menu.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import { toggled } from "./parts/chart-card.tsx";
-import { drawsGroups } from "./parts/group-chart.tsx";
+import { drawsGroups } from "./parts/curves.ts";
 import { CHART_MARKS, hiddenMarks } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
 

@@ -33,7 +33,7 @@ export function AllMetrics({ page, bar }: { readonly page: Page; readonly bar: (
   const drag = useDrag<string>(() => ["join"], join);
   const card = (metric: Metric, height: number): JSX.Element => (
     <div class="chart-drop" {...drag.target(metric.name)}>
-      <ChartCard page={page} metric={metric} height={height} {...(boards.canSave ? { head: drag.handle(metric.name) } : {})}
+      <ChartCard page={page} spec={{ series: [metric.name] }} height={height} {...(boards.canSave ? { head: drag.handle(metric.name) } : {})}
         items={boards.canSave && fitting.length > 1 ? [{ label: "Join with…", run: () => setJoining(metric) }] : []} />
     </div>
   );

@@ -1,15 +1,13 @@
 /** Charts and samples that people arrange: all metrics, or the blocks of a board. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 
 import { formatNumberOf } from "../chart/index.ts";
 import { blockOf, EMPTY_BOARD, withBlocks } from "../state/boards.ts";
 import type { Block } from "../state/boards.ts";
-import { titleOf } from "../state/chart-spec.ts";
 import type { Page } from "../state/page.ts";
 import { MOST_SHOWN } from "../state/runs.ts";
-import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
@@ -19,8 +17,6 @@ import type { Naming } from "./parts/board-dialogs.tsx";
 import { ColorKeys, Display } from "./board-display.tsx";
 import { AllMetrics, beginBoard } from "./board-metrics.tsx";
 import type { PanelProps } from "./panel.ts";
-import { ChartMenu, Drawn } from "./parts/chart-card.tsx";
-import type { Pictured } from "./parts/chart-card.tsx";
 import "./board.css";
 
 export function Board({ page }: PanelProps): JSX.Element {
@@ -35,7 +31,6 @@ export function Board({ page }: PanelProps): JSX.Element {
           {board === null ? <MissingBoard page={page} name={view.board.value!} /> : <Blocks page={page} board={board} />}
         </>
       )}
-      <FullChart page={page} />
     </div>
   );
 }
@@ -132,7 +127,7 @@ function Conflict({ page }: { readonly page: Page }): JSX.Element | null {
     <p class="problem board-conflict" role="alert">
       <span>{boards.conflict.value}</span>
       <button type="button" class="button" onClick={() => setCopying(true)}>Save as a copy</button>
-      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(view.board.value)}>Load the newer one</button>}
+      {boards.saved.value !== null && <button type="button" class="button" onClick={() => boards.open(boards.saved.value)}>Load the newer one</button>}
       {isCopying && <NameDialog page={page} naming="copy" onClose={() => setCopying(false)} />}
     </p>
   );

@@ -44,7 +44,7 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
   const chosen = view.text("compare-columns");
   const order = view.text("compare-order");
   const isShownOnly = view.text("compare-of");
-  const rows = isShownOnly.value === "shown" ? runs.shown.value : runs.fitting.value;
+  const rows = isShownOnly.value === "shown" ? runs.fitting.value.filter(({ id }) => runs.isShown(id)) : runs.fitting.value;
   const ids = useMemo(() => parseIds(chosen.value) ?? firstColumns(page, metric, rows), [chosen.value, page.metrics.value, page.setNames.value, runs.configKeys.value, metric, rows]);
   const { summaries, isReading } = useSummaries(page, [...ids, `metric:${metric}`]);
   const find = (id: string): Column | null => (id === "name" ? { id, title: "run", kind: "fact", valueOf: (row) => runs.label(row.id), textOf: (row) => runs.label(row.id) } : columnOf(id, { summaries, statistic }));

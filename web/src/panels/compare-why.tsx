@@ -38,7 +38,6 @@ export function WhyView({ page, metric, best }: { readonly page: Page; readonly 
         <Choice label="Compared with" value={other} choices={[["", "its group or project"], ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
         <UnfinishedSwitch page={page} unfinished={answer?.unfinished} />
       </div>
-      {answer !== null && !isAlone && <UnfinishedNote page={page} unfinished={{ ...answer.unfinished, sentence: "" }} />}
       {isAlone ? <Empty title="There is no other run to compare with">Its group or project has only this run: choose another run above.</Empty>
         : answer === null ? <p class="groups-waiting" role="status">{problem ?? "Comparing …"}</p> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
     </>

@@ -41,7 +41,7 @@ function Performance({ page, run, detail }: SectionProps): JSX.Element {
 }
 
 function chartsOfSpeed(detail: RunDetail): readonly ChartOfRun[] {
-  return CHARTS.flatMap((pattern) => detail.metrics.filter(({ name, axis }) => axis === "step" && pattern.test(name))).map((row) => chartOf(detail, row));
+  return CHARTS.flatMap((pattern) => detail.metrics.filter(({ name, axis }) => axis === "step" && pattern.test(name))).map((row) => chartOf(row));
 }
 
 /** The newest value of a metric, as it grows. */

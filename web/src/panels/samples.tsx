@@ -76,7 +76,6 @@ function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Elemen
   return (
     <div class="pane samples-pane" aria-busy={!isLoaded}>
       <div class="pane-bar">
-        {(isNamed === undefined || across.value === "steps") && <RunPicker page={page} />}
         <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
           choices={[{ value: "runs", label: isNamed === undefined ? "One step" : "Runs" }, { value: "steps", label: "Steps" }]} />
         {slider}

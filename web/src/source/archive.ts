@@ -233,11 +233,9 @@ function withProgress(part: SeriesPart, row: RunRow | undefined): SeriesPart {
 /** Smoothed over every point where they are in the file, else from the averages of slices. */
 export function withSmoothed(part: SeriesPart, text: string | undefined): SeriesPart {
   if (text === undefined) return part;
-  const { data } = part;
-  const asked = parseSmoothing(text);
-  if (data.kind === "raw") return { ...part, smoothed: { text, actual: text, values: smooth(data.y, data.x, asked), state: null } };
-  const actual = withinSlices(data, asked);
-  return { ...part, smoothed: { text, actual: smoothingText(actual), values: smoothSlices(data, actual), state: null } };
+  const { data, columns = {} } = part;
+  const weight = smoothingWeight(text);
+  return { ...part, smoothed: { text, values: data.kind === "raw" ? ema(data.y, weight) : smoothSlices(data.last, columns, weight), state: null } };
 }
 
 function withMovedX(part: SeriesPart, x: string, move: (at: number) => number): SeriesPart {

@@ -6,7 +6,7 @@
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
-import type { SmoothState } from "../chart/smooth.ts";
+import type { SliceColumns, SmoothState } from "../chart/smooth.ts";
 import type {
   AxisName, Board, BoardList, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, StoredBoard, Why,
 } from "../wire.ts";
@@ -150,7 +150,7 @@ export interface SeriesPart {
   /** When each raw point was logged, in Unix seconds; null for slices. */
   readonly times: Float64Array | null;
   /** Further columns by name; see `SeriesHead.columns`. */
-  readonly columns?: Readonly<Record<string, Float64Array>>;
+  readonly columns?: SliceColumns;
   readonly smoothed?: Smoothed;
 }
 

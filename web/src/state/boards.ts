@@ -160,14 +160,13 @@ type Settings = Pick<Board, "query" | "group" | "spread" | "x" | "smooth">;
 /** What is as usual is null: a band of one standard deviation, steps. */
 function settingsOf(view: View): Settings {
   const text = view.filter.value.trim();
-  const query = view.filterMode.value === "query" ? text : view.filterMode.value === "regex" && text !== "" ? patternQuery(text) : wordsQuery(text);
+  const query = isQuery(text) ? text : wordsQuery(text);
   const [group, spread, x] = [view.groupBy.value, view.spread.value, view.x.value];
   return { query: query || null, group, spread: group === null || spread === "std" ? null : spread, x: axisOf(x), smooth: view.smoothness.value };
 }
 
 function applySettings(view: View, { query, group, spread, x, smooth }: Settings): void {
   batch(() => {
-    view.filterMode.value = query === null ? "words" : "query";
     view.filter.value = query ?? "";
     view.groupBy.value = group;
     if (group !== null) view.spread.value = (spread ?? "std") as SpreadChoice;
@@ -197,8 +196,10 @@ export function createBoards(source: Source, view: View) {
     const chosen = view.project.value;
     return stored.value?.filter(({ project }) => chosen === null || chosen === project || chosen.split(",").includes(project)) ?? null;
   });
+  /** The stored board that the address names, which may be one that cannot be read. */
+  const named = computed(() => ofProject.value?.find((one) => addressOf(one) === view.board.value) ?? ofProject.value?.find((one) => one.board.name === view.board.value) ?? null);
   /** The open board as it was saved last; null for one that never was. */
-  const saved = computed(() => ofProject.value?.find(({ board, problem: isBad }) => board.name === view.board.value && isBad === null) ?? null);
+  const saved = computed(() => (named.value?.problem === null ? named.value : null));
   /** The one that is open, with its changes; null for all metrics. */
   const board = computed(() => draft.value?.board ?? saved.value?.board ?? null);
   const current = (): Board => ({ ...board.value!, ...settingsOf(view) });
@@ -207,11 +208,7 @@ export function createBoards(source: Source, view: View) {
     if (saved.value === null) return draft.value !== null;
     return textOf(current()) !== textOf(saved.value.board);
   });
-  const revisionOf = (of: Draft): string | null => {
-    let { revision } = of;
-    while (ownSaves.has(revision)) revision = ownSaves.get(revision)!;
-    return revision;
-  };
+  const revisionOf = ({ revision }: Draft): string | null => (own.has(revision) && own.has(saved.value!.revision) ? saved.value!.revision : revision);
   /** Why the board cannot be saved under its name: somebody else saved it in the meantime. */
   const conflict = computed(() => {
     if (refusal.value !== null || saved.value === null || draft.value === null) return refusal.value;
@@ -234,7 +231,7 @@ export function createBoards(source: Source, view: View) {
     stored.value = stored.value!.filter((one) => one.project !== project || one.board.name !== name);
   };
   const boards = {
-    stored: ofProject, problem, board, saved, isChanged, conflict, frozen,
+    stored: ofProject, problem, board, named, saved, isChanged, conflict, frozen,
     /** Whether boards can be changed here, which those of an archive cannot. */
     canSave: source.boards.save !== null,
     async refresh(): Promise<void> {
@@ -257,7 +254,7 @@ export function createBoards(source: Source, view: View) {
       }
     },
     /** Open a saved board, as it was saved; null for all metrics. */
-    open(name: string | null): void {
+    open(wanted: StoredBoard | null): void {
       batch(() => {
         refusal.value = null;
         view.board.value = wanted === null ? null : addressOf(wanted);
@@ -267,8 +264,7 @@ export function createBoards(source: Source, view: View) {
         applySettings(view, saved.peek()!.board);
         if (saved.peek()!.board.runs === null) return;
         view.shown.value = null;
-        view.solo.value = null;
-        view.isCrowd.value = false;
+        view.isAll.value = false;
       });
     },
     /** Open a board that was not saved. */
@@ -293,7 +289,7 @@ export function createBoards(source: Source, view: View) {
       const revision = !isSame ? null : draft.peek() === null ? saved.peek()!.revision : revisionOf(draft.peek()!);
       try {
         const answer = await send(project, wanted, revision);
-        if (revision !== null) ownSaves.set(revision, answer.revision);
+        own = (own.has(revision) ? own : new Set([revision])).add(answer.revision);
         if (isSame || view.board.peek() === null) view.continueStep();
         batch(() => {
           put(answer);
@@ -308,7 +304,9 @@ export function createBoards(source: Source, view: View) {
       }
     },
     async rename(name: string): Promise<void> {
-      const before = saved.peek()!;
+      await boards.refresh();
+      const before = saved.peek();
+      if (before === null || conflict.peek() !== null) throw new Error(conflict.peek() ?? "Somebody else deleted this board.");
       if (name === before.board.name) return;
       await boards.save(before.project, name);
       await drop(before);
@@ -319,8 +317,7 @@ export function createBoards(source: Source, view: View) {
     },
     /** Save a board again that was deleted, and open it. */
     async restore({ project, board: deleted }: StoredBoard): Promise<void> {
-      put(await send(project, deleted, null));
-      boards.open(deleted.name);
+      boards.open(put(await send(project, deleted, null)));
     },
     /** Add a block to a board that is not open. */
     async add(to: StoredBoard, block: Block): Promise<void> {

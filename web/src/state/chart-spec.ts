@@ -27,6 +27,18 @@ export function expandPatterns(series: readonly string[], metrics: readonly stri
   return [...new Set(expanded)];
 }
 
+/** Whether a pattern matches a name. After a mismatch only the last `*` takes more, so no pattern takes for ever. */
+function isMatch(pattern: string, name: string): boolean {
+  let [at, star, taken] = [0, -1, 0];
+  for (let index = 0; index < name.length;) {
+    if (pattern[at] === "*") [star, taken] = [at++, index];
+    else if (pattern[at] === "?" || pattern[at] === name[index]) [at, index] = [at + 1, index + 1];
+    else if (star >= 0) [at, index] = [star + 1, ++taken];
+    else return false;
+  }
+  return /^\**$/.test(pattern.slice(at));
+}
+
 /** What is wrong with the first series that no run in the charts has, be it by its name, its role or the end of its name; null where all have one, or nothing was logged. */
 export function missingText(series: readonly string[], metrics: readonly { readonly name: string; readonly role: string | null }[]): string | null {
   const names = metrics.map(({ name }) => name);

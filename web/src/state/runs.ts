@@ -1,9 +1,9 @@
 /** The list of runs: what there is, what fits the filter, what is in the charts, and in which colour. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import { assignSlots } from "../chart/index.ts";
+import { assignSlots, NUM_BRIGHT } from "../chart/index.ts";
 import { SourceError } from "../source/source.ts";
 import type { Update, Source } from "../source/source.ts";
 import { isQuery, quoted, wordsQuery } from "../ui/filter.ts";
@@ -94,6 +94,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     projectsQuery(chosenProjects(view.project.value, projects.value)),
     showsHidden.value === "1" ? "" : "not hidden",
     asked.value === "" || isRefused.value ? "" : `(${asked.value})`,
+    frozen.value === null ? "" : `id in [${frozen.value.map(quoted).join(", ")}]`,
   ].filter((part) => part !== "").join(" and ");
   /** The query that selects the runs of groups, quantiles and rankings: those of the list without the unchecked ones. */
   const sweepQuery = (): string => [listQuery(), view.without.value.length === 0 ? "" : `id not in [${view.without.value.map(quoted).join(", ")}]`].filter((part) => part !== "").join(" and ");
@@ -195,6 +196,7 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
   /** In the charts, one by one. */
   const shown = computed((): readonly RunRow[] => {
     const chosen = view.shown.value;
+    if (view.isAll.value) return fitting.value.filter(({ id }) => !view.without.value.includes(id)).slice(0, isCrowd.value ? SHOWN_AT_FIRST : MOST_SHOWN);
     if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, frozen.value === null ? SHOWN_AT_FIRST : MOST_SHOWN);
     return chosen.map((id) => rows.value.get(id)).filter((row) => row !== undefined).slice(0, MOST_SHOWN);
   });
@@ -283,18 +285,9 @@ export function createRuns(source: Source, view: View, onList: (rows: Iterable<R
     view.isAll.value = isAll;
     view.without.value = [];
   });
-  /** Newer rows of runs that are here; they are put in place at most once a second, however often runs record something. */
-  const waiting = new Map<string, RunRow>();
-  let flushing: ReturnType<typeof setTimeout> | undefined;
-  let flushedAt = -Infinity;
-  const flush = (): void => {
-    clearTimeout(flushing);
-    flushing = undefined;
-    flushedAt = performance.now();
-    const changed = [...waiting.values()].filter(({ id }) => rows.peek().has(id));
-    waiting.clear();
-    if (changed.length > 0) merge(changed);
-  };
+  /** Rows that the next refresh puts in place: everything on the page reads them, so it is drawn again. */
+  const updated = new Map<string, RunRow>();
+  const latest = (id: string): RunRow | undefined => updated.get(id) ?? rows.peek().get(id);
   const update = (changed: readonly RunRow[]): void => {
     for (const row of changed) if (rows.peek().has(row.id)) updated.set(row.id, merged(latest(row.id), row));
   };

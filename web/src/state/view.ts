@@ -40,11 +40,11 @@ interface Kept {
 
 /** How somebody likes to see charts and lists: kept by the browser, for addresses that name none of these. */
 const SETTINGS: ReadonlySet<string> = new Set([
-  "x", "smooth", "log-x", "log-y-all", "clip", "chart-size", "columns", "order", "spread", "centre",
+  "x", "smooth", "log-x", "log-y-all", "clip", "chart-size", "order", "spread", "centre",
 ]);
 /** A change that comes later after a key or a click was not made by the person. */
 const PERSON_MS = 1500;
-/** Changes of the same things that follow each other this quickly are one step of the browser's history; those of a board are steps by themselves. */
+/** Changes of the same things by the same kind of input that follow each other this quickly, as of a slider, are one step of the browser's history; changes of a board are one each. */
 const SAME_STEP_MS = 1000;
 /** Browsers allow few changes of the address a second. */
 const WRITE_MS = 100;
@@ -159,8 +159,9 @@ export function createView(location: Location = window.location, history: Histor
     if (written === formatHash(before)) return;
     const changed = [...new Set([...next.keys(), ...before.keys()])].filter((key) => next.get(key) !== before.get(key));
     const keys = changed.join();
-    const isSame = now - step.at < SAME_ACTION_MS || (keys === step.keys && keys !== "draft" && now - step.changedAt < SAME_STEP_MS);
-    const isByPerson = now - inputAt < PERSON_MS;
+    // What changes without another key or click belongs to the step before.
+    const isSame = input === step.input || (keys === step.keys && keys !== "draft" && input.type === step.input.type && now - step.changedAt < SAME_STEP_MS);
+    const isByPerson = now - input.at < PERSON_MS;
     const isStep = isByPerson && !isSame;
     writtenAt = now;
     step = isStep ? { keys, input, changedAt: now } : { ...step, changedAt: now };

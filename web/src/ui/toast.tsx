@@ -15,13 +15,7 @@ export interface ToastAction {
   readonly run: () => void;
 }
 
-export interface Toasts {
-  readonly shown: ReadonlySignal<readonly Toast[]>;
-  show(text: string, kind?: Toast["kind"], action?: ToastAction): void;
-  /** Do something, and say why if it fails. */
-  attempt(action: () => Promise<unknown>): Promise<void>;
-  dismiss(id: number): void;
-}
+export type Toasts = ReturnType<typeof createToasts>;
 
 const SHOWN_MS = 5000;
 /** Time to read what happened, and to take it back. */
@@ -35,14 +29,18 @@ export function createToasts() {
   const dismiss = (id: number): void => {
     shown.value = shown.value.filter((toast) => toast.id !== id);
   };
-  const show: Toasts["show"] = (text, kind = "info", action) => {
+  const show = (text: string, kind: Toast["kind"] = "info", action?: ToastAction): void => {
     const id = ++lastId;
     shown.value = [...shown.value, { id, text, kind, ...(action === undefined ? {} : { action }) }].slice(-MOST);
     if (kind !== "critical") setTimeout(() => dismiss(id), action === undefined ? SHOWN_MS : ACTION_MS);
   };
   return {
-    shown, dismiss, show,
-    attempt: (action) => action().then(() => undefined, (error: unknown) => show(error instanceof Error ? error.message : String(error), "critical")),
+    shown,
+    dismiss,
+    show,
+    /** Do something, and explain it if it fails. */
+    attempt: (action: () => Promise<unknown>): Promise<void> =>
+      action().then(() => undefined, (error: unknown) => show(error instanceof Error ? error.message : String(error), "critical")),
   };
 }
 

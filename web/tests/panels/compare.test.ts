@@ -6,7 +6,6 @@ import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf }
 import type { Column } from "../../src/panels/compare-columns.ts";
 import { bestFirst, firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
 import { countedRows } from "../../src/panels/parts/unfinished.tsx";
-import { configRows } from "../../src/panels/config-diff.tsx";
 import type { Importance, Parameter, RunRow, MetricSummary } from "../../src/wire.ts";
 
 function row(id: string, config: Record<string, unknown>): RunRow {
@@ -62,13 +61,6 @@ test("a group amounts to its mean and deviation", () => {
   expect(meanOf([...ROWS, ...ROWS, ...ROWS], column("config:seed")).half).toBeCloseTo(0.6657, 4);
   expect(meanOf(ROWS.slice(0, 1), column("config:seed"))).toEqual({ num: 1, mean: 1, half: 0 });
   expect(meanOf(ROWS, column("config:nothing")).num).toBe(0);
-});
-
-test("configurations side by side say where they differ and what is not set", () => {
-  const rows = configRows([{ optimizer: { lr: 1, kind: "adam" } }, { optimizer: { lr: 2, kind: "adam" }, x: null }, null]);
-  expect(rows.find(({ key }) => key === "optimizer.lr")).toEqual({ key: "optimizer.lr", texts: ["1", "2", null], isSame: false });
-  expect(rows.find(({ key }) => key === "x")?.texts).toEqual([null, "null", null]);
-  expect(configRows([{ a: [1] }, { a: [1] }])).toEqual([{ key: "a", texts: ["[1]", "[1]"], isSame: true }]);
 });
 
 test("runs that have not finished are left out, unless they are included or no other has a value", () => {

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 
 import { countTitle, valueText } from "../../src/panels/compare-groups.tsx";
 import { pairOptions } from "../../src/panels/compare-importance.tsx";
-import { columnsOf, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
+import { columnsOf, crowdLines, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/curves.ts";
+import { ONE_SERIES } from "../../src/panels/parts/lines.ts";
 import { groupKeys } from "../../src/state/sweep.ts";
 import type { GroupCurve, GroupCurves } from "../../src/wire.ts";
 

@@ -41,6 +41,12 @@ test("words become a query in which every sign stands for itself", () => {
   expect(wordsQuery("")).toBe("");
 });
 
+test("a filter is a query where it compares something or names a field", () => {
+  const queries = ["config.lr < 3e-4", "name ~ \"^a\"", "lr = 3", '"keep" in tags', "id in [\"a\"]", "config.l", "not config.fast", "step>3", "not hidden"];
+  const words = ["", "lr=0.001-bs32", "bert in domain", "gpt 2", "hidden layers", "loss*seed1", "config"];
+  expect([queries.filter((text) => !isQuery(text)), words.filter(isQuery)]).toEqual([[], []]);
+});
+
 test("a table of thousands of runs is sorted by the server", () => {
   expect(serverField("config:optimizer.my lr", "last")).toBe('config.optimizer."my lr"');
   expect(serverField("metric:role:loss", "best")).toBe("best.loss");

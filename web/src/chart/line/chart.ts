@@ -33,7 +33,6 @@ export interface LineChart {
   /** Show a range of x, or with null everything; calls nothing back. */
   setRange(range: Range | null): void;
   setEmphasis(emphasis: Partial<Emphasis>): void;
-  csv(): string;
   svg(): string;
   png(): Promise<Blob>;
   destroy(): void;
@@ -212,7 +211,6 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     },
     setRange: moveTo,
     setEmphasis: emphasise,
-    csv: () => seriesCsv(traces, ranges.x, options.xFormat),
     svg: () => lineSvg(drawing(), size, theme),
     png: () => linePng(drawing(), size, theme),
     destroy() {

@@ -199,13 +199,13 @@ export function AddDialog({ page, spec, onClose }: { readonly page: Page; readon
   const { boards } = page;
   const block = blockOf("chart", { series: spec.series, title: spec.title ?? null, x: spec.x ?? null, log_y: spec.log_y ?? false, limits: spec.limits ?? null });
   const open = boards.board.value;
-  const saved = (boards.stored.value ?? []).filter(({ board, problem }) => problem === null && board.name !== boards.saved.value?.board.name);
+  const saved = (boards.stored.value ?? []).filter(({ board, problem }) => problem === null && board !== boards.saved.value?.board);
   useEffect(() => void boards.refresh(), []);
   const add = async (to: (typeof saved)[number]): Promise<void> => {
     await boards.add(to, block);
     page.toasts.show(`Added to “${to.board.name}”.`, "good", { label: "Open the board", run: () => {
       page.open("board");
-      boards.open(to.board.name);
+      boards.open(to);
     } });
   };
   return (

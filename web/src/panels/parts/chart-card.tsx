@@ -1,7 +1,7 @@
 /** A chart with its heading and what can be done with it. */
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 import type { Chart } from "../../chart/index.ts";
 import { titleOf } from "../../state/chart-spec.ts";
@@ -22,9 +22,7 @@ import { InView } from "./in-view.tsx";
 
 export interface ChartCardProps {
   readonly page: Page;
-  /** The only metric of the chart, where it has one of the runs. */
-  readonly metric?: Metric | undefined;
-  readonly spec?: ChartSpec;
+  readonly spec: ChartSpec;
   readonly height: number;
   /** What the place of the chart adds to its menu; a board keeps the scale and the limits of its charts itself. */
   readonly items?: readonly (MenuItem | "divider")[];
@@ -35,29 +33,33 @@ export interface ChartCardProps {
 
 const MOST_IN_LEGEND = 4;
 
-export function ChartCard({ page, metric, spec = { series: [metric!.name] }, height, head, ...menu }: ChartCardProps): JSX.Element {
+export function ChartCard({ page, spec, height, head, ...menu }: ChartCardProps): JSX.Element {
   const chart = useRef<Pictured | null>(null);
+  const metric = metricOf(page, spec);
   const name = titleOf(spec);
   return (
     <section class="card chart-card" aria-label={name} data-metric={name}>
       <header class="card-head" {...head}>
         <h3 title={name}>{name}</h3>
         {metric?.unit != null && <span class="card-note">{metric.unit}</span>}
-        {metric !== undefined && isAlongMetric(page, metric) && <span class="card-note" title="The x axis that the run defined">along {metric.x}</span>}
+        {metric?.x != null && spec.x == null && page.view.x.value === "step" && <span class="card-note" title="The x axis that the run defined">along {metric.x}</span>}
         <span class="card-space" />
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => (page.view.full.value = name)}>⤢</button>
-        <ChartMenu page={page} metric={metric} spec={spec} chart={() => chart.current} {...menu} />
+        <ChartMenu page={page} spec={spec} chart={() => chart.current} {...menu} />
       </header>
-      <InView height={height}>{() => <Drawn page={page} metric={metric} spec={spec} height={height} mostInLegend={MOST_IN_LEGEND} onChart={(made) => (chart.current = made)} />}</InView>
+      <InView height={height}>{() => <Drawn page={page} spec={spec} height={height} mostInLegend={MOST_IN_LEGEND} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
 }
 
-interface DrawnProps extends Pick<MetricChartProps, "page" | "mostInLegend"> {
-  readonly metric: Metric | undefined;
-  readonly spec: ChartSpec;
+/** The metric of a chart that draws one; undefined where it draws several, or a formula. */
+function metricOf({ metrics }: Page, { series }: ChartSpec): Metric | undefined {
+  return series.length === 1 ? metrics.value.find(({ name }) => name === series[0]) : undefined;
+}
+
+interface DrawnProps extends Pick<MetricChartProps, "page" | "spec" | "mostInLegend"> {
   readonly height: number | "100%";
-  readonly onChart: (chart: Pictured) => void;
+  readonly onChart?: (chart: Pictured) => void;
 }
 
 /** A chart of lines, of the first rank unless somebody asks for others, or the ranks of the run in focus as a heat map. */
@@ -75,7 +77,7 @@ export type Pictured = Pick<Chart<unknown>, "png" | "svg">;
 
 type ChartMenuProps = Pick<ChartCardProps, "page" | "spec" | "items" | "isOnBoard"> & { readonly chart: () => Pictured | null };
 
-export function ChartMenu({ page, metric, spec = { series: [metric!.name] }, chart, items = [], isOnBoard = false }: ChartMenuProps): JSX.Element {
+export function ChartMenu({ page, spec, chart, items = [], isOnBoard = false }: ChartMenuProps): JSX.Element {
   const { view } = page;
   const name = titleOf(spec);
   const [isAdding, setAdding] = useState(false);

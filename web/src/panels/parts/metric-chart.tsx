@@ -7,9 +7,8 @@ import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../
 import type { LineChart, LineOptions, Mark, Range, Series, Stretch } from "../../chart/index.ts";
 import type { SeriesPart } from "../../source/source.ts";
 import { endOf } from "../../state/append-points.ts";
-import { expandPatterns, missingText, titleOf } from "../../state/chart-spec.ts";
+import { expandPatterns, isFormula, missingText, titleOf } from "../../state/chart-spec.ts";
 import type { ChartSpec } from "../../state/chart-spec.ts";
-import { isCrowd } from "../../state/crowd.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
@@ -138,7 +137,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
         stretches,
       }}
       hovered={hoveredLine(page.hovered.value, cells, groups, alone)}
-      notes={[...absentNotes(page, spec, ids, whole), ...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []), ...(coarseness === null ? [] : [coarseness])]}
+      notes={[...absentNotes(page, spec, ids, lines.length === 0 ? [] : whole), ...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []), ...(coarseness === null ? [] : [coarseness])]}
       hint={<AxisHint page={page} spec={spec} whole={whole} x={x} />} />
   );
 }
@@ -401,11 +400,11 @@ function problemOf(results: readonly SeriesQueryResult[], names: readonly string
 function absentNotes({ metrics, details }: Page, { series }: ChartSpec, runs: readonly string[], whole: readonly SeriesQueryResult[]): readonly string[] {
   const listed = metrics.value.map(({ name }) => name);
   const areWide = runs.some((id) => isWide(details.of(id).value ?? { sections: {} }));
-  return series.length < 2 && !areWide ? [] : series.flatMap((text) => {
+  return (series.length < 2 || whole.length === 0) && !areWide ? [] : series.flatMap((text) => {
     const matches = expandPatterns([text], listed);
     if (matches.length === 0) return [`No ${areWide ? "listed " : ""}metric matches ${text}.`];
     if (matches[0] !== text) return areWide ? [`Only listed metrics were searched for ${text}.`] : [];
-    return !isFormula(text) && whole.every(({ request, parts }) => request.name !== text || parts?.length === 0) ? [`No run has ${text}.`] : [];
+    return !isFormula(text) && whole.length > 0 && whole.every(({ request, parts }) => request.name !== text || parts?.length === 0) ? [`No run has ${text}.`] : [];
   });
 }
 

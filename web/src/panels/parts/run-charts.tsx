@@ -6,7 +6,6 @@ import { useRef } from "preact/hooks";
 import { formatBytes, formatCount, formatDuration, formatNumber, slotCss } from "../../chart/index.ts";
 import type { LineChart } from "../../chart/index.ts";
 import { extremesOf, lastOf } from "../../state/append-points.ts";
-import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
 import type { MetricRow, RunDetail } from "../../wire.ts";
@@ -37,7 +36,6 @@ const SIGNS: readonly Sign[] = [
 const GPU: Sign = { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^(system|resources)\/gpu_pct$/], format: (value) => `${value.toFixed(0)}\u00a0%` };
 
 export interface ChartOfRun {
-  readonly metric: Metric;
   readonly row: MetricRow;
   readonly label: string;
   readonly format: (value: number) => string;
@@ -67,9 +65,8 @@ export function chartsOf(detail: RunDetail): RunCharts {
   return { main: main.map((row) => chartOf(row)), small };
 }
 
-export function chartOf(detail: RunDetail, row: MetricRow, { label = row.name, format = formatterOf(row) }: Partial<Sign> = {}): ChartOfRun {
-  const isAmbiguous = detail.metrics.some(({ name, axis }) => name === row.name && axis !== row.axis);
-  return { row, label, format, metric: { ...row, isAmbiguous } };
+export function chartOf(row: MetricRow, { label = row.name, format = formatterOf(row) }: Partial<Sign> = {}): ChartOfRun {
+  return { row, label, format };
 }
 
 function formatterOf({ name, unit }: MetricRow): (value: number) => string {
@@ -108,7 +105,7 @@ export function RunChart({ page, run, charts, of, children }: RunChartProps): JS
           <ChartMenu page={page} spec={{ series }} chart={() => chart.current} />
         </span>
       </header>
-      <div class="run-chart-body"><MetricChart page={page} metric={metric} runs={[run]} height="100%" onChart={(made) => (chart.current = made)} /></div>
+      <div class="run-chart-body"><MetricChart page={page} spec={{ series }} runs={[run]} height="100%" onChart={(made) => (chart.current = made)} /></div>
       {children}
     </section>
   );
