@@ -293,7 +293,7 @@ def test_a_script_makes_a_board_and_replaces_it(
         ([{"chart": 3}], {}, "chart of block 1 must be a name or a list of names"),
         (["a", {"chart": "a", "width": 5}], {}, "width of block 2 must be 3, 4, 6, 8 or 12, not 5"),
         ([{"title": "a"}], {}, "exactly one of chart, samples and text"),
-        (["a"], {"smooth": 2}, "smooth must be a number from 0 to 1, not 2"),
+        (["a"], {"smooth": 2}, "smooth must be a number from 0 to below 1, not 2"),
         (["a"], {"spread": "sdt"}, "spread must be .*'iqr', not 'sdt'"),
     ],
 )

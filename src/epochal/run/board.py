@@ -30,7 +30,7 @@ _VALID = {
     "series": "a name or a list of names",
     "text": "a text or Markdown",
     "title": "a text",
-    "x": "a text, such as 'epoch' or the name of a metric",
+    "x": "a text, such as 'epoch'",
     "log_y": "True or False",
     "limits": "two numbers or None, such as (0, None)",
     "width": "3, 4, 6, 8 or 12",
@@ -41,7 +41,7 @@ _VALID = {
     "runs": "a list of ids of runs",
     "group": "a text, such as 'lr' or 'lr, model'",
     "spread": "'none', 'line', 'std', 'stderr', 'ci', 'minmax' or 'iqr'",
-    "smooth": "a number from 0 to 1",
+    "smooth": "a number from 0 to below 1",
 }
 
 

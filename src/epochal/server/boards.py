@@ -109,7 +109,7 @@ def _written(
         state.write_archive(runs, text, boards, opens_board)
         text.flush()
         text.detach()
-    except BaseException:
+    except BaseException:  # also a cancelled request leaves no open file
         file.close()
         raise
     finally:
