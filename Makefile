@@ -9,12 +9,13 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-frameworks rule-check check check-web format bench web docs clean FORCE
+.PHONY: help demo test test-fast test-hub test-frameworks rule-check check check-web format bench web docs clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
 	@echo "make test        every test"
 	@echo "make test-fast   the tests that are quick; aim: a minute on two cores"
+	@echo "make test-hub    hubs and stores over chdb and two ClickHouse servers, which it fetches"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
@@ -61,6 +62,15 @@ test: $(VENV)/.dev $(VENV)/.browser
 
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
+
+# Without Debian's tools, the tests over the two servers are skipped.
+$(VENV)/.hub: pyproject.toml constraints.txt $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group hub
+	@touch $@
+
+test-hub: $(VENV)/.hub
+	$(BIN)/python tools/clickhouse_shards.py fetch || echo "tests over two servers will be skipped"
+	$(BIN)/python -m pytest tests/hub tests/conformance $(ARGS)
 
 # An environment for each under .frameworks/; the results are written into docs/integrations.md.
 test-frameworks: $(VENV)/.dev
