@@ -15,10 +15,14 @@ from epochal.hub.ledger import Ledger
 from epochal.journal.layout import run_folders
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
+from epochal.store.clickhouse.database import Database
+from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
+from tests.hub.clickhouse import new_database
+from tests.hub.filled_database import fill
 from tests.hub.hub_process import serving_hub
 from tests.server.live import serving
 from tests.store.journals import Journal, settle
@@ -81,13 +85,24 @@ def hub(root: Path) -> Store:
     return _SERVERS.enter_context(RemoteStore(url, token=reading, cache=cache))
 
 
+def tables(engine: str, root: Path) -> Store:
+    """A hub over ClickHouse received the runs."""
+    database = _SERVERS.enter_context(contextlib.closing(Database(new_database(engine))))
+    fill(database, root)
+    return ClickHouseStore(database)
+
+
+def chdb(root: Path) -> Store:
+    return tables("chdb", root)
+
+
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
     "indexed": indexed,
     "remote": remote,
 }
-STORES = {**GROWING, "sealed": sealed, "hub": hub}
+STORES = {**GROWING, "sealed": sealed, "hub": hub, "chdb": chdb}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 EPOCH_OF_STEP = "train/epoch"
 TOKENS_OF_STEP = "train/step_tokens"
 _OF_STEP = {"epoch": EPOCH_OF_STEP, "tokens": TOKENS_OF_STEP}
-_OWN_X: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
+X_OF_AXIS: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
 
 
 class SeriesRun(Protocol):
@@ -103,7 +103,7 @@ class Series:
 
         Anything else is the name of the metric whose values it holds.
         """
-        return _OWN_X[self.axis] if self.reindexed is None else self.reindexed[0]
+        return X_OF_AXIS[self.axis] if self.reindexed is None else self.reindexed[0]
 
     @property
     def at(self) -> NDArray[Any]:

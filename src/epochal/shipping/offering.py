@@ -117,10 +117,11 @@ class PartCounts:
             seen = (status.st_ino, status.st_mtime_ns)
             known = self._sealed.get(path)
             if known is None or known[0] != seen:
-                lines = 0
+                lines = records = 0
                 with contextlib.suppress(FormatError), Segment(path) as segment:
-                    lines = segment.num_records + segment.num_damaged
-                known = self._sealed[path] = (seen, SegmentState(status.st_size, lines))
+                    records = segment.num_records
+                    lines = records + segment.num_damaged
+                known = self._sealed[path] = (seen, SegmentState(status.st_size, lines, records))
                 if len(self._sealed) > _MOST_KNOWN:
                     self._sealed.popitem(last=False)
             return known[1]

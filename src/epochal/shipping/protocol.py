@@ -42,23 +42,29 @@ FileKind = Literal["segments", "blobs", "live"]
 
 
 class PartState(msgspec.Struct, frozen=True):
-    """How much of a part a hub has: whole lines, and the checksum of the last of them."""
+    """How much of a part a hub has: whole lines, and the checksum of the last of them.
+
+    ``records`` is how many of them are records; hubs that take no segments say it.
+    """
 
     lines: int
     crc: int = 0
+    records: int = 0
 
 
 class SegmentState(msgspec.Struct, frozen=True):
-    """A sealed part on a hub: its size in bytes, and how many lines were sealed into it."""
+    """A sealed part: its size in bytes, and how many lines and records were sealed into it."""
 
     size: int
     lines: int
+    records: int = 0
 
 
 class RunState(msgspec.Struct, frozen=True):
     """What a hub has of a run; blobs by name with their sizes in bytes.
 
-    ``live`` names the files with the newest readings of machines.
+    ``live`` names the files with the newest readings of machines. A hub that does not take segments
+    is sent the records of sealed parts as lines.
     """
 
     id: str
@@ -71,6 +77,7 @@ class RunState(msgspec.Struct, frozen=True):
     identity: dict[str, Any]
     protocol: int = PROTOCOL
     live: list[str] = []
+    takes_segments: bool = True
 
 
 class Ack(msgspec.Struct, frozen=True):

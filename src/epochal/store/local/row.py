@@ -28,6 +28,7 @@ from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.part import unix_time
 from epochal.store.local.run_files import fork_of
+from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.local.summaries import all_summaries
 from epochal.store.metrics import set_number
@@ -87,7 +88,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def make_row(
     names: Mapping[str, Any],
     state: RunState,
-    source: FolderSource,
+    source: RunSource,
     *,
     own_id: str,
     created: float,
@@ -170,7 +171,7 @@ def _lowest(details: RowDetails) -> dict[str, float]:
 
 def _row(
     names: Mapping[str, Any],
-    source: FolderSource,
+    source: RunSource,
     fields: Mapping[str, Any],
     basis: RowBasis,
     *,
@@ -273,14 +274,7 @@ def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
     run_json, labels, listing = source.run_json, source.labels, source.listing
     names = names_of(run_json.get, labels, source.place)
     if source.converted is not None and not source.converted.is_current:
-        changed = source.converted.changed
-        fields = {
-            "id": own_id,
-            "created": unix_time(run_json.get("created")) or changed,
-            "updated": changed,
-            "is_partial": True,
-        }
-        return _row(names, source, fields, RowBasis())
+        return unread_row(source, own_id=own_id, updated=source.converted.changed)
     created, parts = unix_time(run_json.get("created")), listing.journal
     if created is None or listing.sealed or not source.is_plain:
         return None
@@ -318,6 +312,14 @@ def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
         finish=finish,
         config=_options(parts[name].path for name in sorted(parts) if name.writer == LOOP),
     )
+
+
+def unread_row(source: RunSource, *, own_id: str, updated: float) -> StoredRow:
+    """The row of a run of which nothing but its identity and labels was read."""
+    created = unix_time(source.run_json.get("created")) or updated
+    fields = {"id": own_id, "created": created, "updated": updated, "is_partial": True}
+    names = names_of(source.run_json.get, source.labels, source.place)
+    return _row(names, source, fields, RowBasis())
 
 
 def _options(paths: Iterable[Path]) -> dict[str, Any]:

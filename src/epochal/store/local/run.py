@@ -31,7 +31,7 @@ from epochal.store.local.findings import (
     recorded_errors,
 )
 from epochal.store.local.folder import SETTLED_S, FolderSource
-from epochal.store.local.index import Index
+from epochal.store.local.index import RowIndex
 from epochal.store.local.listed import known_summary
 from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
@@ -43,6 +43,7 @@ from epochal.store.local.row import (
     recorded_id,
 )
 from epochal.store.local.run_files import patch_file
+from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.metrics import formula_series, no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
@@ -68,10 +69,10 @@ class LocalRun(RunView):
 
     def __init__(
         self,
-        source: FolderSource,
+        source: RunSource,
         *,
         held: MemoryBudget | None = None,
-        index: Index | None = None,
+        index: RowIndex | None = None,
         signature: str | None = None,
     ) -> None:
         self.source = source
@@ -238,7 +239,7 @@ class LocalRun(RunView):
         self._stored = known
         return known
 
-    def _recall(self, index: Index) -> StoredRow | None:
+    def _recall(self, index: RowIndex) -> StoredRow | None:
         found = index.get(self.place, self._signature())
         if found is None:
             return None
@@ -248,11 +249,15 @@ class LocalRun(RunView):
     def _make_partial(self) -> StoredRow | None:
         self._look_once()
         own_id = recorded_id(self.source.run_json.get)
-        stored = None if own_id is None else partial_row(self.source, own_id=own_id)
+        stored = None if own_id is None else self._partial_row(own_id)
         if stored is not None:
             self._details = None
             self._keep(stored)
         return stored
+
+    def _partial_row(self, own_id: str) -> StoredRow | None:
+        assert isinstance(self.source, FolderSource)
+        return partial_row(self.source, own_id=own_id)
 
     def _make(self) -> StoredRow:
         stored, self._details = self._ask(self._row_of)
@@ -372,7 +377,7 @@ class LocalRun(RunView):
     @property
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
-        return self.read_row(whole=self.source.converted is not None).row.config
+        return self.read_row(whole=self.tracker is not None).row.config
 
     @property
     @locked

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -184,20 +184,29 @@ def edit_labels(folder: RunFolder, edit: LabelsEdit) -> Labels:
         check_labels(after, before)
         if is_damaged:
             os.replace(folder.labels, folder.labels.with_name("labels.json.damaged"))
-        stored = {k: v for k, v in asdict(after).items() if v is not None and v is not False}
-        write_json(folder.labels, stored)
+        write_json(folder.labels, stored_labels(after))
     return after
+
+
+def stored_labels(labels: Labels) -> dict[str, Any]:
+    """Labels as they are stored."""
+    return {k: v for k, v in asdict(labels).items() if v is not None and v is not False}
 
 
 def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
     """The newest readings of a run's machines, by rank; none when no companion measures them."""
-    found: list[Machine] = []
+    said: list[dict[str, Any]] = []
     for file in folder.live.glob("*.json"):
         # Gone, or met in the middle of a write: the next look finds it.
         with contextlib.suppress(OSError, FormatError):
-            machine = _machine(read_json(file))
-            if machine is not None and abs(now - machine.t) <= STALE_S:
-                found.append(machine)
+            said.append(read_json(file))
+    return machines_of(said, now=now)
+
+
+def machines_of(said: Iterable[dict[str, Any]], *, now: float) -> list[Machine]:
+    """The machines whose readings are new, by rank."""
+    machines = [machine for one in said if (machine := _machine(one)) is not None]
+    found = (machine for machine in machines if abs(now - machine.t) <= STALE_S)
     return sorted(found, key=lambda machine: (machine.rank, machine.node))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from epochal import query as q
-from epochal.boards import FolderBoards
+from epochal.boards import Boards, FolderBoards
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
@@ -22,7 +22,7 @@ from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
-from epochal.store.local.index import Index, IndexedRun
+from epochal.store.local.index import Index, IndexedRun, RowIndex
 from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_converted, load_run
@@ -38,7 +38,7 @@ from epochal.store.selection import (
     parse_order,
     parse_query,
 )
-from epochal.store.store import KnownRuns, RunView
+from epochal.store.store import KnownRuns, RunView, Trash
 
 _NEWEST_FIRST = "-created"
 # Of so many runs rows are read whatever the clock says: a short list is complete.
@@ -74,7 +74,9 @@ class LocalStore:
         rules = RuleSettings() if rules is None else rules
         copies = None if cache is None else CachedSegments(cache)
         self._held = MemoryBudget(cached=copies, rules=rules)
-        self._indexes = [Index(cache, root, rules=rules.digest) for root in self._roots]
+        self._indexes: Sequence[RowIndex] = [
+            Index(cache, root, rules=rules.digest) for root in self._roots
+        ]
         # Of everything below; held for a scan, never while a journal is read.
         self._lock = threading.RLock()
         self._entries: dict[str, Entry] = {}
@@ -171,7 +173,7 @@ class LocalStore:
         return project_list(members, pending=num_unread)
 
     @property
-    def boards(self) -> FolderBoards:
+    def boards(self) -> Boards:
         """The boards of the projects."""
         self._scan_once()
         self._read_first(time.monotonic() + _BOARDS_S)
@@ -347,12 +349,15 @@ class LocalStore:
         with self._lock:
             run = self._opened.get(entry.place)
             if run is None:
-                source = self._source_at(entry.place)
                 seen = entry.signature if entry.is_current else None
-                run = LocalRun(source, held=self._held, index=entry.index, signature=seen)
-                self._opened[entry.place] = run
+                run = self._opened[entry.place] = self._run_of(entry, seen)
             run.listed_id = entry.id
             return run
+
+    def _run_of(self, entry: Entry, seen: str | None) -> LocalRun:
+        """The run of an entry, whose files had this signature when they were seen."""
+        source = self._source_at(entry.place)
+        return LocalRun(source, held=self._held, index=entry.index, signature=seen)
 
     def _source_at(self, place: str) -> FolderSource:
         converted = self._converted.get(place)
@@ -374,7 +379,7 @@ class LocalStore:
         return moved
 
     @property
-    def trash(self) -> FolderTrash:
+    def trash(self) -> Trash:
         """The runs that were deleted below the roots."""
         return FolderTrash(self._roots)
 
@@ -419,7 +424,7 @@ class LocalStore:
             indexed = {} if self._is_scanned else self._indexed()
             unchanged = _Unchanged(indexed)
             known: Container[str] = unchanged if indexed else self._entries
-            places: dict[str, Index] = {}
+            places: dict[str, RowIndex] = {}
             foreign: list[str] = []
             for root, index in zip(self._roots, self._indexes, strict=True):
                 found = survey(str(root), known, self._bounds)
@@ -442,7 +447,7 @@ class LocalStore:
                 entry = before.get(place) or Entry(place, places[place])
                 self._entries[place] = entry
                 if place in unchanged.places:
-                    _recall(entry, indexed[place])
+                    recall(entry, indexed[place])
                 elif self._has_changed(entry, indexed.get(place)):
                     changed.append(place)
                 self._assign_id(entry)
@@ -477,7 +482,7 @@ class LocalStore:
         """Whether the files of a run have changed since the last scan."""
         asides = self._asides.get(entry.place, ())
         if indexed is not None:
-            _recall(entry, indexed)
+            recall(entry, indexed)
         if entry.signature is None:
             return False  # nothing was read of it yet
         if entry.stamp is not None and not asides and has_stamp(entry.place, entry.stamp):
@@ -557,7 +562,8 @@ class _Unchanged:
         return True
 
 
-def _recall(entry: Entry, indexed: IndexedRun) -> None:
+def recall(entry: Entry, indexed: IndexedRun) -> None:
+    """Note what the index knows of a run."""
     entry.signature, entry.stamp = indexed.signature, indexed.stamp
     entry.own_id, entry.created = indexed.own_id, indexed.created
     entry.level, entry.is_current = indexed.level, True

@@ -61,29 +61,33 @@ def move_to_trash(info: RunRow) -> TrashedRun:
 
 
 def check_removable(info: RunRow) -> None:
-    """Raise ``UsageError`` for a run that cannot be moved to the trash."""
+    """Raise ``UsageError`` for a run whose folder cannot be moved to the trash."""
+    check_ended(info)
     path = Path(info.folder)
-    name = f"{info.project}/{info.name}"
-    if info.tracker is not None:
-        raise UsageError(
-            f"{info.name!r} lies in files of {info.tracker}, which are only read:"
-            f" delete {path} yourself, or hide the run."
-        )
-    if is_live(info):
-        raise UsageError(
-            f"{name} is {info.status.text}, and a live run cannot be deleted:"
-            f" 'epochal stop {info.name}' ends it."
-        )
     if path.is_symlink():
         raise UsageError(f"{path} is a link to a run, so it is not deleted: delete the link.")
     if not is_run_folder(path):
         raise UsageError(f"{path} is not a run folder, so it is not deleted.")
 
 
+def check_ended(info: RunRow) -> None:
+    """Raise ``UsageError`` for a run that is live, or that another tracker wrote."""
+    if info.tracker is not None:
+        raise UsageError(
+            f"{info.name!r} lies in files of {info.tracker}, which are only read:"
+            f" delete {info.folder} yourself, or hide the run."
+        )
+    if is_live(info):
+        raise UsageError(
+            f"{info.project}/{info.name} is {info.status.text}, and a live run cannot be deleted:"
+            f" 'epochal stop {info.name}' ends it."
+        )
+
+
 def is_removable(info: RunRow) -> bool:
     """Whether a run can be moved to the trash now."""
     try:
-        check_removable(info)
+        check_ended(info)
     except UsageError:
         return False
     return True

@@ -1,0 +1,1 @@
+"""The store over ClickHouse, for teams whose runs no longer fit one machine; see ``schema``."""

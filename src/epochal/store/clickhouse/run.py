@@ -1,0 +1,144 @@
+"""One run of a ClickHouse store: charts are cut into slices by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from epochal.records import Axis
+from epochal.segments.columns import SeriesKey
+from epochal.store.answers import Cursor, Metric, Slices
+from epochal.store.clickhouse.rows import first_place
+from epochal.store.clickhouse.source import ClickHouseSource
+from epochal.store.clickhouse.tables import Visible
+from epochal.store.local.cache import MemoryBudget, locked
+from epochal.store.local.index import RowIndex
+from epochal.store.local.row import unread_row
+from epochal.store.local.run import LocalRun
+from epochal.store.local.state import RunState
+from epochal.store.metrics import resolve
+from epochal.store.row import StoredRow
+
+
+class ClickHouseRun(LocalRun):
+    """A run whose parts answer from the tables.
+
+    What is known of its metrics does not wait for their summaries, as it does in a folder.
+    """
+
+    def __init__(
+        self,
+        source: ClickHouseSource,
+        *,
+        held: MemoryBudget,
+        index: RowIndex,
+        signature: str | None,
+    ) -> None:
+        super().__init__(source, held=held, index=index, signature=signature)
+        self._tables = source.database.tables
+
+    def _partial_row(self, own_id: str) -> StoredRow:
+        return unread_row(self.source, own_id=own_id, updated=self.source.newest_s)
+
+    @property
+    @locked
+    def config(self) -> Mapping[str, Any]:
+        """What the run was configured with, options set later included."""
+        given = self.source.run_json.get("config")
+        given = given if isinstance(given, dict) else {}
+        return {**given, **self._ask(lambda state: state.config)}
+
+    @locked
+    def metrics(self) -> list[Metric]:
+        """Every series there is, in order of first appearance."""
+        return list(self._ask(lambda state: state.metrics))
+
+    @locked
+    def set_metrics(self) -> list[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has."""
+        return list(self._ask(lambda state: state.set_metrics))
+
+    @locked
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name, a role or the end of a name means; None for none."""
+        return self._ask(lambda state: resolve(name, state.metrics, state.set_metrics))
+
+    @locked
+    def end(self) -> Cursor:
+        """The position of the last record of each writer."""
+        return self._ask(RunState.end)
+
+    @locked
+    def slices(
+        self,
+        name: str,
+        pixels: int,
+        *,
+        rank: int = 0,
+        axis: Axis | None = None,
+        lo: float | None = None,
+        hi: float | None = None,
+    ) -> Slices | None:
+        """A series in the width of a chart; None where all of its points are to be read."""
+        key = self._ask(lambda state: state.find(name, axis, rank))
+        if key is None or key.axis == "none" or pixels == 0:
+            return None
+        visible = self._ask(lambda state: _visible(state, key, rank, is_cut=True))
+        ends = self._tables.bounds(self.source.place, key, visible)
+        some = self._tables.bounds(self.source.place, key, visible, lo, hi)
+        if ends is None or some is None or some.num_points <= pixels:
+            return None
+        bounds = (some.lo if lo is None else lo, some.hi if hi is None else hi)
+        of_key = (self.source.place, key, visible, bounds)
+        rows = self._tables.slices(*of_key, pixels=pixels)
+        count, finite, *columns = rows.T
+        num_points, num_finite = int(count.sum()), int(finite.sum())
+        if num_points <= pixels or bounds[0] == bounds[1]:
+            return None
+        first, last, first_known, last_known, *values = columns
+        is_known = finite > 0
+        marks = np.empty((0, 2))
+        if num_finite < num_points:
+            marks = self._tables.nonfinite(*of_key, pixels=pixels)
+        duplicates = 0
+        if some.num_points > num_points:
+            stored = self._tables.num_stored(self.source.place, key, visible, *bounds)
+            duplicates = stored - num_points if key.axis != "time" else 0
+        return Slices(
+            axis=key.axis,
+            columns=(
+                np.where(is_known, first_known, first),
+                np.where(is_known, last_known, last),
+                *(np.where(is_known, column, np.nan) for column in values),
+                finite,
+            ),
+            marks=(marks[:, 0], marks[:, 1]),
+            num_points=num_points,
+            num_nonfinite=num_points - num_finite,
+            duplicates=duplicates,
+            hidden=self._num_hidden(key, rank, visible),
+            lo=ends.lo,
+            hi=ends.hi,
+        )
+
+    def _num_hidden(self, key: SeriesKey, rank: int, visible: list[Visible]) -> int:
+        """How many points newer attempts have replaced."""
+        if all(one.cut is None for one in visible):
+            return 0
+        every = self._ask(lambda state: _visible(state, key, rank, is_cut=False))
+        return self._tables.num_stored(self.source.place, key, every) - self._tables.num_stored(
+            self.source.place, key, visible
+        )
+
+
+def _visible(state: RunState, key: SeriesKey, rank: int, *, is_cut: bool) -> list[Visible]:
+    """The points of a rank's series that count; also those behind a cut unless ``is_cut``."""
+    cuts = state.cuts(key.axis) if is_cut else {}
+    found: list[Visible] = []
+    for part in state.parts_of(rank):
+        first = first_place(part.name)
+        end = first + part.facts.num_records
+        found.append(Visible(part.name.writer, first, end, cuts.get(part.name.attempt)))
+    return found

@@ -1,0 +1,120 @@
+"""Slices that ClickHouse makes are those that are made of all points."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from epochal.records import Axis
+from epochal.server.series import SLICE_COLUMNS, Slicing, series_block
+from epochal.store.clickhouse.database import Database
+from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.local.store import LocalStore
+from tests.hub.clickhouse import ENGINES, new_database
+from tests.hub.filled_database import fill
+from tests.store.journals import Journal
+
+PIXELS = 40
+
+
+@pytest.fixture(params=ENGINES)
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    with contextlib.closing(Database(new_database(request.param))) as opened:
+        yield opened
+
+
+def assert_alike(
+    database: Database,
+    root: Path,
+    name: str,
+    *,
+    axis: Axis = "step",
+    lo: float | None = None,
+    hi: float | None = None,
+) -> None:
+    local = LocalStore(root).run("x")
+    series = local.series(name, axis=axis)
+    expected = series_block(local.id, series, Slicing(PIXELS), lo=lo, hi=hi)
+    found = ClickHouseStore(database).run("x").slices(name, PIXELS, axis=axis, lo=lo, hi=hi)
+    assert found is not None
+    for column, given, wanted in zip(SLICE_COLUMNS, found.columns, expected.columns, strict=False):
+        np.testing.assert_allclose(given, wanted, rtol=1e-12, err_msg=column)
+    head = expected.head
+    assert (found.num_points, found.num_nonfinite) == (head.points, head.nonfinite_points)
+    assert (found.duplicates, found.hidden) == (head.duplicates, head.hidden)
+    assert (found.lo, found.hi) == (head.lo, head.hi)
+    for given, wanted in zip(found.marks, expected.columns[len(SLICE_COLUMNS) :], strict=False):
+        assert given.tolist() == wanted.tolist()
+
+
+def test_steps_in_any_order_with_gaps_and_values_that_are_no_numbers(
+    database: Database, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path)
+    for step in [*range(200, 400, 2), *range(100), 5000]:
+        loss = {7: math.nan, 8: math.inf, 300: -math.inf}.get(step, 1 / (step + 1))
+        journal.metrics(step, loss=loss)
+    fill(database, tmp_path)
+    assert_alike(database, tmp_path, "loss")
+    assert_alike(database, tmp_path, "loss", lo=10, hi=260)
+
+
+def test_attempts_that_took_over_and_steps_that_were_logged_twice(
+    database: Database, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path)
+    for step in range(200):
+        journal.metrics(step, loss=float(step)).metrics(step, loss=step / 2)
+        journal.metrics(step, writer="child-7", loss=-1.0)
+    journal.add({"log": "resume", "step": 150}, attempt=2)
+    for step in range(150, 300):
+        journal.metrics(step, attempt=2, loss=-float(step))
+    fill(database, tmp_path)
+    assert_alike(database, tmp_path, "loss")
+
+
+def test_readings_of_machines_are_along_the_time(database: Database, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number in range(200):
+        journal.add({"log": "system", "cpu_pct": float(number % 17)}, writer="telemetry-node")
+    fill(database, tmp_path)
+    assert_alike(database, tmp_path, "system/cpu_pct", axis="time")
+
+
+def test_a_batch_that_was_stored_twice_counts_once(database: Database, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(200):
+        journal.metrics(step, loss=step / 7)
+    fill(database, tmp_path)
+    # As after a hub that was killed between the inserts of points and of what was received.
+    for name in ("points", "records"):
+        copy = f"{database.address.database}.{name}"
+        database.server.query(f"INSERT INTO {copy} SELECT * FROM {copy}")
+    assert_alike(database, tmp_path, "loss")
+    with LocalStore(tmp_path) as store:
+        here, there = store.run("x"), ClickHouseStore(database).run("x")
+        assert list(there.records()) == list(here.records())
+        assert there.summary("loss") == here.summary("loss")
+        assert there.series("loss").values.tolist() == here.series("loss").values.tolist()
+
+
+def test_a_run_is_read_on_as_it_grows(database: Database, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(0, loss=1.0)
+    fill(database, tmp_path)
+    run = ClickHouseStore(database).run("x")
+    assert run.summary("loss").count == 1
+    for step in range(1, 100):
+        journal.metrics(step, loss=1.0 / step)
+    seen = run.end()
+    fill(database, tmp_path)
+    assert run.refresh()
+    found, wanted = run.summary("loss"), LocalStore(tmp_path).run("x").summary("loss")
+    assert msgspec.structs.replace(found, mean=None) == msgspec.structs.replace(wanted, mean=None)
+    assert found.mean == pytest.approx(wanted.mean)
+    assert [record["step"] for _, record in run.records(seen)] == list(range(1, 100))
