@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,6 @@ class InboxClient(HubClient):
 def fill(database: Database, root: Path) -> None:
     """Send every run below a folder."""
     inbox = ClickHouseInbox(database)
-    for folder in run_folders(root):
-        ship_now(folder, InboxClient(inbox))
-    inbox.close()
+    with contextlib.closing(inbox):
+        for folder in run_folders(root):
+            ship_now(folder, InboxClient(inbox))

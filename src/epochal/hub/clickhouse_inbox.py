@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ import msgspec
 
 from epochal.errors import FormatError, UsageError
 from epochal.hub.inbox import ConflictError, UnknownRunError
-from epochal.journal.layout import PartName, slugify
+from epochal.journal.layout import slugify
 from epochal.journal.line import encode_json
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import named_part
@@ -42,11 +41,9 @@ from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.ingest import Ingest
 from epochal.store.clickhouse.rows import filled
 from epochal.store.clickhouse.source import LABELS, LIVE, RUN, TRASH
-from epochal.store.clickhouse.tables import Received
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
-_MOST_KNOWN = 100_000
 _MOST_LINES = 20_000
 _PROJECT_S = 5.0
 
@@ -66,7 +63,6 @@ class ClickHouseInbox:
         self._lock = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
         self._projects: dict[str, tuple[float, str]] = {}
-        self._known: OrderedDict[tuple[str, PartName], Received] = OrderedDict()
 
     def close(self) -> None:
         """Store what waits."""
@@ -139,8 +135,6 @@ class ClickHouseInbox:
 
     def _state(self, run_id: str, identity: dict[str, Any]) -> RunState:
         received = self._database.tables.received([run_id]).get(run_id, {})
-        for name, one in received.items():
-            self._remember(run_id, name, one)
         project, documents = str(identity.get("project", "")), self._database.documents
         return RunState(
             id=run_id,
@@ -170,17 +164,12 @@ class ClickHouseInbox:
             raise FormatError("the last line has no end: send whole lines.")
         project = self._check(run_id)
         with self.locked(f"{run_id} {stem}"):
-            known = self._known.get((run_id, name))
-            if known is None or first != known.lines:  # another hub may have received more
-                found = self._database.tables.received([run_id]).get(run_id, {})
-                known = found.get(name, Received())
-                self._remember(run_id, name, known)
-            new = lines_after(lines, known.lines - first) if first <= known.lines else b""
+            have = self._ingest.received(run_id, name, expected=first).lines
+            new = lines_after(lines, have - first) if first <= have else b""
             if new:
                 self._charge(run_id, project, len(new))
-                known = self._ingest.append(run_id, name, new, known)
-                self._remember(run_id, name, known)
-            return known.lines
+                have = self._ingest.append(run_id, name, new).lines
+            return have
 
     def put_file(
         self,
@@ -282,13 +271,6 @@ class ClickHouseInbox:
         if project is None:
             raise UnknownRunError(f"the hub does not know the run {run_id}.")
         return project
-
-    def _remember(self, run_id: str, name: PartName, received: Received) -> None:
-        with self._lock:
-            self._known[run_id, name] = received
-            self._known.move_to_end((run_id, name))
-            if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
 
 
 def _object(data: bytes) -> dict[str, Any]:

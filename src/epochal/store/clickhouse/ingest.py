@@ -2,23 +2,35 @@
 
 A sender waits until ClickHouse has answered the inserts of its lines. Points are stored first, then
 records, then the row of ``parts`` that counts them. After a fault in between, the sender sends its
-lines again; what was stored by then is stored twice until a merge.
+lines again; what was stored by then is stored twice until a merge, and the part is marked so.
 """
 
 from __future__ import annotations
 
+import struct
 import threading
+from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from epochal.journal.layout import PartName
+from epochal.segments.columns import SeriesKey
 from epochal.store.clickhouse.connection import ClickHouseError
-from epochal.store.clickhouse.rows import Split, split_lines, text, whole
-from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS
+from epochal.store.clickhouse.rows import AXES, Split, first_place, split_lines, text, whole
+from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES
 from epochal.store.clickhouse.tables import Received, Tables
 
 # Rows of more senders wait for the next insert.
 _MOST_BYTES = 64 << 20
+_MOST_KNOWN = 20_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """A part as far as it was received, and the last step of each of its series."""
+
+    received: Received
+    steps: dict[SeriesKey, int]
 
 
 @dataclass(slots=True)
@@ -26,15 +38,20 @@ class _Waiting:
     """The rows of one sender, and the answer that it waits for."""
 
     split: Split
+    series: bytes
     part: bytes
     stored: Future[None] = field(default_factory=Future)
 
 
 class Ingest:
-    """Stores lines; several threads use it, and their rows are stored together."""
+    """Stores lines; several threads use it, and their rows are stored together.
+
+    Callers see to it that lines of one part come one after the other.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._known: OrderedDict[tuple[str, PartName], _Known] = OrderedDict()
         self._waiting: list[_Waiting] = []
         self._changed = threading.Condition()
         self._is_closed = False
@@ -48,27 +65,78 @@ class Ingest:
             self._changed.notify_all()
         self._thread.join()
 
-    def append(self, run_id: str, name: PartName, lines: bytes, known: Received) -> Received:
-        """Store whole lines behind those that are known; returns when they are stored.
+    def received(self, run_id: str, name: PartName, *, expected: int) -> Received:
+        """How much of a part is stored.
+
+        The servers are asked where that is not so many lines as expected: another hub may have
+        received more.
+        """
+        known = self._known.get((run_id, name))
+        if known is None or known.received.lines != expected:
+            known = self._load(run_id, name)
+            with self._changed:
+                self._known[run_id, name] = known
+                if len(self._known) > _MOST_KNOWN:
+                    self._known.popitem(last=False)
+        return known.received
+
+    def _load(self, run_id: str, name: PartName) -> _Known:
+        received = self._tables.received([run_id]).get(run_id, {}).get(name, Received())
+        last, end = self._tables.last_points(run_id, name), first_place(name) + received.records
+        listed = self._tables.keys(run_id, [name]).get(name, {})
+        if any(place >= end for _, place in last.values()):
+            # A hub was killed after it had stored points: they will be stored again.
+            received = received._replace(repeats=1)
+        return _Known(received, {key: last[key][0] for key in listed if key in last})
+
+    def append(self, run_id: str, name: PartName, lines: bytes) -> Received:
+        """Store whole lines behind those that are ``received``; returns when they are stored.
 
         Raises ``ClickHouseError`` when they are not, and ``FormatError`` for lines of a part that
         has no place in the tables.
         """
-        split = split_lines(run_id, name, lines, first=known.lines, ordinal=known.records)
-        now = Received(
-            known.lines + split.num_lines,
-            known.records + split.num_records,
-            known.damaged + split.num_damaged,
-            known.size + len(lines),
+        known = self._known[run_id, name]
+        before = known.received
+        split = split_lines(run_id, name, lines, first=before.lines, ordinal=before.records)
+        repeats = any(
+            key.axis != "time" and not (one.ascends and one.first > known.steps.get(key, -(2**63)))
+            for key, one in split.series.items()
         )
-        part = text(run_id) + text(name.writer) + whole(name.attempt, name.part, bits=32)
-        waiting = _Waiting(split, part + whole(*now[:4]))
+        now = Received(
+            before.lines + split.num_lines,
+            before.records + split.num_records,
+            before.damaged + split.num_damaged,
+            before.size + len(lines),
+            max(before.repeats, int(repeats)),
+            max(before.step, split.step),
+            max(before.t, split.t),
+            before.kinds | split.kinds,
+        )
+        start = text(run_id) + text(name.writer) + whole(name.attempt, name.part, bits=32)
+        series = b"".join(
+            start
+            + text(key.name)
+            + bytes([AXES.index(key.axis)])
+            + whole(one.place)
+            + whole(min(number, 0xFFFF), bits=16)
+            for number, (key, one) in enumerate(split.series.items())
+            if key not in known.steps
+        )
+        counts = whole(*now[:4]) + bytes([now.repeats]) + struct.pack("<qd", now.step, now.t)
+        waiting = _Waiting(split, series, start + counts + text(",".join(sorted(now.kinds))))
         with self._changed:
             if self._is_closed:
                 raise ClickHouseError("the hub is stopping: send the lines again.")
             self._waiting.append(waiting)
             self._changed.notify_all()
-        waiting.stored.result()
+        try:
+            waiting.stored.result()
+        except ClickHouseError:
+            known.received = before._replace(repeats=1)
+            raise
+        known.received = now
+        for key, one in split.series.items():
+            known.steps[key] = max(one.last, known.steps.get(key, one.last))
         return now
 
     def _work(self) -> None:
@@ -98,6 +166,8 @@ class Ingest:
                 server.insert(name(POINTS), POINTS.columns, points)
             if records := b"".join(one.split.records for one in some):
                 server.insert(name(RECORDS), RECORDS.columns, records)
+            if series := b"".join(one.series for one in some):
+                server.insert(name(SERIES), SERIES.columns, series)
             server.insert(name(PARTS), PARTS.columns, b"".join(one.part for one in some))
         except ClickHouseError as error:
             return error

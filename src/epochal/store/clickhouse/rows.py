@@ -20,17 +20,25 @@ from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode, decode_json, encode_json
 from epochal.journal.shape import Decoded, LineDecoder, Rows
-from epochal.records import DENSE_KINDS, KINDS, Axis, Record, whole_number, word_key
-from epochal.segments.columns import PartColumns, by_id, plan_of, seconds
+from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of, whole_number, word_key
+from epochal.segments.columns import Extent, PartColumns, SeriesKey, by_id, plan_of, seconds
+from epochal.series.series import Series
 from epochal.store.local.part import label_of
 
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # The step of a record that has none.
 NO_STEP = -(2**63)
+# The lines of a row of ``records`` are at most so far apart.
+ROW_LINES = 16_384
 # A place has 15 bits for the attempt, 16 for the part, and 32 for the ordinal of the record.
 _MOST = 1 << 15
 _POINT = np.dtype([("place", "<u8"), ("step", "<i8"), ("t", "<f8"), ("value", "<f8")])
-_RECORD = np.dtype([("line", "<u4"), ("ordinal", "<u4"), ("step", "<i8"), ("t", "<f8")])
+_ARRAYS: dict[str, np.dtype[Any]] = {
+    "A": np.dtype("<u4"),
+    "L": np.dtype("<i8"),
+    "D": np.dtype("<f8"),
+    "U": np.dtype("<u8"),
+}
 
 
 # -- the format -----------------------------------------------------------------------------------
@@ -60,10 +68,10 @@ def whole(*numbers: int, bits: int = 64) -> bytes:
 def unpacked(answer: bytes, types: str) -> Iterator[tuple[Any, ...]]:
     """The rows of an answer; each letter is a type of ``struct``, or ``s`` for a String.
 
-    ``D`` and ``U`` are arrays of Float64 and UInt64.
+    ``A``, ``L``, ``D`` and ``U`` are arrays of UInt32, Int64, Float64 and UInt64.
     """
     at, size = 0, len(answer)
-    fixed = {letter: struct.Struct(f"<{letter}") for letter in set(types) - set("sDU")}
+    fixed = {letter: struct.Struct(f"<{letter}") for letter in set(types) - set("sALDU")}
 
     def read_length() -> int:
         nonlocal at
@@ -83,27 +91,29 @@ def unpacked(answer: bytes, types: str) -> Iterator[tuple[Any, ...]]:
                 count = read_length()
                 row.append(answer[at : at + count])
                 at += count
-            elif letter in "DU":
+            elif letter in _ARRAYS:
+                kind = _ARRAYS[letter]
                 count = read_length()
-                kind = np.float64 if letter == "D" else np.uint64
                 row.append(np.frombuffer(answer, kind, count, at))
-                at += 8 * count
+                at += kind.itemsize * count
             else:
                 row.append(fixed[letter].unpack_from(answer, at)[0])
                 at += fixed[letter].size
         yield tuple(row)
 
 
-def _table(prefix: bytes, columns: Mapping[str, Any], kind: np.dtype[Any], suffix: bytes) -> bytes:
-    """Rows that differ in numbers only."""
-    size = len(next(iter(columns.values())))
-    made = np.dtype([("prefix", f"V{len(prefix)}"), *kind.descr, ("suffix", f"V{len(suffix)}")])
-    rows = np.empty(size, made)
+def array(values: Any, letter: str) -> bytes:
+    """A value of an array type."""
+    column = np.asarray(values, _ARRAYS[letter])
+    return length(column.size) + column.tobytes()
+
+
+def _point_rows(prefix: bytes, series: Series, places: NDArray[np.uint64]) -> bytes:
+    """Rows of ``points`` for one series."""
+    rows = np.empty(len(series), np.dtype([("prefix", f"V{len(prefix)}"), *_POINT.descr]))
     rows["prefix"] = np.void(prefix)
-    for name, column in columns.items():
-        rows[name] = column
-    if suffix:
-        rows["suffix"] = np.void(suffix)
+    rows["place"], rows["step"] = places, series.steps
+    rows["t"], rows["value"] = series.times, series.floats
     return rows.tobytes()
 
 
@@ -117,14 +127,27 @@ def first_place(name: PartName) -> int:
     return (name.attempt << 48) | (name.part << 32)
 
 
+class Grown(NamedTuple):
+    """A series in some lines: its first place, first and last step, and whether they ascend."""
+
+    place: int
+    first: int
+    last: int
+    ascends: bool
+
+
 class Split(NamedTuple):
-    """Some lines of a part as rows of ``points`` and ``records``."""
+    """Some lines of a part as rows of ``points`` and ``records``, and what they say of the part."""
 
     points: bytes
     records: bytes
     num_lines: int
     num_records: int
     num_damaged: int
+    series: Mapping[SeriesKey, Grown]
+    step: int
+    t: float
+    kinds: frozenset[str]
 
 
 def split_lines(run_id: str, name: PartName, lines: bytes, *, first: int, ordinal: int) -> Split:
@@ -132,105 +155,114 @@ def split_lines(run_id: str, name: PartName, lines: bytes, *, first: int, ordina
 
     ``ordinal`` is that of the first record. Both differ where lines of the part are damaged.
     """
-    num_lines, columns = lines.count(b"\n"), PartColumns()
+    place, rows = first_place(name), _RecordRows(run_id, name)
     decoded = LineDecoder().decode(lines, first=ordinal)
-    prefix = (text(run_id), text(name.writer) + whole(name.attempt, name.part, bits=32))
-    place = first_place(name)
-    damaged = 0
+    num_lines, damaged = lines.count(b"\n"), 0
     if decoded.num_records == num_lines and all(line.is_whole for line in decoded.lines):
-        records = _rows_of(decoded, columns, prefix, first - ordinal)
+        rows.add_all(decoded, shift=first - ordinal)
     else:
-        records, damaged = _rows_one_by_one(lines, columns, prefix, first, ordinal)
+        damaged = rows.add_one_by_one(lines, first, ordinal)
     points: list[bytes] = []
-    for number, key in enumerate(columns):
-        series, ordinals = columns.points(key)
+    grown: dict[SeriesKey, Grown] = {}
+    for key in rows.columns:
+        series, ordinals = rows.columns.points(key)
+        places, steps = ordinals.astype(np.uint64) + np.uint64(place), series.steps
         start = text(run_id) + text(key.name) + bytes([AXES.index(key.axis)]) + text(name.writer)
-        start += whole(min(number, 0xFFFF), bits=16)
-        column: dict[str, Any] = {"place": ordinals.astype(np.uint64) + np.uint64(place)}
-        column |= {"step": series.steps, "t": series.times, "value": series.floats}
-        points.append(_table(start, column, _POINT, b""))
-    malformed = damaged + columns.num_malformed
-    return Split(b"".join(points), records, num_lines, decoded.num_records, malformed)
+        points.append(_point_rows(start, series, places))
+        ascends = bool(np.all(steps[:-1] < steps[1:]))
+        grown[key] = Grown(int(places.min()), int(steps[0]), int(steps[-1]), ascends)
+    step, t = rows.extent
+    return Split(
+        b"".join(points),
+        b"".join(rows.rows),
+        num_lines,
+        decoded.num_records,
+        damaged + rows.columns.num_malformed,
+        grown,
+        NO_STEP if step is None else step,
+        t or 0.0,
+        frozenset(rows.kinds),
+    )
 
 
-_Prefix = tuple[bytes, bytes]
+class _RecordRows:
+    """Collects the rows of ``records``, the points, and what lists need of a part."""
 
+    def __init__(self, run_id: str, name: PartName) -> None:
+        self._run = text(run_id)
+        self._part = text(name.writer) + whole(name.attempt, name.part, bits=32)
+        self.columns = PartColumns()
+        self.rows: list[bytes] = []
+        self.extent = Extent(None, None)
+        self.kinds: set[str] = set()
 
-def _rows_of(decoded: Decoded, columns: PartColumns, prefix: _Prefix, shift: int) -> bytes:
-    """The rows of lines that are all records; a line's number is its ordinal and ``shift``."""
-    found: list[bytes] = []
-    for rows in decoded.rows:
-        for gpu, some in by_id(rows):
-            columns.add_rows(some, gpu)
-            rest = _common_rest(some, gpu)
-            if rest is None:
-                pairs = zip(some.ordinals, some.records(), strict=True)
-                found += (_row(prefix, ordinal + shift, ordinal, one) for ordinal, one in pairs)
+    def add_all(self, decoded: Decoded, *, shift: int) -> None:
+        """Take in lines that are all records; a line's number is its ordinal and ``shift``."""
+        for rows in decoded.rows:
+            for gpu, some in by_id(rows):
+                self._note(some.shape.kind, self.columns.add_rows(some, gpu))
+                rest = _common_rest(some, gpu)
+                if rest is None:
+                    for ordinal, record in zip(some.ordinals, some.records(), strict=True):
+                        self._add_row(ordinal + shift, shift, record)
+                else:
+                    self._add_rows(rest, some, shift)
+        for line in decoded.lines:
+            assert line.record is not None
+            self._add(line.ordinal + shift, shift, line.record)
+
+    def add_one_by_one(self, lines: bytes, first: int, ordinal: int) -> int:
+        """Take in lines of which some are no records; how many are damaged."""
+        damaged = 0
+        for number, line in enumerate(lines.split(b"\n")[:-1], first):
+            record = decode(line) if line else None
+            if record is None:
+                damaged += bool(line)
+                self._append("", [number], number - ordinal, "", [NO_STEP], [math.nan], line)
             else:
-                found.append(_rows_with(rest, some, prefix, shift))
-    for line in decoded.lines:
-        assert line.record is not None
-        columns.add(line.record, ordinal=line.ordinal)
-        found.append(_row(prefix, line.ordinal + shift, line.ordinal, line.record))
-    return b"".join(found)
+                self._add(number, number - ordinal, record)
+                ordinal += 1
+        return damaged
 
+    def _add(self, line: int, shift: int, record: Record) -> None:
+        self._note(record["log"], self.columns.add(record, ordinal=line - shift))
+        self._add_row(line, shift, record)
 
-def _rows_one_by_one(
-    lines: bytes, columns: PartColumns, prefix: _Prefix, first: int, ordinal: int
-) -> tuple[bytes, int]:
-    """The rows of lines of which some are no records, and how many are damaged."""
-    found: list[bytes] = []
-    damaged = 0
-    for number, line in enumerate(lines.split(b"\n")[:-1], first):
-        record = decode(line) if line else None
-        if record is None:
-            damaged += bool(line)
-            found.append(_assembled(prefix, "", number, ordinal, NO_STEP, math.nan, "", line))
-        else:
-            columns.add(record, ordinal=ordinal)
-            found.append(_row(prefix, number, ordinal, record))
-            ordinal += 1
-    return b"".join(found), damaged
+    def _add_row(self, line: int, shift: int, record: Record) -> None:
+        step, kind = whole_number(record.get("step")), record["log"]
+        rest = encode_json(_without_numbers(record) if kind in DENSE_KINDS else record)
+        steps = [NO_STEP if step is None else step]
+        self._append(kind, [line], shift, label_of(record), steps, [seconds(record)], rest)
 
+    def _add_rows(self, rest: bytes, rows: Rows, shift: int) -> None:
+        """Add records that differ in points, times and steps only as one row."""
+        columns = dict(zip(rows.shape.paths(), rows.columns, strict=True))
+        lines = np.asarray(rows.ordinals) + shift
+        steps = np.frombuffer(columns[("step",)], np.int64)  # type: ignore[arg-type]
+        times = np.frombuffer(columns[("t",)], np.float64)  # type: ignore[arg-type]
+        ends = np.flatnonzero(np.diff(lines // ROW_LINES)) + 1
+        for some in zip(*(np.split(column, ends) for column in (lines, steps, times)), strict=True):
+            self._append(rows.shape.kind, some[0], shift, "", some[1], some[2], rest)
 
-def _row(prefix: _Prefix, line: int, ordinal: int, record: Record) -> bytes:
-    step, t, kind = whole_number(record.get("step")), seconds(record), record["log"]
-    rest = encode_json(_without_numbers(record) if kind in DENSE_KINDS else record)
-    at = NO_STEP if step is None else step
-    return _assembled(prefix, kind, line, ordinal, at, t, label_of(record), rest)
+    def _append(
+        self, kind: str, lines: Any, shift: int, label: str, steps: Any, times: Any, rest: bytes
+    ) -> None:
+        about = whole(int(lines[0]), int(lines[-1]), shift, bits=32) + text(label)
+        arrays = array(lines, "A") + array(steps, "L") + array(times, "D")
+        self.rows.append(self._run + text(kind) + self._part + about + arrays + text(rest))
 
-
-def _assembled(
-    prefix: _Prefix,
-    kind: str,
-    line: int,
-    ordinal: int,
-    step: int,
-    t: float,
-    label: str,
-    rest: bytes,
-) -> bytes:
-    numbers = struct.pack("<IIqd", line, ordinal, step, t)
-    return prefix[0] + text(kind) + prefix[1] + numbers + text(label) + text(rest)
-
-
-def _rows_with(rest: bytes, rows: Rows, prefix: _Prefix, shift: int) -> bytes:
-    """The rows of records that differ in points, times and steps only."""
-    ordinals = np.array(rows.ordinals, dtype=np.int64)
-    places = {path: place for place, path in enumerate(rows.shape.paths())}
-    steps, times = places.get(("step",)), places.get(("t",))
-    columns: dict[str, Any] = {"line": ordinals + shift, "ordinal": ordinals}
-    columns["step"] = NO_STEP if steps is None else np.frombuffer(rows.columns[steps], np.int64)  # type: ignore[arg-type]
-    columns["t"] = math.nan if times is None else np.frombuffer(rows.columns[times], np.float64)  # type: ignore[arg-type]
-    start = prefix[0] + text(rows.shape.kind) + prefix[1]
-    return _table(start, columns, _RECORD, text("") + text(rest))
+    def _note(self, kind: str, extent: Extent) -> None:
+        # Only steps of the step axis say how far the run has come.
+        is_on_steps = axis_of({"log": kind, "step": 0}) == "step"
+        self.extent = self.extent.joined(Extent(extent.step if is_on_steps else None, extent.time))
+        self.kinds.add(kind)
 
 
 def _common_rest(rows: Rows, gpu: Any) -> bytes | None:
     """The rest of all records of a shape; None where it is not the same for all."""
     shape, plan = rows.shape, plan_of(rows.shape, gpu)
     kinds = dict(zip(shape.paths(), shape.types, strict=True))
-    step, t = kinds.pop(("step",), int), kinds.pop(("t",), float)
+    step, t = kinds.pop(("step",), None), kinds.pop(("t",), None)
     is_plain = set(kinds.values()) == {float} and step is int and t is float
     if not is_plain or plan is None or len(plan.names) != len(kinds):
         return None
@@ -301,8 +333,9 @@ Points = Mapping[str, tuple[NDArray[np.uint64], NDArray[np.float64]]]
 
 
 class RecordRow(NamedTuple):
-    """A row of ``records``."""
+    """A record without its numbers, from a row of ``records``."""
 
+    line: int
     place: int
     step: int
     t: float

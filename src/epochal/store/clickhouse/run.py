@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from epochal.segments.columns import SeriesKey
 from epochal.store.answers import Cursor, Metric, Slices
 from epochal.store.clickhouse.rows import first_place
 from epochal.store.clickhouse.source import ClickHouseSource
-from epochal.store.clickhouse.tables import Visible
+from epochal.store.clickhouse.tables import Bounds, Visible
 from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.index import RowIndex
 from epochal.store.local.row import unread_row
@@ -37,6 +38,7 @@ class ClickHouseRun(LocalRun):
         signature: str | None,
     ) -> None:
         super().__init__(source, held=held, index=index, signature=signature)
+        self._tables_source = source
         self._tables = source.database.tables
 
     def _partial_row(self, own_id: str) -> StoredRow:
@@ -85,32 +87,41 @@ class ClickHouseRun(LocalRun):
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None or key.axis == "none" or pixels == 0:
             return None
-        visible = self._ask(lambda state: _visible(state, key, rank, is_cut=True))
-        ends = self._tables.bounds(self.source.place, key, visible)
-        some = self._tables.bounds(self.source.place, key, visible, lo, hi)
-        if ends is None or some is None or some.num_points <= pixels:
+        visible = self._ask(lambda state: self._visible(state, key, rank, is_cut=True))
+        parts = self._tables.bounds(self.source.place, key, visible)
+        ends = (min(one.lo for one in parts), max(one.hi for one in parts)) if parts else (0, 0)
+        if not (lo is None and hi is None):
+            parts = self._tables.bounds(self.source.place, key, visible, lo, hi)
+        num_stored = sum(one.num_points for one in parts)
+        if num_stored <= pixels:
             return None
-        bounds = (some.lo if lo is None else lo, some.hi if hi is None else hi)
+        first, last = min(one.lo for one in parts), max(one.hi for one in parts)
+        bounds = (first if lo is None else lo, last if hi is None else hi)
+        if bounds[0] == bounds[1]:
+            return None
+        has_repeats = any(one.has_repeats for one in visible) or (
+            key.axis != "time" and _overlap(parts)
+        )
         of_key = (self.source.place, key, visible, bounds)
-        rows = self._tables.slices(*of_key, pixels=pixels)
+        rows = self._tables.slices(*of_key, pixels=pixels, has_repeats=has_repeats)
         count, finite, *columns = rows.T
         num_points, num_finite = int(count.sum()), int(finite.sum())
-        if num_points <= pixels or bounds[0] == bounds[1]:
+        if num_points <= pixels:
             return None
-        first, last, first_known, last_known, *values = columns
+        low, high, low_known, high_known, *values = columns
         is_known = finite > 0
         marks = np.empty((0, 2))
         if num_finite < num_points:
-            marks = self._tables.nonfinite(*of_key, pixels=pixels)
+            marks = self._tables.nonfinite(*of_key, pixels=pixels, has_repeats=has_repeats)
         duplicates = 0
-        if some.num_points > num_points:
+        if num_stored > num_points and key.axis != "time":
             stored = self._tables.num_stored(self.source.place, key, visible, *bounds)
-            duplicates = stored - num_points if key.axis != "time" else 0
+            duplicates = stored - num_points
         return Slices(
             axis=key.axis,
             columns=(
-                np.where(is_known, first_known, first),
-                np.where(is_known, last_known, last),
+                np.where(is_known, low_known, low),
+                np.where(is_known, high_known, high),
                 *(np.where(is_known, column, np.nan) for column in values),
                 finite,
             ),
@@ -119,26 +130,35 @@ class ClickHouseRun(LocalRun):
             num_nonfinite=num_points - num_finite,
             duplicates=duplicates,
             hidden=self._num_hidden(key, rank, visible),
-            lo=ends.lo,
-            hi=ends.hi,
+            lo=ends[0],
+            hi=ends[1],
         )
 
     def _num_hidden(self, key: SeriesKey, rank: int, visible: list[Visible]) -> int:
         """How many points newer attempts have replaced."""
         if all(one.cut is None for one in visible):
             return 0
-        every = self._ask(lambda state: _visible(state, key, rank, is_cut=False))
+        every = self._ask(lambda state: self._visible(state, key, rank, is_cut=False))
         return self._tables.num_stored(self.source.place, key, every) - self._tables.num_stored(
             self.source.place, key, visible
         )
 
+    def _visible(
+        self, state: RunState, key: SeriesKey, rank: int, *, is_cut: bool
+    ) -> list[Visible]:
+        """The points of a rank's series that count; also those behind a cut unless ``is_cut``."""
+        cuts = state.cuts(key.axis) if is_cut else {}
+        found: list[Visible] = []
+        for part in state.parts_of(rank):
+            if key in part.series_keys():
+                first = first_place(part.name)
+                cut, repeats = cuts.get(part.name.attempt), self._tables_source.has_repeats
+                end = first + part.facts.num_records
+                found.append(Visible(part.name.writer, first, end, cut, repeats(part.name)))
+        return found
 
-def _visible(state: RunState, key: SeriesKey, rank: int, *, is_cut: bool) -> list[Visible]:
-    """The points of a rank's series that count; also those behind a cut unless ``is_cut``."""
-    cuts = state.cuts(key.axis) if is_cut else {}
-    found: list[Visible] = []
-    for part in state.parts_of(rank):
-        first = first_place(part.name)
-        end = first + part.facts.num_records
-        found.append(Visible(part.name.writer, first, end, cuts.get(part.name.attempt)))
-    return found
+
+def _overlap(parts: list[Bounds]) -> bool:
+    """Whether a step may be in several parts."""
+    ordered = sorted((one.lo, one.hi) for one in parts)
+    return any(before[1] >= after[0] for before, after in itertools.pairwise(ordered))

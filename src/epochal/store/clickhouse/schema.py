@@ -1,9 +1,9 @@
 """The tables of a ClickHouse store, which each hub creates where they are missing.
 
 A run is split as a sealed part is: its numbers are rows of ``points``, and what is left of each
-record is a row of ``records``. Both together give every record back. ``parts`` says how much of a
-part was received; its row is written last, so what it counts can be read. ``runs`` has one row of
-each run for lists. Identities, labels, boards, tokens and all else that is small and changes are
+record is in a row of ``records``. Both together give every record back. ``parts`` says how much of
+a part was received, and its row is written last: what it counts can be read. ``runs`` has one row
+of each run for lists. Identities, labels, boards, tokens and all else that is small and changes are
 rows of ``documents``, where the highest version counts.
 
 All rows of a run are on one shard. A batch that is sent twice is stored twice until a merge: its
@@ -51,7 +51,7 @@ class Table:
 
 _RECEIVED = ", received DateTime DEFAULT now()"
 # ``place`` is attempt, part and ordinal of the record in one number; ``axis`` is a place in
-# ``rows.AXES``. ``number`` has the order of series that first appear in one record.
+# ``rows.AXES``.
 POINTS = Table(
     "points",
     {
@@ -59,7 +59,6 @@ POINTS = Table(
         "name": "String",
         "axis": "UInt8",
         "writer": "String",
-        "number": "UInt16",
         "place": "UInt64",
         "step": "Int64",
         "t": "Float64",
@@ -75,8 +74,9 @@ POINTS = Table(
     # Who follows a live run asks for the newest points of all its series.
     skips=", INDEX places place TYPE minmax GRANULARITY 1",
 )
-# ``line`` counts the lines that were received, ``ordinal`` the records among them. A line that is
-# no record has an empty kind.
+# One row holds the records of a batch that have the same rest: arrays of their lines, steps and
+# times. ``line`` is the first line, ``last`` the last one; the ordinal of a record is the number of
+# its line without ``shift`` damaged lines before it. A damaged line has an empty kind.
 RECORDS = Table(
     "records",
     {
@@ -86,21 +86,19 @@ RECORDS = Table(
         "attempt": "UInt32",
         "part": "UInt32",
         "line": "UInt32",
-        "ordinal": "UInt32",
-        "step": "Int64",
-        "t": "Float64",
+        "last": "UInt32",
+        "shift": "UInt32",
         "label": "String",
+        "lines": "Array(UInt32)",
+        "steps": "Array(Int64)",
+        "times": "Array(Float64)",
         "rest": "String",
     },
-    ("run", "kind", "writer", "attempt", "part", "line"),
-    codecs={
-        "line": "DoubleDelta, ZSTD(1)",
-        "ordinal": "DoubleDelta, ZSTD(1)",
-        "step": "DoubleDelta, ZSTD(1)",
-        "t": "DoubleDelta, ZSTD(1)",
-        "rest": "ZSTD(3)",
-    },
+    ("run", "kind", "writer", "attempt", "part", "line", "last"),
+    codecs=dict.fromkeys(("lines", "steps", "times", "rest"), "ZSTD(3)"),
 )
+# ``repeats`` says that some steps, or some batches, may be there twice. ``step`` and ``t`` are the
+# highest ones. All of it only grows; ``kinds`` are those of the records, with commas between.
 PARTS = Table(
     "parts",
     {
@@ -112,10 +110,29 @@ PARTS = Table(
         "records": "UInt64",
         "damaged": "UInt64",
         "bytes": "UInt64",
+        "repeats": "UInt8",
+        "step": "Int64",
+        "t": "Float64",
+        "kinds": "String",
     },
     ("run", "writer", "attempt", "part"),
     newest="lines",
     more=_RECEIVED,
+)
+# Which series a part has; ``place`` is that of the first point.
+SERIES = Table(
+    "series",
+    {
+        "run": "String",
+        "writer": "String",
+        "attempt": "UInt32",
+        "part": "UInt32",
+        "name": "String",
+        "axis": "UInt8",
+        "place": "UInt64",
+        "number": "UInt16",
+    },
+    ("run", "writer", "attempt", "part", "name", "axis"),
 )
 BLOBS = Table(
     "blobs",
@@ -168,9 +185,9 @@ DOCUMENTS = Table(
     shard_by="key",
     more=_RECEIVED,
 )
-TABLES = (POINTS, RECORDS, PARTS, BLOBS, RUNS, DOCUMENTS)
+TABLES = (POINTS, RECORDS, PARTS, SERIES, BLOBS, RUNS, DOCUMENTS)
 # What is erased with a run.
-RUN_TABLES = (POINTS, RECORDS, PARTS, BLOBS, RUNS)
+RUN_TABLES = (POINTS, RECORDS, PARTS, SERIES, BLOBS, RUNS)
 
 
 def set_up(address: Address, server: Server) -> None:

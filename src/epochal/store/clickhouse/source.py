@@ -15,7 +15,7 @@ from epochal.errors import UsageError
 from epochal.journal.layout import PartName, is_patch, slugify
 from epochal.journal.line import decode_json
 from epochal.journal.reader import NewerFormatError, check_version
-from epochal.records import Position, Record, axis_of
+from epochal.records import Position, Record
 from epochal.segments.columns import Extent, PartSummary, SeriesKey
 from epochal.series.series import Series, merge
 from epochal.store.answers import NO_LABELS, Labels, LabelsEdit, Machine
@@ -227,27 +227,38 @@ class ClickHouseSource:
             if ordinal == 0:
                 check_version(record, self.path)
             self._parts[name].facts.note(ordinal, record)
-        for one in tables.extents(run_id, ranges):
-            part = self._parts[one.part]
-            step, t = (None if one.step == NO_STEP else one.step), one.t or None
-            part.facts.extend(axis_of({"log": one.kind, "step": 0}), Extent(step, t))
-            part.known_kinds.add(one.kind)
-        for name, key in tables.keys(run_id, ranges):
-            self._parts[name].keys.setdefault(key)
+        keys = tables.keys(run_id, list(ranges))
+        for name in ranges:
+            part, received = self._parts[name], self._received[name]
+            step = None if received.step == NO_STEP else received.step
+            part.facts.extend("step", Extent(step, received.t or None))
+            part.known_kinds |= received.kinds
+            part.keys = keys.get(name, {})
 
     def summarise(self) -> None:
         """Ask for the summaries of all series, as far as they have grown."""
-        grown = [part for part in self._parts.values() if part.summarised < part.facts.num_records]
-        if grown:
-            ranges = {part.name: (part.summarised, part.facts.num_records) for part in grown}
-            found = self.database.tables.summaries(self.place, ranges)
-            for part in grown:
-                part.add_summaries(found.get(part.name, {}))
+        for has_repeats in (False, True):
+            grown = [
+                part
+                for part in self._parts.values()
+                if part.summarised < part.facts.num_records
+                and self.has_repeats(part.name) == has_repeats
+            ]
+            if grown:
+                ranges = {part.name: (part.summarised, part.facts.num_records) for part in grown}
+                tables = self.database.tables
+                found = tables.summaries(self.place, ranges, has_repeats=has_repeats)
+                for part in grown:
+                    part.add_summaries(found.get(part.name, {}))
 
     @property
     def parts(self) -> Sequence[TablePart]:
         """The parts as far as they were received."""
         return list(self._parts.values())
+
+    def has_repeats(self, name: PartName) -> bool:
+        """Whether some steps or batches of a part may be stored twice."""
+        return bool(self._received[name].repeats)
 
     def blob_path(self, file: str) -> Path:
         """Where the copy of a blob lies that is made when it is first asked for."""

@@ -14,8 +14,16 @@ from epochal.segments.columns import PartSummary, SeriesKey
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.clickhouse.connection import Address, Server, literal
-from epochal.store.clickhouse.rows import AXES, Points, RecordRow, first_place, unpacked
-from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, Table, one_of
+from epochal.store.clickhouse.rows import (
+    AXES,
+    NO_STEP,
+    ROW_LINES,
+    Points,
+    RecordRow,
+    first_place,
+    unpacked,
+)
+from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES, Table, one_of
 
 _PART_PLACES = 1 << 32
 _POINT = np.dtype([("place", "<u8"), ("step", "<i8"), ("t", "<f8"), ("value", "<f8")])
@@ -28,35 +36,34 @@ Ranges = Mapping[PartName, tuple[int, int]]
 
 
 class Received(NamedTuple):
-    """How much of a part was received, and when the newest of it, by the server's clock."""
+    """How much of a part was received: a row of ``parts``, and when, by the server's clock."""
 
     lines: int = 0
     records: int = 0
     damaged: int = 0
     size: int = 0
+    repeats: int = 0
+    step: int = NO_STEP
+    t: float = 0.0
+    kinds: frozenset[str] = frozenset()
     at: int = 0
 
 
-class Extents(NamedTuple):
-    """The records of a kind in some lines of a part: the highest step, and the latest time."""
-
-    part: PartName
-    kind: str
-    step: int
-    t: float
-
-
 class Visible(NamedTuple):
-    """The points of one writer in some parts, below the step where a newer attempt took over."""
+    """The points of a series in a part, below the step where a newer attempt took over.
+
+    ``has_repeats``: some steps, or some batches, may be there twice.
+    """
 
     writer: str
     first: int
     end: int
     cut: int | None = None
+    has_repeats: bool = False
 
 
 class Bounds(NamedTuple):
-    """The first and last position of a series in a range, and its number of stored points."""
+    """The first and last position of a series in a part, and its number of stored points."""
 
     lo: float
     hi: float
@@ -92,15 +99,17 @@ class Tables:
     def received(self, run_ids: Iterable[str] | None = None) -> dict[str, dict[PartName, Received]]:
         """What was received of runs, part by part; of all runs unless some are named."""
         where = "1" if run_ids is None else one_of("run", list(run_ids))
-        numbers = ", ".join(f"max({name})" for name in ("lines", "records", "damaged", "bytes"))
+        numbers = ("lines", "records", "damaged", "bytes", "repeats", "step", "t")
+        columns = [*(f"max({name})" for name in numbers), "argMax(kinds, lines)"]
         found: dict[str, dict[PartName, Received]] = {}
-        for run, writer, attempt, part, *counts in self._rows(
-            f"SELECT run, writer, attempt, part, {numbers}, toUInt32(max(received))"
+        for run, writer, attempt, part, *counts, kinds, at in self._rows(
+            f"SELECT run, writer, attempt, part, {', '.join(columns)}, toUInt32(max(received))"
             f" FROM {self.name(PARTS)} WHERE {where} GROUP BY run, writer, attempt, part",
-            "ssIIQQQQI",
+            "ssIIQQQQBqdsI",
         ):
-            name = PartName(writer.decode(), attempt, part)
-            found.setdefault(run.decode(), {})[name] = Received(*counts)
+            said = frozenset(kinds.decode().split(",")) - {""}
+            one = Received(*counts)._replace(kinds=said, at=at)
+            found.setdefault(run.decode(), {})[PartName(writer.decode(), attempt, part)] = one
         return found
 
     # -- records ----------------------------------------------------------------------------------
@@ -108,72 +117,82 @@ class Tables:
     def records(
         self, run_id: str, kinds: Sequence[str], parts: Ranges, *, label: str | None = None
     ) -> Iterator[tuple[PartName, int, RecordRow]]:
-        """Records of some kinds with their ordinals."""
-        where = f"{_of_run(run_id)} AND {one_of('kind', kinds)} AND ({_records_in(parts)})"
+        """Records of some kinds with their ordinals, part by part in their order."""
+        where = one_of("kind", kinds)
         if label is not None:
             where += f" AND label = {literal(label)}"
-        yield from self._record_rows(where)
+        return self._record_rows(run_id, where, parts)
+
+    def any_records(self, run_id: str, parts: Ranges) -> Iterator[tuple[int, RecordRow]]:
+        """Records of every kind, in their order."""
+        found = self._record_rows(run_id, "kind != ''", parts)
+        return ((ordinal, row) for _, ordinal, row in found)
+
+    def _record_rows(
+        self, run_id: str, where: str, parts: Ranges
+    ) -> Iterator[tuple[PartName, int, RecordRow]]:
+        statement = (
+            f"SELECT writer, attempt, part, shift, lines, steps, times, rest"
+            f" FROM {self.name(RECORDS)} WHERE {_of_run(run_id)} AND {where}"
+            f" AND ({_records_in(parts)})"
+        )
+        found: dict[PartName, dict[int, RecordRow]] = {}
+        for writer, attempt, part, shift, *columns, rest in self._rows(statement, "sIIIALDs"):
+            name = PartName(writer.decode(), attempt, part)
+            (first, end), place = parts[name], first_place(name)
+            rows = found.setdefault(name, {})  # of a batch that was sent twice, one counts
+            for line, step, t in zip(*(column.tolist() for column in columns), strict=True):
+                if first <= line - shift < end:
+                    rows[line - shift] = RecordRow(line, place + line - shift, step, t, rest)
+        for name in sorted(found):
+            for ordinal, row in sorted(found[name].items()):
+                yield name, ordinal, row
 
     def lines(
         self, run_id: str, name: PartName, first: int, most: int
     ) -> list[tuple[bool, RecordRow]]:
         """Lines of a part from a number on, and whether each is damaged."""
         statement = (
-            f"SELECT kind = '', ordinal, step, t, rest FROM {self.name(RECORDS)}"
+            f"SELECT kind = '', shift, lines, steps, times, rest FROM {self.name(RECORDS)}"
             f" WHERE {_of_run(run_id)} AND {_of_part(name)}"
-            f" AND line >= {first} AND line < {first + most} ORDER BY line LIMIT 1 BY line"
+            f" AND line >= {max(first - ROW_LINES, 0)} AND last >= {first}"
+            f" AND line < {first + most}"
         )
-        place = first_place(name)
-        return [
-            (bool(is_damaged), RecordRow(place + ordinal, *row))
-            for is_damaged, ordinal, *row in self._rows(statement, "BIqds")
-        ]
-
-    def _record_rows(self, where: str) -> Iterator[tuple[PartName, int, RecordRow]]:
-        statement = (
-            f"SELECT writer, attempt, part, ordinal, step, t, rest FROM {self.name(RECORDS)}"
-            f" WHERE {where} ORDER BY writer, attempt, part, ordinal"
-        )
-        before = None
-        for row in self._rows(statement, "sIIIqds"):
-            writer, attempt, part, ordinal, step, t, rest = row
-            if row[:4] == before:
-                continue  # of a batch that was sent twice
-            before = row[:4]
-            name = PartName(writer.decode(), attempt, part)
-            place = first_place(name) + ordinal
-            yield name, ordinal, RecordRow(place, step, t, rest)
-
-    def any_records(self, run_id: str, parts: Ranges) -> Iterator[tuple[int, RecordRow]]:
-        """Records of every kind, in their order."""
-        where = f"{_of_run(run_id)} AND kind != '' AND ({_records_in(parts)})"
-        return ((ordinal, row) for _, ordinal, row in self._record_rows(where))
-
-    def extents(self, run_id: str, parts: Ranges) -> list[Extents]:
-        """How far the records of each kind of each part reach."""
-        statement = (
-            "SELECT writer, attempt, part, kind, max(step), maxIf(t, isFinite(t))"
-            f" FROM {self.name(RECORDS)} WHERE {_of_run(run_id)} AND kind != ''"
-            f" AND ({_records_in(parts)}) GROUP BY writer, attempt, part, kind"
-        )
-        return [
-            Extents(PartName(writer.decode(), attempt, part), kind.decode(), step, t)
-            for writer, attempt, part, kind, step, t in self._rows(statement, "sIIsqd")
-        ]
+        found: dict[int, tuple[bool, RecordRow]] = {}
+        for is_damaged, shift, *columns, rest in self._rows(statement, "BIALDs"):
+            for line, step, t in zip(*(column.tolist() for column in columns), strict=True):
+                if first <= line < first + most:
+                    place = first_place(name) + line - shift
+                    found[line] = bool(is_damaged), RecordRow(line, place, step, t, rest)
+        return [row for _, row in sorted(found.items())]
 
     # -- points -----------------------------------------------------------------------------------
 
-    def keys(self, run_id: str, parts: Ranges) -> list[tuple[PartName, SeriesKey]]:
-        """The series of each part, in the order of their first points."""
+    def keys(self, run_id: str, names: Sequence[PartName]) -> dict[PartName, dict[SeriesKey, None]]:
+        """The series of some parts, in the order of their first points."""
+        of_parts = " OR ".join(f"({_of_part(name)})" for name in names) or "0"
         statement = (
-            "SELECT writer, bitShiftRight(place, 32) AS part, name, axis"
-            f" FROM {self.name(POINTS)} WHERE {_of_run(run_id)} AND ({_places_in(parts)})"
-            " GROUP BY writer, part, name, axis ORDER BY min(place), argMin(number, place)"
+            f"SELECT writer, attempt, part, name, axis FROM {self.name(SERIES)}"
+            f" WHERE {_of_run(run_id)} AND ({of_parts})"
+            " GROUP BY writer, attempt, part, name, axis ORDER BY min(place), min(number)"
         )
-        return [
-            (_part(writer, part), SeriesKey(name.decode(), AXES[axis]))
-            for writer, part, name, axis in self._rows(statement, "sQsB")
-        ]
+        found: dict[PartName, dict[SeriesKey, None]] = {}
+        for writer, attempt, part, name, axis in self._rows(statement, "sIIsB"):
+            of_part = found.setdefault(PartName(writer.decode(), attempt, part), {})
+            of_part[SeriesKey(name.decode(), AXES[axis])] = None
+        return found
+
+    def last_points(self, run_id: str, name: PartName) -> dict[SeriesKey, tuple[int, int]]:
+        """The highest step and place of each series of a part."""
+        statement = (
+            f"SELECT name, axis, max(step), max(place) FROM {self.name(POINTS)}"
+            f" WHERE {_of_run(run_id)} AND ({_places_in({name: (0, _PART_PLACES)})})"
+            " GROUP BY name, axis"
+        )
+        return {
+            SeriesKey(series.decode(), AXES[axis]): (step, place)
+            for series, axis, step, place in self._rows(statement, "sBqQ")
+        }
 
     def series(self, run_id: str, key: SeriesKey, name: PartName, rank: int) -> Series | None:
         """The points of one series of a part in the order written; None where there are none."""
@@ -204,17 +223,17 @@ class Tables:
         }
 
     def summaries(
-        self, run_id: str, parts: Ranges
+        self, run_id: str, parts: Ranges, *, has_repeats: bool
     ) -> dict[PartName, dict[SeriesKey, PartSummary | None]]:
         """The summary of every series of each part.
 
-        None where only the points say it: some steps or batches occur twice.
+        None where only the points say it: some steps or batches do occur twice.
         """
         found: dict[PartName, dict[SeriesKey, PartSummary | None]] = {}
         for axes, at, key in ("axis < 2", "step", "step"), ("axis = 2", "t", "place"):
             known = "isFinite(value)"
             columns = [
-                f"count() = uniqExact({key})",
+                f"count() = uniqExact({key})" if has_repeats else "toUInt8(1)",
                 "count()",
                 f"countIf({known})",
                 *(f"toFloat64({end}({at}))" for end in ("min", "max")),
@@ -246,13 +265,16 @@ class Tables:
         visible: Sequence[Visible],
         lo: float | None = None,
         hi: float | None = None,
-    ) -> Bounds | None:
-        """Where a series begins and ends between lo and hi; None without a point."""
+    ) -> list[Bounds]:
+        """Where a series begins and ends between lo and hi, in each part that has points there."""
         at = _at(key.axis)
         where = _of_series(run_id, key, visible) + _between(at, lo, hi)
-        statement = f"SELECT toFloat64(min({at})), toFloat64(max({at})), count()"
-        (row,) = self._rows(f"{statement} FROM {self.name(POINTS)} WHERE {where}", "ddQ")
-        return Bounds(*row) if row[2] else None
+        statement = (
+            f"SELECT toFloat64(min({at})), toFloat64(max({at})), count()"
+            f" FROM {self.name(POINTS)} WHERE {where}"
+            " GROUP BY writer, bitShiftRight(place, 32)"
+        )
+        return [Bounds(*row) for row in self._rows(statement, "ddQ")]
 
     def slices(
         self,
@@ -262,6 +284,7 @@ class Tables:
         bounds: tuple[float, float],
         *,
         pixels: int,
+        has_repeats: bool,
     ) -> NDArray[np.float64]:
         """The slices of a series between two positions, one row each.
 
@@ -269,7 +292,7 @@ class Tables:
         the finite ones; then last, mean, smallest and largest finite value. A step that was logged
         twice counts once.
         """
-        lo, hi = bounds
+        source = self._resolved(run_id, key, visible, bounds, has_repeats=has_repeats)
         known = "isFinite(v)"
         columns = (
             "toFloat64(count())",
@@ -280,8 +303,8 @@ class Tables:
             *(f"{end}If(v, {known})" for end in ("avg", "min", "max")),
         )
         answer = self.server.query(
-            f"SELECT {', '.join(columns)} FROM ({self._resolved(run_id, key, visible, lo, hi)})"
-            f" GROUP BY {_slice(lo, hi, pixels)} AS slice ORDER BY slice FORMAT RowBinary"
+            f"SELECT {', '.join(columns)} FROM ({source})"
+            f" GROUP BY {_slice(*bounds, pixels)} AS slice ORDER BY slice FORMAT RowBinary"
         )
         return np.frombuffer(answer, np.float64).reshape(-1, len(columns))
 
@@ -293,17 +316,18 @@ class Tables:
         bounds: tuple[float, float],
         *,
         pixels: int,
+        has_repeats: bool,
     ) -> NDArray[np.float64]:
         """Position and kind of points that are no number, the first of each kind in each slice.
 
         The kinds are 0 for nan, 1 and -1 for the infinities.
         """
-        lo, hi = bounds
+        source = self._resolved(run_id, key, visible, bounds, has_repeats=has_repeats)
         kind = "if(isNaN(v), 0, if(v > 0, 1, -1))"
         answer = self.server.query(
             f"SELECT toFloat64(min(at)), toFloat64({kind} AS kind)"
-            f" FROM ({self._resolved(run_id, key, visible, lo, hi)}) WHERE NOT isFinite(v)"
-            f" GROUP BY {_slice(lo, hi, pixels)} AS slice, kind"
+            f" FROM ({source}) WHERE NOT isFinite(v)"
+            f" GROUP BY {_slice(*bounds, pixels)} AS slice, kind"
             " ORDER BY min(at) FORMAT RowBinary"
         )
         return np.frombuffer(answer, np.float64).reshape(-1, 2)
@@ -322,20 +346,23 @@ class Tables:
         return int(next(self._rows(statement, "Q"))[0])
 
     def _resolved(
-        self, run_id: str, key: SeriesKey, visible: Sequence[Visible], lo: float, hi: float
+        self,
+        run_id: str,
+        key: SeriesKey,
+        visible: Sequence[Visible],
+        bounds: tuple[float, float],
+        *,
+        has_repeats: bool,
     ) -> str:
         """A query for the points of a series, one for each step, as ``at`` and ``v``."""
         at = _at(key.axis)
-        where = _of_series(run_id, key, visible) + _between(at, lo, hi)
+        where = _of_series(run_id, key, visible) + _between(at, *bounds)
+        source = f"FROM {self.name(POINTS)} WHERE {where}"
+        if not has_repeats:
+            return f"SELECT {at} AS at, value AS v {source}"
         if key.axis == "time":
-            return (
-                f"SELECT any(t) AS at, any(value) AS v FROM {self.name(POINTS)} WHERE {where}"
-                " GROUP BY writer, place"
-            )
-        return (
-            f"SELECT step AS at, argMax(value, {_WEIGHT}) AS v FROM {self.name(POINTS)}"
-            f" WHERE {where} GROUP BY step"
-        )
+            return f"SELECT any(t) AS at, any(value) AS v {source} GROUP BY writer, place"
+        return f"SELECT step AS at, argMax(value, {_WEIGHT}) AS v {source} GROUP BY step"
 
 
 def _slice(lo: float, hi: float, pixels: int) -> str:
@@ -373,7 +400,8 @@ def _of_series(run_id: str, key: SeriesKey, visible: Sequence[Visible]) -> str:
 def _records_in(parts: Ranges) -> str:
     """A condition for the records of some parts."""
     pieces = (
-        f"({_of_part(name)} AND ordinal >= {first} AND ordinal < {end})"
+        f"({_of_part(name)} AND line >= {max(first - ROW_LINES, 0)} AND last >= {first}"
+        f" AND line - shift < {end})"
         for name, (first, end) in parts.items()
     )
     return " OR ".join(pieces) or "0"
