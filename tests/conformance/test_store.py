@@ -21,7 +21,7 @@ from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
-from tests.hub.clickhouse import new_database
+from tests.hub.clickhouse import ENGINES, new_database
 from tests.hub.filled_database import fill
 from tests.hub.hub_process import serving_hub
 from tests.server.live import serving
@@ -85,15 +85,15 @@ def hub(root: Path) -> Store:
     return _SERVERS.enter_context(RemoteStore(url, token=reading, cache=cache))
 
 
-def tables(engine: str, root: Path) -> Store:
+def tables(engine: str) -> Callable[[Path], Store]:
     """A hub over ClickHouse received the runs."""
-    database = _SERVERS.enter_context(contextlib.closing(Database(new_database(engine))))
-    fill(database, root)
-    return ClickHouseStore(database)
 
+    def open_at(root: Path) -> Store:
+        database = _SERVERS.enter_context(contextlib.closing(Database(new_database(engine))))
+        fill(database, root)
+        return ClickHouseStore(database)
 
-def chdb(root: Path) -> Store:
-    return tables("chdb", root)
+    return open_at
 
 
 # Each is given a folder of runs to answer about.
@@ -102,40 +102,34 @@ GROWING: dict[str, Callable[[Path], Store]] = {
     "indexed": indexed,
     "remote": remote,
 }
-STORES = {**GROWING, "sealed": sealed, "hub": hub, "chdb": chdb}
+STORES = {**GROWING, "sealed": sealed, "hub": hub}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
+# The local store answers there too, with parts that ask the tables: the contract is enough.
+CLICKHOUSE = {engine: tables(engine) for engine in ENGINES}
+OPENERS: dict[str, dict[str, Callable[[Path], Store]]] = {
+    "open_at": STORES,
+    # Stores that may erase: nobody erases runs of another machine.
+    "open_owned": {name: STORES[name] for name in STORES if name not in ("remote", "hub")},
+    "open_growing": GROWING,
+    "open_any": STORES | FOREIGN,
+    "open_any_growing": GROWING | FOREIGN,
+}
+contract = pytest.mark.contract
 
 
-@pytest.fixture(params=STORES)
-def open_at(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
-    return STORES[request.param]
-
-
-@pytest.fixture(params=[name for name in STORES if name not in ("remote", "hub")])
-def open_owned(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
-    """Stores that may erase: nobody erases runs of another machine."""
-    return STORES[request.param]
-
-
-@pytest.fixture(params=GROWING)
-def open_growing(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
-    return GROWING[request.param]
-
-
-@pytest.fixture(params=STORES | FOREIGN)
-def open_any(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
-    return (STORES | FOREIGN)[request.param]
-
-
-@pytest.fixture(params=GROWING | FOREIGN)
-def open_any_growing(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
-    return (GROWING | FOREIGN)[request.param]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test the stores that its opener stands for, and ClickHouse to the contract."""
+    is_contract = any(mark.name == "contract" for mark in metafunc.definition.iter_markers())
+    for name in OPENERS.keys() & set(metafunc.fixturenames):
+        stores = OPENERS[name] | (CLICKHOUSE if is_contract else {})
+        metafunc.parametrize(name, list(stores.values()), ids=list(stores))
 
 
 Open = Callable[[Path], Store]
 
 
+@contract
 def test_points_are_exact(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(0, loss=0.1).metrics(1, loss=1e-300).metrics(2, loss=7)
     series = open_any(tmp_path).run("x").series("loss")
@@ -144,17 +138,20 @@ def test_points_are_exact(open_any: Open, tmp_path: Path) -> None:
     assert series.times.tolist() == [1001.0, 1002.0, 1003.0]
 
 
+@contract
 def test_steps_in_any_order_come_back_sorted(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(5, a=5).metrics(1, a=1).metrics(3, a=3)
     assert open_any(tmp_path).run("x").series("a").values.tolist() == [1, 3, 5]
 
 
+@contract
 def test_the_last_value_of_a_step_stands_and_is_counted(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=1).metrics(1, a=2).metrics(2, a=3)
     series = open_any(tmp_path).run("x").series("a")
     assert (series.values.tolist(), series.duplicates) == ([2, 3], 1)
 
 
+@contract
 def test_a_newer_attempt_hides_what_it_overtakes(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for step in range(10):
@@ -201,6 +198,7 @@ def test_telemetry_is_never_hidden(open_at: Open, tmp_path: Path) -> None:
     assert (series.axis, series.values.tolist(), series.at.tolist()) == ("time", [5], [1001.0])
 
 
+@contract
 def test_texts_of_overtaken_steps_are_hidden(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for step in (1, 5):
@@ -211,6 +209,7 @@ def test_texts_of_overtaken_steps_are_hidden(open_at: Open, tmp_path: Path) -> N
     assert [entry.record["text"] for entry in texts] == ["old 1", "new"]
 
 
+@contract
 def test_epochs_of_an_older_attempt_are_hidden(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for epoch in (1, 2, 3, 4):
@@ -228,12 +227,14 @@ def test_a_name_on_two_axes_is_two_series(open_any: Open, tmp_path: Path) -> Non
     assert run.series("loss", axis="epoch").values.tolist() == [0.5]
 
 
+@contract
 def test_typed_and_free_values_of_one_name_are_one_series(open_any: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "step", "step": 1, "loss": 1.0})
     journal.add({"log": "metrics", "step": 2, "m": {"train/loss": 2.0}})
     assert open_any(tmp_path).run("x").series("train/loss").values.tolist() == [1.0, 2.0]
 
 
+@contract
 def test_nan_and_infinity_are_kept(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=math.nan).metrics(2, a=-math.inf).metrics(3, a=1.0)
     series = open_any(tmp_path).run("x").series("a")
@@ -242,12 +243,14 @@ def test_nan_and_infinity_are_kept(open_any: Open, tmp_path: Path) -> None:
     assert (series.summary.nonfinite, series.summary.min) == (2, 1.0)
 
 
+@contract
 def test_children_fill_in_where_rank_0_is_silent(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
     journal.metrics(1, a=9, writer="child-77").metrics(2, a=2, writer="child-77")
     assert open_at(tmp_path).run("x").series("a").values.tolist() == [1, 2]
 
 
+@contract
 def test_ranks_do_not_mix(open_at: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=1).metrics(1, a=2, writer="rank-0003")
     run = open_at(tmp_path).run("x")
@@ -394,6 +397,7 @@ def test_raw_records_hide_nothing(open_at: Open, tmp_path: Path) -> None:
     assert kinds == ["run", "metrics", "metrics", "run", "resume"]
 
 
+@contract
 def test_options_set_later_are_part_of_the_configuration(open_at: Open, tmp_path: Path) -> None:
     Journal(tmp_path, config={"lr": 1, "depth": 2}).add({"log": "option", "name": "lr", "value": 3})
     assert open_at(tmp_path).run("x").config == {"lr": 3, "depth": 2}
@@ -407,6 +411,7 @@ def test_messages_of_all_ranks_come_by_time(open_at: Open, tmp_path: Path) -> No
     assert texts == ["a", "b", "c"]
 
 
+@contract
 def test_only_blobs_that_a_record_names_are_handed_out(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "blob", "step": 1, "name": "i", "file": "a.png"})
     journal.add({"log": "blob", "step": 2, "name": "i", "file": "../run.json"})
@@ -467,6 +472,7 @@ def test_a_run_is_waited_for(open_at: Open, tmp_path: Path) -> None:
     assert wait_for_run(store, "p/x", until=Condition("loss < 2")).status == "finished"
 
 
+@contract
 def test_a_removed_run_is_in_the_trash_until_it_is_restored(open_at: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, loss=2.5).finish()
     store = open_at(tmp_path)
@@ -497,6 +503,7 @@ def test_a_live_run_cannot_be_removed(open_at: Open, tmp_path: Path) -> None:
     assert [run.info.name for run in store.runs()] == ["x"]
 
 
+@contract
 def test_a_summary_is_what_the_points_amount_to(open_any: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=3).metrics(2, loss=math.nan).metrics(4, loss=1)
     journal.metrics(3, loss=2).metrics(3, loss=5)
@@ -570,6 +577,7 @@ def test_a_short_name_means_a_metric(open_any: Open, tmp_path: Path) -> None:
     }
 
 
+@contract
 def test_runs_are_selected_and_ordered(open_at: Open, tmp_path: Path) -> None:
     for number in range(4):
         journal = Journal(tmp_path, f"r{number}", config={"lr": number}, tags=[f"t{number % 2}"])
