@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import create_hub
+from epochal.hub.serving import create_hub, runs_in_folder
 from epochal.server.access import LOOPBACK
 from epochal.server.app import App
 from epochal.serving import ServerAddress
@@ -30,7 +29,7 @@ def serving_hub(
     def create(port: int) -> App:
         url = f"http://127.0.0.1:{port}"
         address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
-        return create_hub(root, ledger, address, Inbox(root), clock=clock)
+        return create_hub(runs_in_folder(root), ledger, address, clock=clock)
 
     with serving_app(create) as server:
         yield server

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.hub.documents import SqliteDocuments
 from epochal.hub.inbox import ConflictError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError
@@ -274,7 +275,10 @@ def test_tokens_are_known_while_a_change_waits_for_the_disk(tmp_path: Path) -> N
             principal = ledger.principal(token)
             found.append("" if principal is None else principal.name)
 
-        with ledger._lock, ledger._transaction():
+        documents = ledger.documents
+        assert isinstance(documents, SqliteDocuments)
+        ledger._tokens._read_s = 0.0
+        with ledger._lock, documents._lock:
             looking = threading.Thread(target=look, daemon=True)
             looking.start()
             looking.join(60)

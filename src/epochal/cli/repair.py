@@ -70,7 +70,8 @@ def command(run: str | None, every: bool, dry_run: bool) -> int:
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[bool]:
     """Whether no hub runs over a folder; none is started while the block runs."""
-    from epochal.hub.ledger import FOLDER, only_hub
+    from epochal.hub.documents import FOLDER
+    from epochal.hub.ledger import only_hub
 
     with contextlib.ExitStack() as held:
         is_alone = not (root / FOLDER).is_dir()

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 import ssl
 import webbrowser
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import click
 from epochal import serving
 from epochal.cli import options
 from epochal.cli.command import cli_command, rules_now, runs_dir, shared
-from epochal.cli.hub_access import ROLES
+from epochal.cli.hub_access import ROLES, open_database
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import Settings, read_settings
@@ -148,8 +148,9 @@ def _urls(server: serving.ServerAddress) -> list[str]:
 
 
 @cli_command
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @_address_options
+@click.option("--store", metavar="URL", help="Keep runs there: clickhouse://user@host/database.")
 @click.option("--max-size", type=options.SIZE, help="Store at most so much, such as 500GB.")
 @click.option("--quota", type=options.SIZE, help="Store at most so much of each token's runs.")
 @click.option("--tls-cert", type=_FILE, help="Serve over TLS with this certificate.")
@@ -159,7 +160,8 @@ def _urls(server: serving.ServerAddress) -> list[str]:
 @click.option("--user-role", type=ROLES, default="read", help="What its people may do (read).")
 @click.option("--allow-control", is_flag=True, help="Let the role write stop trainings from here.")
 def serve(
-    folder: Path,
+    folder: Path | None,
+    store: str | None,
     port: int | None,
     host: str,
     allow_host: tuple[str, ...],
@@ -174,58 +176,76 @@ def serve(
 ) -> None:
     """Receive runs from other machines into DIR and show them live, until Ctrl-C.
 
-    [retention] in DIR/epochal.toml decides which runs go to the trash.
+    With --store, several hubs share the runs in ClickHouse. [retention] in DIR/epochal.toml
+    decides which runs go to the trash.
     """
     from epochal.hub.ledger import Ledger, only_hub
     from epochal.hub.limits import Budget
-    from epochal.hub.retention import read_rules
-    from epochal.hub.serving import serve_hub
+    from epochal.hub.retention import RetentionRules, read_rules
+    from epochal.hub.serving import runs_in_database, runs_in_folder, serve_hub
 
     tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
-    root = folder.expanduser()
-    root.mkdir(parents=True, exist_ok=True)
-    with only_hub(root), closing(Ledger(root)) as ledger:
-        retention = read_rules(root)
+    if store is not None and max_size is not None:
+        raise UsageError(
+            "--max-size measures a folder: with --store, limit the disk of ClickHouse."
+        )
+    if folder is None and store is None:
+        raise UsageError("name the folder DIR of the hub, or a --store.")
+    with ExitStack() as stack:
+        root = None if folder is None else folder.expanduser()
+        if store is not None:
+            database = stack.enter_context(open_database(store))
+            ledger = stack.enter_context(closing(Ledger(database.documents)))
+            budget = Budget(None, ledger, most_per_writer=quota)
+            runs = runs_in_database(database, budget.charge)
+        else:
+            assert root is not None
+            root.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(only_hub(root))
+            ledger = stack.enter_context(closing(Ledger(root)))
+            budget = Budget(root, ledger, most=max_size, most_per_writer=quota)
+            runs = runs_in_folder(root, budget.charge)
+        retention = RetentionRules() if root is None else read_rules(root)
         server = serving.find_address(
-            [root],
+            [runs.name],
             port=read_settings().server_port if port is None else port,
             host=host,
             allow_hosts=allow_host,
             may_move=False,
         )
         if server.listening is None:
-            raise UsageError(f"a server of this folder is already running at {server.url}.")
+            raise UsageError(f"a server of these runs is already running at {server.url}.")
         first = None if ledger.tokens() else ledger.add_token("admin", "admin")
         try:
             serve_hub(
-                root,
+                runs,
                 ledger,
                 server,
-                Budget(root, ledger, most=max_size, most_per_writer=quota),
+                budget,
                 proxy=proxy,
                 tls=tls,
                 allow_control=allow_control,
                 retention=retention,
                 tell=lambda line: say(line, flush=True),
-                on_ready=lambda: _greet(root, server, first, is_tls=tls is not None),
+                on_ready=lambda: _greet(runs.name, server, first, is_tls=tls is not None),
             )
         except KeyboardInterrupt:
             remark("Stopped.")
 
 
 def _greet(
-    root: Path, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
+    place: str, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
 ) -> None:
     urls = [url.partition("?")[0] for url in _urls(server)]
     urls = [url.replace("http://", "https://", 1) if is_tls else url for url in urls]
-    remark(f"The hub keeps runs in {root} (Ctrl-C stops)")
+    remark(f"The hub keeps runs in {place} (Ctrl-C stops)")
     for url in urls:
         say(url, flush=True)
     if first_token is not None:
         remark("Its first token, for the role admin, is shown only now:")
         say(first_token, flush=True)
         remark(f"Its page: {urls[0]}?token={first_token}")
-    remark(f"A token for a machine: epochal hub token add NAME --role write --hub {root}")
+    remark(f"A token for a machine: epochal hub token add NAME --role write --hub {place}")
 
 
 def _tls(certificate: str | None, key: str | None) -> TlsFiles | None:

@@ -6,7 +6,7 @@ import functools
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
+from epochal.hub.clickhouse_inbox import ClickHouseInbox
 from epochal.hub.inbox import ConflictError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
@@ -50,8 +51,6 @@ from epochal.shipping.protocol import ControlRequest as TakenRequest
 # A request is for the companion that takes it first, which gets it again until it has reported an
 # outcome, and only for ten minutes: a run that comes back a week later goes on.
 
-# A companion asks every second; longer ago, it has ended or may not obey.
-_LISTENS_S = 15.0
 _MAX_OUTCOME = 1000
 
 
@@ -64,7 +63,6 @@ class HubControls:
         self._ledger = ledger
         self._is_allowed = is_allowed
         self._clock = clock
-        self._asked_s: dict[str, float] = {}
 
     # -- people -----------------------------------------------------------------------------------
 
@@ -72,7 +70,7 @@ class HubControls:
         """What this person may ask of a run that they see, and what was asked."""
         return Control(
             allowed=self._is_allowed and _may_control(who),
-            listens=time.monotonic() - self._asked_s.get(run_id, -_LISTENS_S) < _LISTENS_S,
+            listens=self._ledger.hears(run_id),
             # Who asked is nothing for those who were only sent a link.
             requests=[]
             if who.runs is not None
@@ -104,7 +102,7 @@ class HubControls:
     def take(self, run_id: str, taker: str | None = None) -> list[TakenRequest]:
         """The requests that wait for a run, and those whose outcome ``taker`` has not reported."""
         self._check_allowed()
-        self._asked_s[run_id] = time.monotonic()
+        self._ledger.hear(run_id)
         now = self._clock()
         since = now - CONTROL_EXPIRES_S
         rows = self._ledger.take_requests(run_id, taker=taker, now=now, since=since)
@@ -149,6 +147,7 @@ _THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
 _MOST_DIGITS = 18
 _RETRY_FULL_S = 60
+AnyInbox: TypeAlias = Inbox | ClickHouseInbox
 Value = TypeVar("Value")
 P = ParamSpec("P")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -157,7 +156,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Receiving:
     """The handlers; each checks who asks before anything is read or written."""
 
-    def __init__(self, inbox: Inbox, ledger: Ledger, controls: HubControls) -> None:
+    def __init__(self, inbox: AnyInbox, ledger: Ledger, controls: HubControls) -> None:
         self._inbox = inbox
         self._ledger = ledger
         self._controls = controls
@@ -166,6 +165,7 @@ class Receiving:
     def close(self) -> None:
         """End the threads: no request follows."""
         self._pool.close(timeout_s=_CLOSE_TIMEOUT_S)
+        self._inbox.close()
 
     def routes(self) -> list[Route]:
         """The routes of the server that receives."""

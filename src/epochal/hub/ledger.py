@@ -1,49 +1,36 @@
-"""What a hub knows beside the runs: tokens, whose runs they are, requests, who changed what.
-
-It is one SQLite file, ``.hub/hub.sqlite`` in the hub's folder. The runs themselves are complete
-without it: a lost file costs the tokens and the audit log, and nothing that was recorded.
-"""
+"""What a hub knows beside the runs: tokens, whose runs they are, requests, who changed what."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import hmac
-import math
 import secrets
-import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from epochal.atomic_file import between_processes
 from epochal.errors import UsageError
+from epochal.hub.documents import FOLDER, Body, Documents, Recent, SqliteDocuments, documents_at
 from epochal.server.access import ROLES, Principal, Role
 
-FOLDER = ".hub"
+# Of documents that belong to a hub, and not to the runs that it has.
+KINDS = (
+    *("token", "links-key", "claim", "bytes", "cleared", "removed", "request", "asked", "audit"),
+)
 _TOKEN_BYTES = 32  # 256 random bits
 _PREFIX = "ep_"
-_TOKENS_READ_EVERY_S = 1.0
 _MOST_REQUESTS = 20
-_REQUEST = "id, run, action, who, t, taken, outcome, is_done"  # the fields of RequestRow
-_SCHEMA = """
-create table if not exists tokens (
-  name text primary key, role text not null, projects text, sha256 blob not null,
-  created real not null, revoked real);
-create table if not exists runs (
-  id text primary key, project text not null, writer text not null, bytes integer not null);
-create table if not exists removed (id text primary key, t real not null);
-create table if not exists audit (
-  t real not null, who text not null, what text not null, run text, details text);
-create index if not exists audit_by_run on audit (run);
-create table if not exists requests (
-  id text primary key, run text not null, action text not null, who text not null, t real not null,
-  taken real, outcome text, is_done integer not null default 0, taker text);
-create index if not exists requests_by_run on requests (run, t);
-"""
+# Runs that are counted in one document, which is written again whenever one of them grows.
+_MOST_COUNTED = 500
+# A companion asks every second; longer ago, it has ended or may not obey.
+_LISTENS_S = 15.0
+_TELL_S = 5.0
 
 
 @contextlib.contextmanager
@@ -85,33 +72,37 @@ class RequestRow:
     who: str
     t: float
     taken: float | None = None
+    taker: str | None = None
     outcome: str | None = None
     is_done: bool = False
 
 
 class Ledger:
-    """The file; safe to use from several threads, and from a command beside a running hub."""
+    """Safe to use from several threads, and from a command beside running hubs.
 
-    def __init__(self, root: Path) -> None:
-        folder = root / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        # Of changes. Reads have a connection of their own: requests do not wait for the disk.
+    Hubs share it where ``place`` is documents that several hubs have; see ``documents``.
+    """
+
+    def __init__(self, place: Path | Documents) -> None:
+        self.documents = documents_at(place)
+        self._is_shared = not isinstance(place, Path)
+        # Of changes that depend on what is stored.
         self._lock = threading.Lock()
-        self._read_lock = threading.Lock()
-        self._valid: tuple[float, list[tuple[Principal, bytes]]] = (-math.inf, [])
-        self._db = _connect(folder / "hub.sqlite")
-        self._db.execute("pragma journal_mode=wal")
-        self._db.execute("pragma synchronous=full")
-        self._db.executescript(_SCHEMA)
-        self._reading = _connect(folder / "hub.sqlite")
+        self._tokens = Recent(self.documents, "token")
+        self._asked = Recent(self.documents, "asked")
+        self._listening = Recent(self.documents, "listening")
+        # What this process counted and heard: each process writes documents of its own.
+        self._own, self._page = secrets.token_hex(8), 0
+        self._counted: Counter[str] = Counter()
+        self._heard: dict[str, float] = {}
+        self._told = 0.0
 
     def close(self) -> None:
-        """Close the file."""
-        with self._read_lock:
-            self._reading.close()
-        with self._lock:
-            self._db.close()
+        """Close the file; documents that were given stay open."""
+        if self._told:
+            self._listening.put(self._own, None)
+        if isinstance(self.documents, SqliteDocuments) and not self._is_shared:
+            self.documents.close()
 
     # -- tokens -----------------------------------------------------------------------------------
 
@@ -125,125 +116,116 @@ class Ledger:
         if not name or len(name) > 100 or not name.isprintable():
             raise UsageError("name must have 1 to 100 printable characters.")
         token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
-        joined = None if projects is None else "\n".join(sorted(projects))
-        row = (role, joined, _digest(token), time.time())
-        try:
-            self._change(
-                "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
-                name,
-                *row,
-            )
-        except sqlite3.IntegrityError:
-            # A name that a revoked token had is used again: the same machine has a new token.
-            if not self._change(
-                "update tokens set role=?, projects=?, sha256=?, created=?, revoked=null"
-                " where name=? and revoked is not null",
-                *row,
-                name,
-            ):
+        only = None if projects is None else sorted(projects)
+        with self._lock:
+            before = self.documents.get("token", name)
+            if before is not None and before["revoked"] is None:
                 raise UsageError(
                     f"there is a token named {name!r} already: revoke it first, or take another"
                     " name."
-                ) from None
+                )
+            new = {"role": role, "projects": only, "sha256": _digest(token).hex()}
+            self._tokens.put(name, {**new, "created": time.time(), "revoked": None})
         return token
 
     def revoke_token(self, name: str) -> None:
         """Refuse a token from now on; its name stays with what it did."""
-        statement = "update tokens set revoked=? where name=? and revoked is null"
-        if not self._change(statement, time.time(), name):
-            raise UsageError(f"there is no valid token named {name!r}.")
+        with self._lock:
+            token = self.documents.get("token", name)
+            if token is None or token["revoked"] is not None:
+                raise UsageError(f"there is no valid token named {name!r}.")
+            self._tokens.put(name, {**token, "revoked": time.time()})
 
     def tokens(self) -> list[TokenRow]:
         """Every token, the newest last."""
-        query = "select name, role, projects, created, revoked from tokens order by created"
-        return [
-            TokenRow(name, role, _projects(projects), created, revoked)
-            for name, role, projects, created, revoked in self._rows(query)
+        rows = [
+            TokenRow(name, one["role"], _projects(one), one["created"], one["revoked"])
+            for name, one in self.documents.all("token")
         ]
+        return sorted(rows, key=lambda row: row.created)
 
     def principal(self, token: str) -> Principal | None:
         """Whose token this is; None for one that is unknown or revoked."""
         given = _digest(token)
         found: Principal | None = None
         # Every digest is compared, each in constant time: the time says nothing about any of them.
-        for principal, kept in self._valid_tokens():
-            if hmac.compare_digest(given, kept):
-                found = principal
+        for name, one in self._tokens.bodies().items():
+            is_given = hmac.compare_digest(given, bytes.fromhex(one["sha256"]))
+            if is_given and one["revoked"] is None:
+                found = Principal(name, one["role"], _projects(one))
         return found
-
-    def _valid_tokens(self) -> list[tuple[Principal, bytes]]:
-        """Read again every second: a token is revoked by another process."""
-        now_s = time.monotonic()
-        read_s, valid = self._valid
-        if now_s - read_s > _TOKENS_READ_EVERY_S:
-            query = "select name, role, projects, sha256 from tokens where revoked is null"
-            valid = [
-                (Principal(name, role, _projects(projects)), kept)
-                for name, role, projects, kept in self._rows(query)
-            ]
-            self._valid = now_s, valid
-        return valid
 
     # -- runs -------------------------------------------------------------------------------------
 
     def writer_of(self, run_id: str) -> str | None:
         """Who sent a run first."""
-        for (writer,) in self._rows("select writer from runs where id=?", run_id):
-            return str(writer)
-        return None
+        claim = self.documents.get("claim", run_id)
+        return None if claim is None else str(claim["writer"])
 
     def claim(self, run_id: str, project: str, writer: str) -> None:
         """Note who sends a run; the first one stays while anything of it is stored."""
-        self._change(
-            "insert into runs values (?,?,?,0) on conflict (id) do update"
-            " set project=excluded.project, writer=excluded.writer where bytes=0",
-            run_id,
-            project,
-            writer,
-        )
+        new = {"project": project, "writer": writer}
+        before = self.documents.get("claim", run_id)
+        if before is None or (before != new and not self._bytes_by_run()[run_id]):
+            self.documents.put("claim", run_id, new)
 
     def add_bytes(self, by_run: Mapping[str, int]) -> None:
         """Count what was stored for runs: all of them at once, which is one sync of the disk."""
-        statement = "update runs set bytes = bytes + ? where id=?"
-        with self._lock, self._transaction():
-            self._db.executemany(statement, [(num, run_id) for run_id, num in by_run.items()])
+        with self._lock:
+            counted = self._counted + Counter(by_run)
+            self.documents.put("bytes", f"{self._own}-{self._page}", dict(counted))
+            self._counted = counted
+            if len(counted) >= _MOST_COUNTED:
+                self._counted, self._page = Counter(), self._page + 1
 
     def bytes_by_writer(self) -> dict[str, int]:
         """How much each writer has sent."""
-        return dict(self._rows("select writer, sum(bytes) from runs group by writer"))
+        found: Counter[str] = Counter()
+        by_run = self._bytes_by_run()
+        for run_id, claim in self.documents.all("claim"):
+            found[claim["writer"]] += by_run[run_id]
+        return dict(found)
 
     def run_ids(self) -> set[str]:
         """The runs of which something was counted."""
-        return {str(run_id) for (run_id,) in self._rows("select id from runs where bytes > 0")}
+        return {run_id for run_id, num_bytes in self._bytes_by_run().items() if num_bytes > 0}
 
     def clear_bytes(self, run_ids: Iterable[str]) -> None:
         """Count nothing of runs that are no longer stored."""
-        with self._lock, self._transaction():
-            self._db.executemany(
-                "update runs set bytes = 0 where id=?", [(run_id,) for run_id in run_ids]
-            )
+        by_run, cleared = self._bytes_by_run(), dict(self.documents.all("cleared"))
+        for run_id in run_ids:
+            before = cleared.get(run_id, {"bytes": 0})
+            self.documents.put("cleared", run_id, {"bytes": before["bytes"] + by_run[run_id]})
+
+    def _bytes_by_run(self) -> Counter[str]:
+        """What all processes have counted, without what was cleared."""
+        found: Counter[str] = Counter()
+        for _, counted in self.documents.all("bytes"):
+            found.update(counted)
+        for run_id, cleared in self.documents.all("cleared"):
+            found[run_id] -= cleared["bytes"]
+        return found
 
     def note_removed(self, run_id: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""
-        self._change("insert or replace into removed values (?,?)", run_id, time.time())
+        self.documents.put("removed", run_id, {"t": time.time()})
 
     def removed_at(self, run_id: str) -> float | None:
         """When a run was deleted here; None for one that was not."""
-        for (t,) in self._rows("select t from removed where id=?", run_id):
-            return float(t)
-        return None
+        removed = self.documents.get("removed", run_id)
+        return None if removed is None else float(removed["t"])
 
     def forget_removed(self, run_id: str) -> None:
         """Receive a run again that was deleted here."""
-        self._change("delete from removed where id=?", run_id)
+        self.documents.put("removed", run_id, None)
 
     # -- requests to control a training -----------------------------------------------------------
 
     def add_request(self, run_id: str, action: str, who: str, *, now: float) -> RequestRow:
         """Keep what someone asks of a training, until its companion takes it."""
-        row = RequestRow(secrets.token_hex(8), run_id, action, who, now)
-        statement = "insert into requests (id, run, action, who, t) values (?,?,?,?,?)"
-        self._change(statement, row.id, run_id, action, who, now)
+        row = RequestRow(_key_at(int(now * 1e9)), run_id, action, who, now)
+        self._put_request(row)
+        self._asked.put(run_id, {"t": now})
         return row
 
     def take_requests(
@@ -254,78 +236,73 @@ class Ledger:
         ``taker`` gets those again that it took, until it has said what became of them: an answer
         may be lost on its way.
         """
-        waiting = (
-            f"select {_REQUEST} from requests where run=? and t>=? and outcome is null"
-            " and (taken is null or taker=?) order by t"
-        )
-        if not any(self._rows(waiting, run_id, since, taker)):  # nearly always: no lock is taken
+        asked = self._asked.bodies().get(run_id)
+        if asked is None or asked["t"] < since:  # nearly always: nothing else is read
             return []
-        with self._lock, self._transaction():
-            rows = self._db.execute(waiting, (run_id, since, taker)).fetchall()
-            self._db.executemany(
-                "update requests set taken=?, taker=? where id=? and taken is null",
-                [(now, taker, request_id) for request_id, *_ in rows],
-            )
-        return [RequestRow(*row) for row in rows]
+        found: list[RequestRow] = []
+        with self._lock:
+            for row in reversed(self.requests(run_id)):
+                is_free = row.taken is None or (taker is not None and row.taker == taker)
+                if is_free and row.outcome is None and row.t >= since:
+                    found.append(replace(row, taken=row.taken or now, taker=taker))
+            for row in found:
+                self._put_request(row)
+        return found
 
     def end_request(self, run_id: str, request_id: str, outcome: str, *, is_done: bool) -> bool:
         """Note the outcome of a request that was taken; False where it has one, or is another's."""
-        statement = (
-            "update requests set outcome=?, is_done=?"
-            " where id=? and run=? and taken is not null and outcome is null"
-        )
-        return self._change(statement, outcome, is_done, request_id, run_id) == 1
+        with self._lock:
+            body = self.documents.get("request", f"{run_id}/{request_id}")
+            row = None if body is None else RequestRow(**body)
+            if row is None or row.taken is None or row.outcome is not None:
+                return False
+            self._put_request(replace(row, outcome=outcome, is_done=is_done))
+        return True
 
     def requests(self, run_id: str) -> list[RequestRow]:
         """The newest requests of a run, the newest first."""
-        query = f"select {_REQUEST} from requests where run=? order by t desc, rowid desc limit ?"
-        return [RequestRow(*row) for row in self._rows(query, run_id, _MOST_REQUESTS)]
+        found = self.documents.all("request", prefix=f"{run_id}/", limit=_MOST_REQUESTS)
+        return [RequestRow(**body) for _, body in found]
+
+    def _put_request(self, row: RequestRow) -> None:
+        self.documents.put("request", f"{row.run}/{row.id}", asdict(row))
+
+    def hear(self, run_id: str) -> None:
+        """Note that the companion of a run asks for requests, so that all hubs know it."""
+        now = self._heard[run_id] = time.time()
+        if self._is_shared and now - self._told >= _TELL_S:
+            self._told = now
+            self._heard = {run: t for run, t in self._heard.items() if now - t < _LISTENS_S}
+            self._listening.put(self._own, self._heard)
+
+    def hears(self, run_id: str) -> bool:
+        """Whether the companion of a run has just asked for requests."""
+        heard = [self._heard, *(self._listening.bodies().values() if self._is_shared else ())]
+        return any(time.time() - by_run.get(run_id, 0.0) < _LISTENS_S for by_run in heard)
 
     # -- audit ------------------------------------------------------------------------------------
 
     def note(self, who: str, what: str, *, run: str | None = None, details: str = "") -> None:
         """Add a line to the audit log."""
-        self._change("insert into audit values (?,?,?,?,?)", time.time(), who, what, run, details)
+        line = {"t": time.time(), "who": who, "what": what, "run": run, "details": details}
+        self.documents.put("audit", _key_at(time.time_ns()), line)
 
     def audit(self, *, limit: int = 1000) -> list[dict[str, Any]]:
         """The newest lines of the audit log, the newest first."""
-        query = "select t, who, what, run, details from audit order by t desc, rowid desc limit ?"
-        keys = ("t", "who", "what", "run", "details")
-        return [dict(zip(keys, row, strict=True)) for row in self._rows(query, limit)]
-
-    def _rows(self, query: str, *values: Any) -> Iterator[Any]:
-        with self._read_lock:
-            rows = self._reading.execute(query, values).fetchall()
-        yield from rows
-
-    def _change(self, statement: str, *values: Any) -> int:
-        """Run a statement; the number of rows that it changed."""
-        with self._lock, contextlib.closing(self._db.cursor()) as cursor:
-            return cursor.execute(statement, values).rowcount
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Change everything within it, or nothing; the lock is held."""
-        self._db.execute("begin immediate")
-        with contextlib.ExitStack() as undo:
-            undo.callback(self._db.rollback)
-            yield
-            # SQLite may leave the transaction of a failed commit open. What followed would then be
-            # acknowledged as a part of it, and lost.
-            self._db.execute("commit")
-            undo.pop_all()
+        return [line for _, line in self.documents.all("audit", limit=limit)]
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=30.0, check_same_thread=False, isolation_level=None)
+def _key_at(ns: int) -> str:
+    """A key that sorts by time, and that no other hub makes."""
+    return f"{ns:020d}-{secrets.token_hex(4)}"
 
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
-def _projects(joined: str | None) -> frozenset[str] | None:
-    return None if joined is None else frozenset(joined.split("\n")) - {""}
+def _projects(token: Body) -> frozenset[str] | None:
+    return None if token["projects"] is None else frozenset(token["projects"])
 
 
 def is_received(folder: Path, run_id: str) -> bool:

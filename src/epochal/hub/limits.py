@@ -143,6 +143,7 @@ _MEASURE_EVERY_S = 600.0
 # Between two checks of the disk, what was charged counts as stored.
 _CHECK_EVERY_S = 1.0
 _STORE_EVERY_S = 5.0
+_READ_EVERY_S = 60.0
 
 
 class FullError(EpochalError):
@@ -150,11 +151,11 @@ class FullError(EpochalError):
 
 
 class Budget:
-    """The limits of one hub in bytes; None for no limit."""
+    """The limits of one hub in bytes; None for no limit, and for no folder whose disk may fill."""
 
     def __init__(
         self,
-        root: Path,
+        root: Path | None,
         ledger: Ledger,
         *,
         most: float | None = None,
@@ -174,18 +175,19 @@ class Budget:
         self._storing = threading.Lock()
         self._measured_s = -math.inf
         self._checked_s, self._left = -math.inf, 0
-        self._stored_s = clock()
+        self._stored_s = self._read_s = clock()
         self._used = 0
-        self._by_writer = ledger.bytes_by_writer()
+        self._by_writer = Counter(ledger.bytes_by_writer())
         self._unstored: Counter[str] = Counter()
         self._writers: dict[str, str] = {}
 
     def charge(self, run_id: str, project: str, num_bytes: int) -> None:
         """Count bytes that are about to be stored; raises ``FullError`` when they do not fit."""
         with self._lock:
-            self._check_disk(num_bytes)
+            if self._root is not None:
+                self._check_disk(self._root, num_bytes)
             writer = self._writer_of(run_id)
-            had = self._by_writer.get(writer, 0)
+            had = self._by_writer[writer]
             if self._most_per_writer is not None and had + num_bytes > self._most_per_writer:
                 raise FullError(
                     f"{format_bytes(num_bytes)} more do not fit: {writer!r} has sent"
@@ -193,7 +195,7 @@ class Budget:
                     " Delete runs on the hub and empty its trash, or ask who runs it for more."
                 )
             self._writers[run_id] = writer
-            self._by_writer[writer] = had + num_bytes
+            self._by_writer[writer] += num_bytes
             self._used += num_bytes
             self._unstored[run_id] += num_bytes
             is_due = self._clock() - self._stored_s >= _STORE_EVERY_S
@@ -205,20 +207,20 @@ class Budget:
     def release(self, run_ids: Iterable[str]) -> None:
         """Give the bytes of runs that are no longer stored back to their writers."""
         self._store()
+        self._ledger.clear_bytes(run_ids)
         with self._lock:
-            self._ledger.clear_bytes(run_ids)
-            self._by_writer = self._ledger.bytes_by_writer()
             self._writers.clear()  # others may send these runs from now on
-            self._measured_s = -math.inf
+            self._measured_s = self._read_s = -math.inf
+        self._store()
 
     def close(self) -> None:
         """Store what was counted."""
         self._store()
 
-    def _check_disk(self, num_bytes: int) -> None:
+    def _check_disk(self, root: Path, num_bytes: int) -> None:
         now_s = self._clock()
         if now_s - self._checked_s >= _CHECK_EVERY_S or self._left - num_bytes < self._reserve:
-            self._checked_s, self._left = now_s, self._free(self._root)
+            self._checked_s, self._left = now_s, self._free(root)
         self._left -= num_bytes
         if self._left < self._reserve:
             raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")
@@ -226,7 +228,7 @@ class Budget:
             return
         if self._clock() - self._measured_s >= _MEASURE_EVERY_S:
             # Runs are deleted and sealed meanwhile: what is there is measured again now and then.
-            self._used, self._measured_s = size_of(self._root), self._clock()
+            self._used, self._measured_s = size_of(root), self._clock()
         if self._used + num_bytes > self._most:
             raise FullError(
                 f"{format_bytes(num_bytes)} more do not fit: the hub stores"
@@ -238,6 +240,7 @@ class Budget:
         return self._writers.get(run_id) or self._ledger.writer_of(run_id) or "unknown"
 
     def _store(self) -> None:
+        """Store what was counted, and now and then read what other hubs have counted."""
         with self._storing:
             with self._lock:
                 counted = self._unstored.copy()
@@ -245,6 +248,12 @@ class Budget:
                 self._ledger.add_bytes(counted)  # what it cannot store stays counted here
                 with self._lock:
                     self._unstored -= counted
+            if self._clock() - self._read_s >= _READ_EVERY_S:
+                stored = Counter(self._ledger.bytes_by_writer())
+                with self._lock:
+                    self._read_s, self._by_writer = self._clock(), stored
+                    for run_id, num_bytes in self._unstored.items():
+                        self._by_writer[self._writer_of(run_id)] += num_bytes
 
 
 def size_of(root: Path) -> int:

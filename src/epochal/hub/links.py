@@ -1,7 +1,8 @@
 """Links that show some runs, read-only, to whoever has them, until a date.
 
-A link is a signed statement: which runs, until when. Nothing is stored but the key of the hub; a
-new key, ``epochal hub share --revoke-all``, ends every link there is.
+A link is a signed statement: which runs, until when. Nothing is stored but the key of the hub, or
+of all hubs that share their documents; a new key, ``epochal hub share --revoke-all``, ends every
+link there is.
 """
 
 from __future__ import annotations
@@ -17,22 +18,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import replaced_file
 from epochal.errors import UsageError
-from epochal.hub.ledger import FOLDER
+from epochal.hub.documents import Documents, Recent, documents_at
 from epochal.server.access import Principal
 
-LINKS_KEY = "links.key"
 _PREFIX = "share_"
-KEY_BYTES = 32
+_KEY_BYTES = 32
 _MOST_RUNS = 500
 
 
 class Links:
     """Makes and reads the links of one hub."""
 
-    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._path = root / FOLDER / LINKS_KEY
+    def __init__(self, place: Path | Documents, *, clock: Callable[[], float] = time.time) -> None:
+        self._keys = Recent(documents_at(place), "links-key")
         self._clock = clock
 
     def make(self, runs: Sequence[str], *, until: float) -> str:
@@ -75,20 +74,13 @@ class Links:
 
     def revoke_all(self) -> None:
         """Make every link of this hub invalid."""
-        self._path.parent.mkdir(exist_ok=True)
-        with replaced_file(self._path, durable=True) as temporary:
-            temporary.touch(0o600)
-            temporary.write_bytes(secrets.token_bytes(KEY_BYTES))
+        self._keys.put("", {"key": secrets.token_hex(_KEY_BYTES)})
 
     def _sign(self, body: str) -> bytes:
-        return hmac.new(self._key(), body.encode(), hashlib.sha256).digest()
-
-    def _key(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
+        if not self._keys.bodies():
             self.revoke_all()
-            return self._path.read_bytes()
+        key = bytes.fromhex(self._keys.bodies()[""]["key"])
+        return hmac.new(key, body.encode(), hashlib.sha256).digest()
 
 
 def _encode(data: bytes) -> str:

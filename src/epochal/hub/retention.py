@@ -8,7 +8,6 @@ of the audit log.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,7 +161,7 @@ class Plan:
         parts = []
         if self.trash:
             names = [f"{run.info.project}/{run.info.name}" for run in self.trash]
-            size = sum(size_of(run.path) for run in self.trash)
+            size = sum(size_of(Path(run.info.folder)) for run in self.trash)
             parts.append(f"to the trash: {_named(names, size)}")
         if self.erase:
             names = [f"{run.project}/{run.name}" for run in self.erase]
@@ -223,7 +222,8 @@ class Retention:
     def plan(self, store: LocalStore) -> Plan:
         """What the rules select now; never live runs."""
         old = [view for view in store.runs() if self._is_old(view)]
-        trash = sorted((view for view in old if is_removable(view.info)), key=_received)
+        trash = [view for view in old if is_removable(view.info)]
+        trash.sort(key=lambda view: view.source.newest_s)
         erase = [run for run in store.trash.runs() if self._is_over(run)]
         return Plan(trash, erase)
 
@@ -248,7 +248,7 @@ class Retention:
         with self._locked(info.id):
             if not self._is_old(view):  # something has arrived meanwhile
                 return
-            silent_s = time.time() - _received(view)
+            silent_s = _silent_s(view)
             store.remove(view)
         rule = self._rules.of(info.project)
         why = f"nothing was received for {format_age(silent_s)}"
@@ -276,7 +276,7 @@ class Retention:
         rule = self._rules.of(brief.project)
         if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
             return False
-        return time.time() - _received(view) >= rule.trash_after_s
+        return _silent_s(view) >= rule.trash_after_s
 
     def _is_over(self, run: TrashedRun) -> bool:
         after_s = self._rules.of(run.project).erase_after_s
@@ -287,19 +287,19 @@ def _named(names: Sequence[str], size: int) -> str:
     more = len(names) - _MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     listed = ", ".join(names[:_MOST_NAMED])
-    return f"{plural(len(names), 'run')} ({format_bytes(size)}): {listed}{rest}"
+    sized = f" ({format_bytes(size)})" if size else ""  # none where runs are in tables
+    return f"{plural(len(names), 'run')}{sized}: {listed}{rest}"
 
 
-def _received(run: LocalRun) -> float:
-    """When anything of a run was received last, by the hub's own clock: not what it says.
+def _silent_s(run: LocalRun) -> float:
+    """How long ago anything of a run was received last; 0 where that is not known.
 
-    A run of last year that is sent today is new to the hub.
+    By the clock of who received it, not by what the run says: a run of last year that is sent today
+    is new to the hub.
     """
-    newest = 0.0
-    for folder in (run.path, run.path / "journal", run.path / "segments"):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.is_file(follow_symlinks=False):
-                        newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
-    return newest
+    try:
+        run.refresh()
+    except (OSError, EpochalError):
+        return 0.0
+    now = time.time()
+    return now - (run.source.newest_s or run.created or now)

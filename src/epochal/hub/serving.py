@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from epochal.errors import UsageError
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
-from epochal.hub.endpoints import HubControls, Receiving
+from epochal.hub.clickhouse_inbox import ClickHouseInbox
+from epochal.hub.endpoints import AnyInbox, HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, GuessLimitMiddleware, RequestLimitMiddleware
@@ -28,33 +32,91 @@ from epochal.server.responses import error_response
 from epochal.serving import ServerAddress, write_archive
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
+from epochal.store.clickhouse.database import Database
+from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.local.store import LocalStore
-from epochal.store.local.trash import check_removable
 from epochal.store.store import RunView
 
+Charge = Callable[[str, str, int], None]
 
-class HubStore(LocalStore):
-    """The runs in some folders of a hub; deleted runs are noted, so no sender brings them back."""
 
-    def __init__(self, folders: Sequence[Path], ledger: Ledger) -> None:
-        super().__init__(*folders, cache=cache_folder(), rules=reader_rules())
+@dataclass(frozen=True, slots=True)
+class HubRuns:
+    """Where the runs of a hub are: how they are received, and how they are read.
+
+    ``part_of`` says which part of them a person may see, in a form that ``open`` takes; None for
+    nothing. ``whole`` is all of them.
+    """
+
+    name: str
+    inbox: AnyInbox
+    whole: Hashable
+    part_of: Callable[[Principal], Hashable | None]
+    open: Callable[[Any], LocalStore]
+
+
+def runs_in_folder(root: Path, charge: Charge = lambda *_: None) -> HubRuns:
+    """The runs in a folder of a hub."""
+    inbox = Inbox(root, charge=charge)
+
+    def folders_of(who: Principal) -> tuple[Path, ...] | None:
+        if who.runs is None:
+            return tuple(root / name for name in sorted(who.projects or ())) or None
+        paths = (inbox.folder_of(run_id) for run_id in sorted(who.runs))
+        return tuple(path for path in paths if path is not None) or None
+
+    def open_store(folders: tuple[Path, ...]) -> LocalStore:
+        return LocalStore(*folders, cache=cache_folder(), rules=reader_rules())
+
+    return HubRuns(str(root), inbox, (root,), folders_of, open_store)
+
+
+def runs_in_database(database: Database, charge: Charge = lambda *_: None) -> HubRuns:
+    """The runs in a database, which other hubs may serve as well."""
+    inbox = ClickHouseInbox(database, charge=charge)
+
+    def open_store(scope: tuple[frozenset[str] | None, frozenset[str] | None]) -> LocalStore:
+        projects, runs = scope
+        return ClickHouseStore(database, rules=reader_rules(), projects=projects, runs=runs)
+
+    return HubRuns(
+        str(database.address), inbox, (None, None), lambda who: (who.projects, who.runs), open_store
+    )
+
+
+class HubStore:
+    """A store of a hub: what is deleted is noted, so that no sender brings it back."""
+
+    def __init__(self, store: LocalStore, ledger: Ledger) -> None:
+        self._store = store
         self._ledger = ledger
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     def remove(self, run: RunView) -> TrashedRun:
         """Move a run to the trash."""
-        check_removable(run.info)
         # Before the move, so that its sender cannot bring it back even if this process is killed
         # in between. For a run that is still here the note has no effect.
         self._ledger.note_removed(run.info.id)
-        return super().remove(run)
+        try:
+            return self._store.remove(run)
+        except UsageError:
+            self._ledger.forget_removed(run.info.id)
+            raise
 
 
-# Gives each request to an application over just the folders that its sender may see.
+def open_noting(runs: HubRuns, ledger: Ledger, part: Hashable) -> LocalStore:
+    """The store over a part of the runs of a hub."""
+    return cast(LocalStore, HubStore(runs.open(part), ledger))
+
+
+# Gives each request to an application over just the runs that its sender may see.
 #
 # A sender with some projects, or with a link to some runs, is served by an application of its own
-# whose store was opened on these folders. No endpoint can return what its store does not hold.
+# whose store was opened on these. No endpoint can return what its store does not hold.
 
-# Sets of folders that are served at once; the one that was used least recently is closed.
+# Parts that are served at once; the one that was used least recently is closed.
 _MOST_APPS = 64
 # Where the hub's own endpoints are: they check the sender themselves.
 _HUB_PATHS = "/api/hub/"
@@ -67,18 +129,16 @@ class ByPrincipal:
         self,
         whole: App,
         *,
-        folders_of: Callable[[Principal], Sequence[Path]],
-        create: Callable[[Sequence[Path]], App],
+        part_of: Callable[[Principal], Hashable | None],
+        create: Callable[[Hashable], App],
         most: int = _MOST_APPS,
     ) -> None:
         self._whole = whole
-        self._folders_of = folders_of
+        self._part_of = part_of
         self._create = create
         self._most = most
         self._lock = asyncio.Lock()
-        self._apps: OrderedDict[tuple[Path, ...], tuple[App, contextlib.AsyncExitStack]] = (
-            OrderedDict()
-        )
+        self._apps: OrderedDict[Hashable, tuple[App, contextlib.AsyncExitStack]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request over; end the other applications with this one."""
@@ -105,17 +165,17 @@ class ByPrincipal:
         if path.startswith(_HUB_PATHS) or (principal.projects is None and principal.runs is None):
             return self._whole.asgi
         # The runs of a link may have to be looked for.
-        folders = tuple(await asyncio.to_thread(self._folders_of, principal))
-        if not folders:
+        part = await asyncio.to_thread(self._part_of, principal)
+        if part is None:
             return None
         async with self._lock:
-            found = self._apps.get(folders)
+            found = self._apps.get(part)
             if found is None:
-                app = await asyncio.to_thread(self._create, folders)
+                app = await asyncio.to_thread(self._create, part)
                 stack = contextlib.AsyncExitStack()
                 await stack.enter_async_context(app.running())
-                found = self._apps[folders] = (app, stack)
-            self._apps.move_to_end(folders)
+                found = self._apps[part] = (app, stack)
+            self._apps.move_to_end(part)
             while len(self._apps) > self._most:
                 _, (old, old_stack) = self._apps.popitem(last=False)
                 old.close_streams()
@@ -130,42 +190,35 @@ class ByPrincipal:
 
 
 def create_hub(
-    root: Path,
+    runs: HubRuns,
     ledger: Ledger,
     server: ServerAddress,
-    inbox: Inbox,
     *,
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> App:
-    """The application of a hub over one folder."""
+    """The application of a hub."""
     controls = HubControls(ledger, is_allowed=allow_control, clock=clock)
-    receiving = Receiving(inbox, ledger, controls)
-    links = Links(root, clock=clock)
+    receiving = Receiving(runs.inbox, ledger, controls)
+    links = Links(ledger.documents, clock=clock)
 
-    def create(folders: Sequence[Path]) -> App:
-        is_whole = folders == [root]
+    def create(part: Hashable) -> App:
+        is_whole = part == runs.whole
         return create_inner_app(
-            lambda: HubStore(folders, ledger),
+            partial(open_noting, runs, ledger, part),
             write_archive=write_archive,
-            folders=folders_digest(folders),
+            folders=folders_digest([runs.name]),
             more_routes=receiving.routes() if is_whole else (),
             on_close=receiving.close if is_whole else None,
             controls=controls,
         )
 
-    def folders_of(principal: Principal) -> list[Path]:
-        if principal.runs is None:
-            return [root / name for name in sorted(principal.projects or ())]
-        paths = (inbox.folder_of(run_id) for run_id in sorted(principal.runs))
-        return [path for path in paths if path is not None]
-
     def find(token: str) -> Principal | None:
         return ledger.principal(token) or links.principal(token)
 
-    whole = create([root])
-    parts = ByPrincipal(whole, folders_of=folders_of, create=create)
+    whole = create(runs.whole)
+    parts = ByPrincipal(whole, part_of=runs.part_of, create=create)
     limited = RequestLimitMiddleware(parts, proxy=proxy)
     app = replace(whole, asgi=limited, close_streams=parts.close_streams)
     access = Access(
@@ -177,7 +230,7 @@ def create_hub(
 
 
 def serve_hub(
-    root: Path,
+    runs: HubRuns,
     ledger: Ledger,
     server: ServerAddress,
     budget: Budget,
@@ -191,10 +244,8 @@ def serve_hub(
 ) -> None:
     """Serve until stopped; ``tell`` prints a line about runs that go by the retention rules."""
     assert server.listening is not None
-    inbox = Inbox(root, charge=budget.charge)
-    app = create_hub(root, ledger, server, inbox, proxy=proxy, allow_control=allow_control)
-    keeping = Retention(
-        retention, lambda: HubStore([root], ledger), ledger, budget, locked=inbox.locked, tell=tell
-    )
+    app = create_hub(runs, ledger, server, proxy=proxy, allow_control=allow_control)
+    open_store = partial(open_noting, runs, ledger, runs.whole)
+    keeping = Retention(retention, open_store, ledger, budget, locked=runs.inbox.locked, tell=tell)
     with server.listening, contextlib.closing(budget), keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)

@@ -1,0 +1,134 @@
+"""What a hub knows beside the runs, as small documents: each has a kind, a key and a JSON object.
+
+A hub over a folder keeps them in one SQLite file, ``.hub/hub.sqlite``. Hubs over ClickHouse keep
+them in a table that they share. The runs are complete without them.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+FOLDER = ".hub"
+_READ_AGAIN_S = 1.0
+_LAST = "\U0010ffff"  # it sorts behind all that keys have
+_SCHEMA = """
+create table if not exists documents (
+  kind text not null, key text not null, body blob not null, primary key (kind, key))
+  without rowid"""
+
+Body: TypeAlias = dict[str, Any]
+
+
+class Documents(Protocol):
+    """The documents of one hub, or of several hubs that share them."""
+
+    def get(self, kind: str, key: str) -> Body | None:
+        """A document; None where there is none."""
+
+    def all(
+        self, kind: str, *, prefix: str = "", limit: int | None = None
+    ) -> list[tuple[str, Body]]:
+        """The documents of a kind whose keys begin with a prefix, by key, the last ones first."""
+
+    def put(self, kind: str, key: str, body: Body | None) -> None:
+        """Store a document in place of the one before, or delete it; returns when that lasts."""
+
+
+class SqliteDocuments:
+    """One file; several threads and processes may use it.
+
+    Reads have a connection of their own, so that they do not wait for the disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        self._lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._db = _connect(path)
+        self._db.execute("pragma journal_mode=wal")
+        self._db.execute("pragma synchronous=full")
+        self._db.execute(_SCHEMA)
+        self._reading = _connect(path)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._read_lock, self._lock:
+            self._reading.close()
+            self._db.close()
+
+    def get(self, kind: str, key: str) -> Body | None:
+        """A document; None where there is none."""
+        rows = self._rows("select key, body from documents where kind=? and key=?", kind, key)
+        return rows[0][1] if rows else None
+
+    def all(
+        self, kind: str, *, prefix: str = "", limit: int | None = None
+    ) -> list[tuple[str, Body]]:
+        """The documents of a kind whose keys begin with a prefix, by key, the last ones first."""
+        query = (
+            "select key, body from documents where kind=? and key>=? and key<? order by key desc"
+            " limit ?"
+        )
+        return self._rows(query, kind, prefix, prefix + _LAST, -1 if limit is None else limit)
+
+    def put(self, kind: str, key: str, body: Body | None) -> None:
+        """Store a document in place of the one before, or delete it; returns when it is on disk."""
+        with self._lock:
+            if body is None:
+                self._db.execute("delete from documents where kind=? and key=?", (kind, key))
+            else:
+                row = (kind, key, msgspec.json.encode(body))
+                self._db.execute("insert or replace into documents values (?,?,?)", row)
+
+    def _rows(self, query: str, *values: object) -> list[tuple[str, Body]]:
+        with self._read_lock:
+            rows = self._reading.execute(query, values).fetchall()
+        return [(key, msgspec.json.decode(body)) for key, body in rows]
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=30.0, check_same_thread=False, isolation_level=None)
+
+
+def documents_at(place: Path | Documents) -> Documents:
+    """The documents of the hub in a folder, unless documents are given."""
+    return SqliteDocuments(place / FOLDER / "hub.sqlite") if isinstance(place, Path) else place
+
+
+class Recent:
+    """The documents of a kind, read again every second: other processes change them."""
+
+    def __init__(self, documents: Documents, kind: str) -> None:
+        self._documents = documents
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._read_s, self._bodies = -math.inf, dict[str, Body]()
+
+    def bodies(self) -> dict[str, Body]:
+        """The documents by their keys, as they were at most a second ago.
+
+        While they cannot be read, they are as they were last.
+        """
+        with self._lock:
+            if time.monotonic() - self._read_s > _READ_AGAIN_S:
+                try:
+                    self._bodies = dict(self._documents.all(self._kind))
+                except (OSError, sqlite3.Error):
+                    if not self._bodies:
+                        raise
+                self._read_s = time.monotonic()
+            return self._bodies
+
+    def put(self, key: str, body: Body | None) -> None:
+        """Store or delete a document of this kind."""
+        self._documents.put(self._kind, key, body)
+        with self._lock:
+            self._read_s = -math.inf

@@ -1,0 +1,190 @@
+"""What a hub knows beside the runs: the same in a file, and in a table that several hubs share."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from epochal.errors import UsageError
+from epochal.hub.documents import Documents, SqliteDocuments
+from epochal.hub.ledger import Ledger
+from epochal.hub.limits import Budget, FullError
+from epochal.hub.links import Links
+from epochal.store.clickhouse.database import Database
+from tests.hub.clickhouse import new_database
+
+# Hubs read tokens of others again after this time.
+_SOON_S = 1.1
+
+
+@pytest.fixture(params=["sqlite", "chdb"])
+def documents(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Documents]:
+    if request.param == "sqlite":
+        with contextlib.closing(SqliteDocuments(tmp_path / ".hub" / "hub.sqlite")) as documents:
+            yield documents
+    else:
+        with contextlib.closing(Database(str(new_database("chdb")))) as database:
+            yield database.documents
+
+
+@pytest.fixture
+def two(documents: Documents) -> tuple[Ledger, Ledger]:
+    """The ledgers of two hubs that share their documents."""
+    return Ledger(documents), Ledger(documents)
+
+
+Two = tuple[Ledger, Ledger]
+
+
+def test_documents_are_listed_by_key_the_last_ones_first(documents: Documents) -> None:
+    for key in ("b/1", "a/2", "a/1", "a"):
+        documents.put("one", key, {"key": key})
+    documents.put("other", "a/3", {})
+    documents.put("one", "a/1", {"key": "again"})
+    documents.put("one", "b/1", None)
+    assert documents.get("one", "a/1") == {"key": "again"}
+    assert documents.get("one", "b/1") is None
+    assert documents.get("two", "a") is None
+    assert [key for key, _ in documents.all("one")] == ["a/2", "a/1", "a"]
+    assert documents.all("one", prefix="a/", limit=1) == [("a/2", {"key": "a/2"})]
+    assert documents.all("none") == []
+
+
+def test_a_token_is_valid_at_each_hub_until_one_revokes_it(two: Two) -> None:
+    here, there = two
+    token = here.add_token("cluster", "write", ["q", "p"])
+    assert there.principal("ep_other") is None
+    for ledger in two:
+        found = ledger.principal(token)
+        assert found is not None
+        assert (found.name, found.role, found.projects) == ("cluster", "write", frozenset("pq"))
+    with pytest.raises(UsageError, match="revoke it first"):
+        there.add_token("cluster", "write")
+    there.revoke_token("cluster")
+    assert there.principal(token) is None
+    time.sleep(_SOON_S)
+    assert here.principal(token) is None
+    with pytest.raises(UsageError, match="no valid token"):
+        here.revoke_token("cluster")
+    again = here.add_token("cluster", "read")
+    assert here.principal(again) is not None
+    assert [(row.name, row.role, row.revoked) for row in there.tokens()] == [
+        ("cluster", "read", None)
+    ]
+
+
+def test_bytes_of_several_hubs_are_added_up(two: Two) -> None:
+    here, there = two
+    here.claim("a", "p", "alice")
+    there.claim("a", "p", "mallory")  # nothing is stored yet: whoever comes last
+    here.claim("a", "p", "alice")
+    here.add_bytes({"a": 10})
+    there.add_bytes({"a": 5, "b": 1})
+    here.add_bytes({"a": 1})
+    there.claim("a", "p", "mallory")
+    there.claim("b", "q", "bob")
+    for ledger in two:
+        assert ledger.writer_of("a") == "alice"
+        assert ledger.bytes_by_writer() == {"alice": 16, "bob": 1}
+    there.clear_bytes(["a"])
+    assert here.run_ids() == {"b"}
+    here.claim("a", "p", "mallory")
+    here.add_bytes({"a": 2})
+    here.clear_bytes(["b"])
+    there.clear_bytes(["b"])
+    assert there.bytes_by_writer() == {"mallory": 2, "bob": 0}
+
+
+def test_a_quota_holds_over_several_hubs(two: Two) -> None:
+    now = [0.0]
+    here, there = (Budget(None, one, most_per_writer=100, clock=lambda: now[0]) for one in two)
+    two[0].claim("a", "p", "alice")
+    here.charge("a", "p", 60)
+    here.close()
+    now[0] += 100.0
+    there.charge("a", "p", 30)  # it reads what the other has counted
+    with pytest.raises(FullError, match="has sent 90 B of its quota of 100 B"):
+        there.charge("a", "p", 20)
+
+
+def test_a_removed_run_is_known_to_each_hub(two: Two) -> None:
+    here, there = two
+    assert here.removed_at("a") is None
+    here.note_removed("a")
+    removed = there.removed_at("a")
+    assert removed is not None
+    assert abs(time.time() - removed) < 60
+    there.forget_removed("a")
+    assert here.removed_at("a") is None
+
+
+def test_a_request_is_for_the_companion_that_takes_it_first(two: Two) -> None:
+    here, there = two
+    first = here.add_request("run", "suspend", "alice", now=1000.0)
+    second = there.add_request("run", "stop", "bob", now=1001.0)
+    here.add_request("run-2", "stop", "bob", now=1001.0)
+    time.sleep(_SOON_S)
+    assert not there.end_request("run", first.id, "early", is_done=True)
+    taken = there.take_requests("run", taker="one", now=1002.0, since=900.0)
+    assert [row.id for row in taken] == [first.id, second.id]
+    assert here.take_requests("run", taker="two", now=1003.0, since=900.0) == []
+    assert here.take_requests("run", taker="one", now=1003.0, since=900.0) == taken
+    assert here.end_request("run", first.id, "suspended", is_done=True)
+    assert not there.end_request("run", first.id, "again", is_done=False)
+    assert not there.end_request("run-2", second.id, "of another run", is_done=False)
+    left = there.take_requests("run", taker="one", now=1004.0, since=900.0)
+    assert [row.id for row in left] == [second.id]
+    assert here.take_requests("run", taker="one", now=2000.0, since=1500.0) == []
+    assert [(row.action, row.outcome, row.is_done) for row in there.requests("run")] == [
+        ("stop", None, False),
+        ("suspend", "suspended", True),
+    ]
+
+
+def test_without_a_name_a_request_is_taken_once(two: Two) -> None:
+    two[0].add_request("run", "stop", "alice", now=1000.0)
+    assert len(two[0].take_requests("run", now=1001.0, since=900.0)) == 1
+    assert two[0].take_requests("run", now=1002.0, since=900.0) == []
+
+
+def test_each_hub_knows_which_companions_listen(documents: Documents) -> None:
+    here, there = Ledger(documents), Ledger(documents)
+    here.hear("run")
+    assert here.hears("run")
+    assert not here.hears("other")
+    assert there.hears("run")
+    here.close()
+    time.sleep(_SOON_S)
+    assert not there.hears("run")
+
+
+def test_the_audit_log_is_one_by_time(two: Two) -> None:
+    here, there = two
+    assert here.audit() == []
+    for number in range(3):
+        here.note("alice", f"here {number}", run="a")
+        there.note("bob", f"there {number}", details="why")
+    lines = here.audit()
+    assert [line["what"] for line in lines] == [
+        f"{place} {number}" for number in (2, 1, 0) for place in ("there", "here")
+    ]
+    assert (lines[0]["run"], lines[0]["details"]) == (None, "why")
+    assert [line["t"] for line in lines] == sorted((line["t"] for line in lines), reverse=True)
+    assert there.audit(limit=2) == lines[:2]
+
+
+def test_a_link_of_one_hub_is_shown_by_the_other(documents: Documents) -> None:
+    here, there = Links(documents), Links(documents)
+    link = here.make(["a", "b"], until=time.time() + 600)
+    found = there.principal(link)
+    assert found is not None
+    assert found.runs == frozenset("ab")
+    here.revoke_all()
+    assert here.principal(link) is None
+    time.sleep(_SOON_S)
+    assert there.principal(link) is None
+    assert there.refused(link) is not None
