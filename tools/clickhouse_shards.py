@@ -131,6 +131,10 @@ class Shards:
         self._launch(number)
         self._wait(number)
 
+    def pids(self) -> list[int]:
+        """Return the process ids of both servers."""
+        return [process.pid for process in self._processes.values()]
+
     def address(self, database: str) -> str:
         """Return the address of a database on both servers."""
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.http_ports)

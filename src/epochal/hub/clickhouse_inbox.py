@@ -103,17 +103,21 @@ class ClickHouseInbox:
         checked = checked_identity(run_id, identity)
         documents = self._database.documents
         with self.locked(run_id):
-            trash = documents.get(TRASH, run_id)
+            found = {one.kind: one for one in documents.find([RUN, TRASH, LABELS], [run_id])}
+            trash = found[TRASH].body if TRASH in found else None
             if trash is not None and trash.get("erasing"):
                 raise OSError(f"the run {run_id} is being erased: send it again in a minute")
-            before = documents.get(RUN, run_id)
+            before = found[RUN].body if RUN in found else None
             checked["name"] = checked["name"] if before is None else before["name"]
             if before != checked:
                 self._charge(run_id, checked["project"], len(encode_json(checked)))
-                documents.put(RUN, run_id, checked)
+                version = found[RUN].version if RUN in found else 0
+                documents.put(RUN, run_id, checked, after=version)
             if trash is not None:  # it was deleted, and is sent again
-                documents.put(TRASH, run_id, None)
-            return self._state(run_id, checked)
+                documents.put(TRASH, run_id, None, after=found[TRASH].version)
+            self._projects[run_id] = (time.monotonic(), checked["project"])
+            labels = found[LABELS].body if LABELS in found else None
+            return self._state(run_id, checked, labels or {}, is_new=not found)
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
         """The run of rank 0 of a launch that began so long ago; ids of launches come again."""
@@ -131,11 +135,18 @@ class ClickHouseInbox:
     def state(self, run_id: str) -> RunState:
         """What is here of a run."""
         self._check(run_id)
-        return self._state(run_id, self._database.documents.get(RUN, run_id) or {})
+        documents = self._database.documents
+        found = {one.kind: one.body or {} for one in documents.find([RUN, LABELS], [run_id])}
+        return self._state(run_id, found.get(RUN, {}), found.get(LABELS, {}))
 
-    def _state(self, run_id: str, identity: dict[str, Any]) -> RunState:
-        received = self._database.tables.received([run_id]).get(run_id, {})
-        project, documents = str(identity.get("project", "")), self._database.documents
+    def _state(
+        self, run_id: str, identity: dict[str, Any], labels: dict[str, Any], *, is_new: bool = False
+    ) -> RunState:
+        documents, tables = self._database.documents, self._database.tables
+        received = {} if is_new else tables.received([run_id]).get(run_id, {})
+        blobs = [] if is_new else whole_blobs(self._database, run_id)
+        live = [] if is_new else documents.all(LIVE, prefix=f"{run_id}/")
+        project = str(identity.get("project", ""))
         return RunState(
             id=run_id,
             project=project,
@@ -145,10 +156,10 @@ class ClickHouseInbox:
                 for name, one in received.items()
             },
             segments={},
-            blobs={blob.name: blob.size for blob in whole_blobs(self._database, run_id)},
-            labels=documents.get(LABELS, run_id) or {},
+            blobs={blob.name: blob.size for blob in blobs},
+            labels=labels,
             identity=identity,
-            live=[key.partition("/")[2] for key, _ in documents.all(LIVE, prefix=f"{run_id}/")],
+            live=[key.partition("/")[2] for key, _ in live],
             takes_segments=False,
         )
 

@@ -36,6 +36,7 @@ _SETTINGS: Mapping[str, int | str] = {
     "insert_distributed_sync": 1,
     "max_insert_threads": 1,
     "max_query_size": 1 << 24,  # conditions name runs and parts
+    "optimize_skip_unused_shards": 1,
     "skip_unavailable_shards": 0,
 }
 

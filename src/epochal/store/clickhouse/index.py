@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import struct
 import threading
@@ -15,12 +16,13 @@ from epochal import query as q
 from epochal.store.clickhouse.connection import literal
 from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.rows import length, text, unpacked, whole
-from epochal.store.clickhouse.schema import RUNS
+from epochal.store.clickhouse.schema import RUNS, one_of
 from epochal.store.local.index import TEXT_COLUMNS, VERSION, IndexedRun, is_exact, narrowed
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import RowDetails, StoredRow
 
-_ROWS_AT_ONCE = 256
+_ROWS_AT_ONCE = 1024
+_MOST_DETAILS = 20_000
 # Before a text of the configuration: one without it is of another type.
 _TEXT = "'"
 _decode_row = packed_decoder(StoredRow).decode
@@ -40,9 +42,11 @@ class ClickHouseIndex:
         self._put: list[bytes] = []
         # The newest version of each row that is known here; an older one is out of date.
         self._versions: dict[str, int] = {}
+        # The places of the last list in its order, and summaries that a query needed.
+        self._listed: dict[str, int] = {}
+        self._details: dict[str, tuple[int, bytes]] = {}
 
     def _query(self, columns: str, where: str, rest: str, types: str) -> Iterator[Any]:
-        self.commit()
         statement = (
             f"SELECT {columns} FROM {self._database.address.database}.{RUNS.name}"
             f" WHERE {self._where} AND ({where}) {rest} FORMAT RowBinary"
@@ -64,6 +68,8 @@ class ClickHouseIndex:
 
     def get(self, place: str, signature: str) -> tuple[StoredRow, RowDetails | None] | None:
         """The row of a run with this signature; None where there is none."""
+        if place not in self._versions:
+            return None  # no hub had a row of it when this one asked for all
         where = f"run = {literal(place)} AND signature = {literal(signature)}"
         newest = "ORDER BY length(details) > 0 DESC, version DESC LIMIT 1"
         for version, row, details in self._query("version, row, details", where, newest, "Qss"):
@@ -72,20 +78,42 @@ class ClickHouseIndex:
         return None
 
     def details(self, place: str) -> RowDetails | None:
-        """The summaries of a run; None where its row is partial."""
-        where = f"run = {literal(place)}"
-        for (details,) in self._query("details", where, "ORDER BY version DESC LIMIT 1", "s"):
-            return _decode_details(details) if details else None
-        return None
+        """The summaries of a run; None where its row is partial.
+
+        A query that needs them needs those of a whole list: they are read some hundreds at a time.
+        """
+        version = self._versions.get(place, 0)
+        with self._lock:
+            known = self._details.get(place)
+            if known is None or known[0] < version:
+                self._read_details(place)
+                known = self._details.get(place)
+        return _decode_details(known[1]) if known is not None and known[1] else None
+
+    def _read_details(self, place: str) -> None:
+        self.commit()
+        at = self._listed.get(place, 0)
+        behind = itertools.islice(self._listed, at, at + _ROWS_AT_ONCE)
+        wanted = [place, *(one for one in behind if one not in self._details)]
+        if len(self._details) > _MOST_DETAILS:
+            self._details.clear()
+        newest = "ORDER BY run, version DESC LIMIT 1 BY run"
+        found = self._query("run, version, details", one_of("run", wanted), newest, "sQs")
+        self._details.update((run.decode(), (version, said)) for run, version, said in found)
 
     def rows(self, condition: q.Condition | None = None) -> Iterator[tuple[str, StoredRow]]:
         """The places and rows of runs, at least those that a query selects, the newest first."""
+        self.commit()
         where = "1" if condition is None else narrowed(condition, _compared)[0]
         order = "ORDER BY created DESC, run, version DESC LIMIT 1 BY run"
-        for run, version, row in self._query("run, version, row", where, order, "sQs"):
-            place = run.decode()
-            if version >= self._versions.get(place, 0):
-                yield place, _decode_row(row)
+        found = self._query("run, version, row", where, order, "sQs")
+        current = {
+            run.decode(): row
+            for run, version, row in found
+            if version >= self._versions.get(run.decode(), 0)
+        }
+        self._listed = {place: number for number, place in enumerate(current)}
+        return ((place, _decode_row(row)) for place, row in current.items())
 
     def projects(self) -> Sequence[str]:
         """The projects of all rows."""

@@ -83,7 +83,7 @@ class Ingest:
     def _load(self, run_id: str, name: PartName) -> _Known:
         received = self._tables.received([run_id]).get(run_id, {}).get(name, Received())
         last, end = self._tables.last_points(run_id, name), first_place(name) + received.records
-        listed = self._tables.keys(run_id, [name]).get(name, {})
+        listed = self._tables.keys(run_id, [name]).get(name, {}) if last else {}
         if any(place >= end for _, place in last.values()):
             # A hub was killed after it had stored points: they will be stored again.
             received = received._replace(repeats=1)

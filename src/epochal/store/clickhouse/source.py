@@ -246,8 +246,10 @@ class ClickHouseSource:
             ]
             if grown:
                 ranges = {part.name: (part.summarised, part.facts.num_records) for part in grown}
-                tables = self.database.tables
-                found = tables.summaries(self.place, ranges, has_repeats=has_repeats)
+                axes = {key.axis for part in grown for key in part.keys}
+                found = self.database.tables.summaries(
+                    self.place, ranges, axes, has_repeats=has_repeats
+                )
                 for part in grown:
                     part.add_summaries(found.get(part.name, {}))
 

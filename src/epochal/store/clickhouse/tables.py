@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,14 +223,16 @@ class Tables:
         }
 
     def summaries(
-        self, run_id: str, parts: Ranges, *, has_repeats: bool
+        self, run_id: str, parts: Ranges, axes: Collection[Axis], *, has_repeats: bool
     ) -> dict[PartName, dict[SeriesKey, PartSummary | None]]:
         """The summary of every series of each part.
 
         None where only the points say it: some steps or batches do occur twice.
         """
         found: dict[PartName, dict[SeriesKey, PartSummary | None]] = {}
-        for axes, at, key in ("axis < 2", "step", "step"), ("axis = 2", "t", "place"):
+        for is_time, at, key in (False, "step", "step"), (True, "t", "place"):
+            if not any((axis == "time") == is_time for axis in axes):
+                continue
             known = "isFinite(value)"
             columns = [
                 f"count() = uniqExact({key})" if has_repeats else "toUInt8(1)",
@@ -247,7 +249,8 @@ class Tables:
             statement = (
                 "SELECT writer, bitShiftRight(place, 32) AS part, name, axis,"
                 f" {', '.join(columns)} FROM {self.name(POINTS)}"
-                f" WHERE {_of_run(run_id)} AND {axes} AND ({_places_in(parts)})"
+                f" WHERE {_of_run(run_id)} AND axis {'=' if is_time else '<'} 2"
+                f" AND ({_places_in(parts)})"
                 " GROUP BY writer, part, name, axis"
             )
             for writer, part, name, axis, *row in self._rows(statement, "sQsBBQQ" + "d" * 10):
