@@ -46,7 +46,7 @@ def command(run: str | None, every: bool, dry_run: bool) -> int:
     root = runs_dir() if every else folders[0].path.parent.parent
     with _alone(root) as is_alone:
         may_change = is_alone and not dry_run
-        results = [_repair(folder, root, may_change=may_change) for folder in folders]
+        results = [_repair(folder, may_change=may_change) for folder in folders]
     num_damaged = sum(not result.whole for result in results)
     if said_json(results if every else results[0]):
         return int(num_damaged > 0)
@@ -82,31 +82,36 @@ def _alone(root: Path) -> Iterator[bool]:
         yield is_alone
 
 
-def _repair(folder: RunFolder, root: Path, *, may_change: bool) -> Repaired:
+def _repair(folder: RunFolder, *, may_change: bool) -> Repaired:
     """Examine and repair one run; a run that cannot be examined does not stop the others."""
-    from epochal.hub.inbox import interrupted_uploads, settle_upload
-
     result = Repaired("/".join(folder.path.parts[-2:]))
     try:
-        damage, uploads = diagnose(folder), list(interrupted_uploads(folder))
+        damage, uploads = diagnose(folder), _uploads(folder)
         result.records = sum(part.num_records for part in damage.parts)
         result.parts, result.alive = len(damage.parts), damage.alive
         lasting = [*_unreadable(folder), *_missing(folder)]
         result.found = [*_damage_lines(damage), *lasting]
-        for upload in uploads:
-            state = "complete, but not under its name" if upload.is_whole else "incomplete"
-            result.found.append(f"{upload.kind}/{upload.name}: an upload of it is {state}.")
+        result.found += [
+            f"{path.parent.name}/{path.name} is an unfinished upload." for path in uploads
+        ]
         if may_change and not damage.alive:
-            result.done = [*repair(folder, damage), *(settle_upload(root, up) for up in uploads)]
-            result.done += _tidy_blobs(folder)
+            result.done = [*repair(folder, damage), *_tidy_blobs(folder)]
+            for path in uploads:
+                path.unlink()
+                result.done.append(f"Deleted {path.parent.name}/{path.name}; push the run again.")
             damaged = [f"blobs/{path.name}: it cannot be encoded." for path in _raw(folder)]
             lasting, result.found = [*lasting, *damaged], [*result.found, *damaged]
-            damage, uploads = diagnose(folder), list(interrupted_uploads(folder))
+            damage, uploads = diagnose(folder), _uploads(folder)
         result.whole = damage.is_whole and not (lasting or uploads)
     except (EpochalError, OSError) as error:
         result.found.append(f"the run cannot be repaired: {error}")
         result.whole = False
     return result
+
+
+def _uploads(folder: RunFolder) -> list[Path]:
+    """Files that a hub has not received to their end."""
+    return sorted(folder.path.glob("*/.*.partial"))
 
 
 def _tidy_blobs(folder: RunFolder) -> Iterator[str]:

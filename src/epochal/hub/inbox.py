@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
@@ -60,15 +59,6 @@ def file_size(path: Path) -> int:
     """The size of a file; 0 for one that is not there."""
     try:
         return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
-
-
-def num_lines(path: Path) -> int:
-    """How many whole lines a part has that are not blank; 0 for one that is not there."""
-    try:
-        with open(path, "rb") as file:
-            return sum(1 for line in file if line.endswith(b"\n") and line.strip())
     except FileNotFoundError:
         return 0
 
@@ -461,7 +451,11 @@ class Inbox:
 
         part = named_part(name.removesuffix(".parquet"))
         sealed = run.folder.sealed_path(part)
-        have = num_lines(run.folder.part_path(part))
+        path = run.folder.part_path(part)
+        have = 0  # lines that are not blank
+        if path.exists():
+            with open(path, "rb") as file:
+                have = sum(1 for line in file if line.endswith(b"\n") and line.strip())
         if sealed.exists():
             have = max(have, self._counts.sealed(sealed).lines)
         try:
@@ -490,55 +484,3 @@ class Inbox:
         with replaced_file(target) as temporary:
             temporary.write_bytes(chunk)
         return size
-
-
-# Files that a hub is receiving: each has a name of its own until it is whole.
-
-_PARTIAL = re.compile(
-    re.escape(PARTIAL_NAME).replace(r"\{name\}", "(.+)").replace(r"\{digest\}", "([0-9a-f]{16})")
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file that was not received to its end; all its bytes may be here all the same."""
-
-    folder: RunFolder
-    kind: FileKind
-    name: str
-    path: Path
-    size: int
-    sha256: str
-    is_whole: bool
-
-
-def interrupted_uploads(folder: RunFolder) -> Iterator[Upload]:
-    """The uploads of a run that were not completed."""
-    for kind in get_args(FileKind):
-        for path in sorted((folder.path / kind).glob(".*.partial")):
-            named = _PARTIAL.fullmatch(path.name)
-            if named is not None:
-                sha256, size = file_digest(path)
-                yield Upload(
-                    folder, kind, named[1], path, size, sha256, sha256.startswith(named[2])
-                )
-
-
-def settle_upload(root: Path, upload: Upload) -> str:
-    """Complete an upload whose bytes are all here, else delete it; what was done, as a sentence.
-
-    Only while no hub runs over ``root``. A complete upload is deleted only if its contents cannot
-    be used. If the run itself cannot be identified, the upload stays and an error is raised.
-    """
-    if not upload.is_whole:
-        upload.path.unlink()
-        return f"{upload.kind}/{upload.name}: deleted an incomplete upload; push the run again."
-    run_id = str(read_json(upload.folder.identity).get("id"))
-    try:
-        Inbox(root).put_file(
-            run_id, upload.kind, upload.name, b"", offset=0, size=upload.size, sha256=upload.sha256
-        )
-    except (ConflictError, FormatError) as error:
-        upload.path.unlink(missing_ok=True)
-        return f"{upload.kind}/{upload.name}: deleted an upload that cannot be used: {error}"
-    return f"{upload.kind}/{upload.name}: completed an upload of {upload.size:,} bytes."

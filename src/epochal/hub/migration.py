@@ -7,6 +7,7 @@ Deleted runs stay where they are.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -27,7 +28,7 @@ from epochal.journal.layout import run_folders, slugify
 from epochal.journal.line import encode
 from epochal.segments.read import Segment
 from epochal.shipping.offering import json_or_empty
-from epochal.shipping.protocol import PartState
+from epochal.shipping.protocol import CHUNK_BYTES, PartState
 from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.source import RUN, TRASH
 from epochal.store.clickhouse.store import BOARD, ClickHouseStore
@@ -119,17 +120,21 @@ def _copy(run_id: str, source: AnyInbox, target: AnyInbox) -> None:
     for blob, size in here.blobs.items():
         if there.blobs.get(blob) != size:
             _copy_blob(run_id, blob, size, source, target)
-    target.put_labels(run_id, here.labels, {})
+    if here.labels != there.labels:
+        target.put_labels(run_id, here.labels, {})
 
 
 def _copy_blob(run_id: str, blob: str, size: int, source: AnyInbox, target: AnyInbox) -> None:
     digest, have = hashlib.sha256(), 0
-    while piece := source.file(run_id, "blobs", blob, offset=have):
-        digest.update(piece)
-        have += len(piece)
-    have, sha256 = 0, digest.hexdigest()
-    while True:
-        piece = source.file(run_id, "blobs", blob, offset=have)
-        have = target.put_file(run_id, "blobs", blob, piece, offset=have, size=size, sha256=sha256)
-        if have == size or not piece:
-            return
+    with tempfile.TemporaryFile() as copy:
+        while have < size and (piece := source.file(run_id, "blobs", blob, offset=have)):
+            digest.update(piece)
+            have += copy.write(piece)
+        have, sha256, is_done = 0, digest.hexdigest(), False
+        while not is_done:
+            copy.seek(have)
+            piece, offset = copy.read(CHUNK_BYTES), have
+            have = target.put_file(
+                run_id, "blobs", blob, piece, offset=offset, size=size, sha256=sha256
+            )
+            is_done = have == size or not piece
