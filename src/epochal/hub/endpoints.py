@@ -384,7 +384,8 @@ def _answering(handler: Handler) -> Handler:
         except (FormatError, UsageError) as error:
             return error_response(400, str(error))
         except (OSError, sqlite3.OperationalError) as error:
-            sentence = f"the hub could not store this: {getattr(error, 'strerror', None) or error}."
+            reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+            sentence = f"the hub could not store this: {reason}."
             return error_response(507, sentence, headers={"retry-after": str(_RETRY_FULL_S)})
 
     return answer

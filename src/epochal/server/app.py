@@ -186,8 +186,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _epochal_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, UnreadableRunError):
-        # The run was deleted or moved, or its disk is unreachable: not a fault of the server.
+    if isinstance(error, (UnreadableRunError, OSError)):
+        # The run was deleted or moved, or a disk or database is away: not a fault of the server.
         return error_response(503, str(error))
     return error_response(404 if isinstance(error, LookupError) else 400, str(error))
 

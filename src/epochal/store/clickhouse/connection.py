@@ -28,6 +28,7 @@ _ANSWER_S = 300.0
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CODE = re.compile(rb"Code: (\d+)")
 _REASON = re.compile(r"Exception: (.*?)(?:, e\.what\(\)| \(version |$)")
+_AWAY = (209, 210, 279)
 # An insert returns when every shard has stored its rows, whatever the user's profile says. Rows
 # that were deleted may be stored again. Of these, a server gets those that it knows.
 _SETTINGS: Mapping[str, int | str] = {
@@ -280,10 +281,13 @@ class ChdbServer:
 
 def _refusal(answer: bytes, where: str) -> ClickHouseError:
     found = _CODE.search(answer)
+    code = int(found[1]) if found else 0
     said = " ".join(answer.decode("utf-8", "replace").split())
     reason = _REASON.search(said)
     said = (reason[1] if reason else said).rstrip(". ")[:300]
-    return ClickHouseError(f"{where} answers: {said}.", code=int(found[1]) if found else 0)
+    if code in _AWAY:
+        return ClickHouseError(f"{where} cannot reach another server of its cluster.", code=code)
+    return ClickHouseError(f"{where} answers: {said}.", code=code)
 
 
 def connect(address: Address) -> Server:
