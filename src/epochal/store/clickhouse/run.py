@@ -11,9 +11,9 @@ import numpy as np
 from epochal.records import Axis
 from epochal.segments.columns import SeriesKey
 from epochal.store.answers import Cursor, Metric, Slices
+from epochal.store.clickhouse.charts import Bounds, StoredSeries, Visible
 from epochal.store.clickhouse.rows import first_place
 from epochal.store.clickhouse.source import ClickHouseSource
-from epochal.store.clickhouse.tables import Bounds, Visible
 from epochal.store.local.cache import MemoryBudget, locked
 from epochal.store.local.index import RowIndex
 from epochal.store.local.row import unread_row
@@ -38,8 +38,7 @@ class ClickHouseRun(LocalRun):
         signature: str | None,
     ) -> None:
         super().__init__(source, held=held, index=index, signature=signature)
-        self._tables_source = source
-        self._tables = source.database.tables
+        self._rows = source
 
     def _partial_row(self, own_id: str) -> StoredRow:
         return unread_row(self.source, own_id=own_id, updated=self.source.newest_s)
@@ -87,11 +86,11 @@ class ClickHouseRun(LocalRun):
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None or key.axis == "none" or pixels == 0:
             return None
-        visible = self._ask(lambda state: self._visible(state, key, rank, is_cut=True))
-        parts = self._tables.bounds(self.source.place, key, visible)
+        series = self._ask(lambda state: self._series_of(state, key, rank, is_cut=True))
+        parts = series.bounds()
         ends = (min(one.lo for one in parts), max(one.hi for one in parts)) if parts else (0, 0)
         if not (lo is None and hi is None):
-            parts = self._tables.bounds(self.source.place, key, visible, lo, hi)
+            parts = series.bounds(lo, hi)
         num_stored = sum(one.num_points for one in parts)
         if num_stored <= pixels:
             return None
@@ -99,24 +98,21 @@ class ClickHouseRun(LocalRun):
         bounds = (first if lo is None else lo, last if hi is None else hi)
         if bounds[0] == bounds[1]:
             return None
-        has_repeats = any(one.has_repeats for one in visible) or (
-            key.axis != "time" and _overlap(parts)
-        )
-        of_key = (self.source.place, key, visible, bounds)
-        rows = self._tables.slices(*of_key, pixels=pixels, has_repeats=has_repeats)
-        count, finite, *columns = rows.T
-        num_points, num_finite = int(count.sum()), int(finite.sum())
+        repeats = any(one.has_repeats for one in series.visible)
+        repeats |= key.axis != "time" and _overlap(parts)
+        count, finite, *columns = series.slices(bounds, pixels, has_repeats=repeats).T
+        num_points, num_nonfinite = int(count.sum()), int((count - finite).sum())
         if num_points <= pixels:
             return None
         low, high, low_known, high_known, *values = columns
-        is_known = finite > 0
-        marks = np.empty((0, 2))
-        if num_finite < num_points:
-            marks = self._tables.nonfinite(*of_key, pixels=pixels, has_repeats=has_repeats)
-        duplicates = 0
+        is_known, marks, duplicates, hidden = finite > 0, np.empty((0, 2)), 0, 0
+        if num_nonfinite:
+            marks = series.nonfinite(bounds, pixels, has_repeats=repeats)
         if num_stored > num_points and key.axis != "time":
-            stored = self._tables.num_stored(self.source.place, key, visible, *bounds)
-            duplicates = stored - num_points
+            duplicates = series.num_logged(*bounds) - num_points
+        if any(one.cut is not None for one in series.visible):
+            every = self._ask(lambda state: self._series_of(state, key, rank, is_cut=False))
+            hidden = every.num_logged() - series.num_logged()
         return Slices(
             axis=key.axis,
             columns=(
@@ -127,35 +123,26 @@ class ClickHouseRun(LocalRun):
             ),
             marks=(marks[:, 0], marks[:, 1]),
             num_points=num_points,
-            num_nonfinite=num_points - num_finite,
+            num_nonfinite=num_nonfinite,
             duplicates=duplicates,
-            hidden=self._num_hidden(key, rank, visible),
+            hidden=hidden,
             lo=ends[0],
             hi=ends[1],
         )
 
-    def _num_hidden(self, key: SeriesKey, rank: int, visible: list[Visible]) -> int:
-        """How many points newer attempts have replaced."""
-        if all(one.cut is None for one in visible):
-            return 0
-        every = self._ask(lambda state: self._visible(state, key, rank, is_cut=False))
-        return self._tables.num_stored(self.source.place, key, every) - self._tables.num_stored(
-            self.source.place, key, visible
-        )
-
-    def _visible(
+    def _series_of(
         self, state: RunState, key: SeriesKey, rank: int, *, is_cut: bool
-    ) -> list[Visible]:
+    ) -> StoredSeries:
         """The points of a rank's series that count; also those behind a cut unless ``is_cut``."""
         cuts = state.cuts(key.axis) if is_cut else {}
-        found: list[Visible] = []
+        visible: list[Visible] = []
         for part in state.parts_of(rank):
             if key in part.series_keys():
                 first = first_place(part.name)
-                cut, repeats = cuts.get(part.name.attempt), self._tables_source.has_repeats
-                end = first + part.facts.num_records
-                found.append(Visible(part.name.writer, first, end, cut, repeats(part.name)))
-        return found
+                end, cut = first + part.facts.num_records, cuts.get(part.name.attempt)
+                repeats = self._rows.has_repeats(part.name)
+                visible.append(Visible(part.name.writer, first, end, cut, repeats))
+        return StoredSeries(self._rows.database.tables, self._rows.place, key, visible)
 
 
 def _overlap(parts: list[Bounds]) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epochal.journal.layout import PartName
 from epochal.records import Axis
@@ -27,10 +26,6 @@ from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES, Tabl
 
 _PART_PLACES = 1 << 32
 _POINT = np.dtype([("place", "<u8"), ("step", "<i8"), ("t", "<f8"), ("value", "<f8")])
-# Later ones win: children before rank 0 itself, then by attempt, part and ordinal.
-_WEIGHT = f"place + if(startsWith(writer, 'child-'), 0, toUInt64({2**63}))"
-
-
 # Some records of parts: from an ordinal on, up to another.
 Ranges = Mapping[PartName, tuple[int, int]]
 
@@ -47,27 +42,6 @@ class Received(NamedTuple):
     t: float = 0.0
     kinds: frozenset[str] = frozenset()
     at: int = 0
-
-
-class Visible(NamedTuple):
-    """The points of a series in a part, below the step where a newer attempt took over.
-
-    ``has_repeats``: some steps, or some batches, may be there twice.
-    """
-
-    writer: str
-    first: int
-    end: int
-    cut: int | None = None
-    has_repeats: bool = False
-
-
-class Bounds(NamedTuple):
-    """The first and last position of a series in a part, and its number of stored points."""
-
-    lo: float
-    hi: float
-    num_points: int
 
 
 class Tables:
@@ -196,8 +170,7 @@ class Tables:
 
     def series(self, run_id: str, key: SeriesKey, name: PartName, rank: int) -> Series | None:
         """The points of one series of a part in the order written; None where there are none."""
-        first = first_place(name)
-        where = _of_series(run_id, key, [Visible(name.writer, first, first + _PART_PLACES)])
+        where = f"{of_series(run_id, key)} AND ({_places_in({name: (0, _PART_PLACES)})})"
         answer = self.server.query(
             f"SELECT place, step, t, value FROM {self.name(POINTS)} WHERE {where} FORMAT RowBinary"
         )
@@ -259,145 +232,18 @@ class Tables:
                 found.setdefault(_part(writer, part), {})[key_] = summary
         return found
 
-    # -- charts -----------------------------------------------------------------------------------
-
-    def bounds(
-        self,
-        run_id: str,
-        key: SeriesKey,
-        visible: Sequence[Visible],
-        lo: float | None = None,
-        hi: float | None = None,
-    ) -> list[Bounds]:
-        """Where a series begins and ends between lo and hi, in each part that has points there."""
-        at = _at(key.axis)
-        where = _of_series(run_id, key, visible) + _between(at, lo, hi)
-        statement = (
-            f"SELECT toFloat64(min({at})), toFloat64(max({at})), count()"
-            f" FROM {self.name(POINTS)} WHERE {where}"
-            " GROUP BY writer, bitShiftRight(place, 32)"
-        )
-        return [Bounds(*row) for row in self._rows(statement, "ddQ")]
-
-    def slices(
-        self,
-        run_id: str,
-        key: SeriesKey,
-        visible: Sequence[Visible],
-        bounds: tuple[float, float],
-        *,
-        pixels: int,
-        has_repeats: bool,
-    ) -> NDArray[np.float64]:
-        """The slices of a series between two positions, one row each.
-
-        The columns are: number of points and of finite ones, first and last position of all and of
-        the finite ones; then last, mean, smallest and largest finite value. A step that was logged
-        twice counts once.
-        """
-        source = self._resolved(run_id, key, visible, bounds, has_repeats=has_repeats)
-        known = "isFinite(v)"
-        columns = (
-            "toFloat64(count())",
-            f"toFloat64(countIf({known}))",
-            *(f"toFloat64({end}(at))" for end in ("min", "max")),
-            *(f"toFloat64({end}If(at, {known}))" for end in ("min", "max")),
-            f"argMaxIf(v, at, {known})",
-            *(f"{end}If(v, {known})" for end in ("avg", "min", "max")),
-        )
-        answer = self.server.query(
-            f"SELECT {', '.join(columns)} FROM ({source})"
-            f" GROUP BY {_slice(*bounds, pixels)} AS slice ORDER BY slice FORMAT RowBinary"
-        )
-        return np.frombuffer(answer, np.float64).reshape(-1, len(columns))
-
-    def nonfinite(
-        self,
-        run_id: str,
-        key: SeriesKey,
-        visible: Sequence[Visible],
-        bounds: tuple[float, float],
-        *,
-        pixels: int,
-        has_repeats: bool,
-    ) -> NDArray[np.float64]:
-        """Position and kind of points that are no number, the first of each kind in each slice.
-
-        The kinds are 0 for nan, 1 and -1 for the infinities.
-        """
-        source = self._resolved(run_id, key, visible, bounds, has_repeats=has_repeats)
-        kind = "if(isNaN(v), 0, if(v > 0, 1, -1))"
-        answer = self.server.query(
-            f"SELECT toFloat64(min(at)), toFloat64({kind} AS kind)"
-            f" FROM ({source}) WHERE NOT isFinite(v)"
-            f" GROUP BY {_slice(*bounds, pixels)} AS slice, kind"
-            " ORDER BY min(at) FORMAT RowBinary"
-        )
-        return np.frombuffer(answer, np.float64).reshape(-1, 2)
-
-    def num_stored(
-        self,
-        run_id: str,
-        key: SeriesKey,
-        visible: Sequence[Visible],
-        lo: float | None = None,
-        hi: float | None = None,
-    ) -> int:
-        """How many points were logged, also where several are at one step."""
-        where = _of_series(run_id, key, visible) + _between(_at(key.axis), lo, hi)
-        statement = f"SELECT uniqExact(writer, place) FROM {self.name(POINTS)} WHERE {where}"
-        return int(next(self._rows(statement, "Q"))[0])
-
-    def _resolved(
-        self,
-        run_id: str,
-        key: SeriesKey,
-        visible: Sequence[Visible],
-        bounds: tuple[float, float],
-        *,
-        has_repeats: bool,
-    ) -> str:
-        """A query for the points of a series, one for each step, as ``at`` and ``v``."""
-        at = _at(key.axis)
-        where = _of_series(run_id, key, visible) + _between(at, *bounds)
-        source = f"FROM {self.name(POINTS)} WHERE {where}"
-        if not has_repeats:
-            return f"SELECT {at} AS at, value AS v {source}"
-        if key.axis == "time":
-            return f"SELECT any(t) AS at, any(value) AS v {source} GROUP BY writer, place"
-        return f"SELECT step AS at, argMax(value, {_WEIGHT}) AS v {source} GROUP BY step"
-
-
-def _slice(lo: float, hi: float, pixels: int) -> str:
-    """The number of the slice that a position is in, of equal ones between two others."""
-    return f"least(toInt64(floor((at - ({lo!r})) * {pixels / (hi - lo)!r})), {pixels - 1})"
-
-
-def _at(axis: Axis) -> str:
-    return "t" if axis == "time" else "step"
-
-
-def _between(at: str, lo: float | None, hi: float | None) -> str:
-    low = "" if lo is None else f" AND {at} >= {lo!r}"
-    return low + ("" if hi is None else f" AND {at} <= {hi!r}")
-
 
 def _of_run(run_id: str) -> str:
     return f"run = {literal(run_id)}"
 
 
+def of_series(run_id: str, key: SeriesKey) -> str:
+    """A condition for the points of a series of a run."""
+    return f"{_of_run(run_id)} AND name = {literal(key.name)} AND axis = {AXES.index(key.axis)}"
+
+
 def _of_part(name: PartName) -> str:
     return f"writer = {literal(name.writer)} AND attempt = {name.attempt} AND part = {name.part}"
-
-
-def _of_series(run_id: str, key: SeriesKey, visible: Sequence[Visible]) -> str:
-    pieces = [
-        f"writer = {literal(one.writer)} AND place >= {one.first} AND place < {one.end}"
-        + ("" if one.cut is None else f" AND step < {one.cut}")
-        for one in visible
-    ]
-    where = f"{_of_run(run_id)} AND name = {literal(key.name)} AND axis = {AXES.index(key.axis)}"
-    return f"{where} AND ({' OR '.join(f'({piece})' for piece in pieces) or '0'})"
 
 
 def _records_in(parts: Ranges) -> str:
