@@ -41,11 +41,11 @@ from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.ingest import Ingest
 from epochal.store.clickhouse.rows import filled
 from epochal.store.clickhouse.source import LABELS, LIVE, RUN, TRASH
+from epochal.store.clickhouse.store import NOTICED_S
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
 _MOST_LINES = 20_000
-_PROJECT_S = 5.0
 
 
 class ClickHouseInbox:
@@ -72,8 +72,8 @@ class ClickHouseInbox:
 
     def known_project(self, run_id: str) -> str | None:
         """The project of a run that was asked for a moment ago; it waits for nothing."""
-        asked_s, project = self._projects.get(run_id, (0.0, ""))
-        return project if time.monotonic() - asked_s < _PROJECT_S else None
+        asked_s, project = self._projects.get(run_id, (-NOTICED_S, ""))
+        return project if time.monotonic() - asked_s < NOTICED_S else None
 
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""

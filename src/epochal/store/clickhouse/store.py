@@ -39,6 +39,8 @@ from epochal.store.lookup import choose
 from epochal.store.store import RunView
 
 BOARD = "board"
+# A hub notices after so long that a run was deleted at another one.
+NOTICED_S = 5.0
 # Clocks of servers differ by less, and a row that is stored has a time of before.
 _OVERLAP_S = 120
 
@@ -199,7 +201,12 @@ class ClickHouseTrash:
         return run.folder
 
     def erase(self, run: TrashedRun) -> None:
-        """Delete a run for ever; a sender of it waits meanwhile."""
+        """Delete a run for ever; a sender of it waits meanwhile.
+
+        One that was deleted a moment ago is erased when all hubs have noticed that: until then they
+        may store more of it.
+        """
+        time.sleep(min(max(run.deleted + NOTICED_S - time.time(), 0.0), NOTICED_S))
         documents, address = self._database.documents, self._database.address
         documents.put(TRASH, run.id, {"deleted": run.deleted, "erasing": True})
         delete(address, self._database.server, one_of("run", [run.id]))
