@@ -26,7 +26,8 @@ from tools.clickhouse_shards import Shards, fetch
 
 STEM = "loop.0001.0000"
 PIXELS = 1200
-_BLOCK = 10_000
+_BATCH_BYTES = 1 << 20  # as senders send them
+_LINE_BYTES = {1: 62, 10: 150}
 _QUERY = "config.lr > 0.009 and summary.loss < 0.5"
 
 
@@ -77,6 +78,14 @@ def send(inbox: ClickHouseInbox, run_id: str, blocks: list[bytes], **config: flo
         have = inbox.append(run_id, STEM, first=have, lines=block)
 
 
+def settle(database: Database) -> None:
+    """Wait for the merges that the servers do in the background: they are part of the costs."""
+    for host in database.address.hosts:
+        with contextlib.closing(HttpServer(database.address, [host])) as server:
+            while int(server.query("SELECT count() FROM system.merges FORMAT TabSeparatedRaw")):
+                time.sleep(0.1)
+
+
 def sizes(database: Database) -> dict[str, tuple[int, int]]:
     """Bytes and rows of each table on all servers."""
     found: dict[str, tuple[int, int]] = {}
@@ -117,15 +126,16 @@ def measure(database: Database, costs: Costs, num_runs: int, chance: random.Rand
         ("long", 1_000_000, 1),
         ("longer", 10_000_000, 1),
     ):
-        starts = range(0, steps, _BLOCK)
-        points = steps * names
+        size, points = _BATCH_BYTES // _LINE_BYTES[names], steps * names
 
         def rate(cpu_s: float, _took_s: float, points: int = points) -> str:
             return f"{points / cpu_s / 1e6:.2f}M points per CPU-s"
 
-        made = [lines(start, start + _BLOCK, names, chance) for start in starts]
+        starts = range(0, steps, size)
+        made = [lines(one, min(one + size, steps), names, chance) for one in starts]
         with costs.of(f"take in {steps:,} steps of {names} metrics", rate):
             send(inbox, name, made)
+            settle(database)
     before = sizes(database)
     used, rows = before["points_local"][0] + before["records_local"][0], before["points_local"][1]
     print(f"| disk of points and records | {used / rows:.1f} B per point | | |")
@@ -138,6 +148,7 @@ def measure(database: Database, costs: Costs, num_runs: int, chance: random.Rand
     hundred = [f"sweep{number:03}" for number in range(100)]
     for run_id in hundred:
         send(inbox, run_id, [lines(0, 20_000, 1, chance)])
+    settle(database)
     with costs.of("one metric of 100 runs of 20,000 steps"):
         store = ClickHouseStore(database)
         for run_id in hundred:
