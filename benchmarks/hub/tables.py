@@ -153,14 +153,15 @@ def measure(database: Database, costs: Costs, num_runs: int, chance: random.Rand
         store = ClickHouseStore(database)
         for run_id in hundred:
             found = store.find(run_id)
-            assert found is not None and found.slices("loss", PIXELS) is not None
+            assert found is not None
+            assert found.slices("loss", PIXELS) is not None
 
     def small(number: int) -> None:
         send(inbox, f"small{number:05}", [lines(0, 3, 1, chance)], lr=number / num_runs)
 
-    with costs.of(f"take in {num_runs:,} runs of 3 steps from 16 senders"):
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(small, range(num_runs)))
+    pool, what = ThreadPoolExecutor(16), f"take in {num_runs:,} runs of 3 steps from 16 senders"
+    with costs.of(what), pool:
+        list(pool.map(small, range(num_runs)))
     store = ClickHouseStore(database)
     with costs.of(f"make the rows of {num_runs:,} runs, once for all hubs"):
         while store.read_on(5.0)[1]:
