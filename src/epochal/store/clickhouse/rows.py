@@ -29,7 +29,7 @@ AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # The step of a record that has none.
 NO_STEP = -(2**63)
 # The lines of a row of ``records`` are at most so far apart.
-ROW_LINES = 16_384
+ROW_LINES = 1024
 # A place has 15 bits for the attempt, 16 for the part, and 32 for the ordinal of the record.
 _MOST = 1 << 15
 _POINT = np.dtype([("place", "<u8"), ("step", "<i8"), ("t", "<f8"), ("value", "<f8")])

@@ -45,6 +45,8 @@ class Table:
     key: Sequence[str]
     newest: str = ""
     engine: str = "ReplacingMergeTree"
+    # A query reads so many rows together: few where rows are large.
+    granularity: int = 8192
     shard_by: str = "run"
     more: str = ""
     codecs: Mapping[str, str] | None = None
@@ -98,6 +100,7 @@ RECORDS = Table(
         "rest": "String",
     },
     ("run", "kind", "writer", "attempt", "part", "line", "last"),
+    granularity=64,
     codecs=dict.fromkeys(("lines", "steps", "times", "rest"), "ZSTD(3)"),
 )
 # ``repeats`` says that some steps, or some batches, may be there twice. ``step`` and ``t`` are the
@@ -149,6 +152,7 @@ BLOBS = Table(
         "data": "String",
     },
     ("run", "name", "sha256", "offset"),
+    granularity=1,
 )
 # Numbers and texts of the configuration have their keys at the same places of ``config_keys``.
 RUNS = Table(
@@ -172,6 +176,7 @@ RUNS = Table(
     },
     ("project", "created", "run", "rules"),
     newest="version",
+    granularity=64,
     codecs={"row": "ZSTD(3)", "details": "ZSTD(3)"},
 )
 DOCUMENTS = Table(
@@ -187,6 +192,7 @@ DOCUMENTS = Table(
     newest="version",
     shard_by="key",
     more=_RECEIVED,
+    granularity=64,
 )
 TABLES = (POINTS, RECORDS, PARTS, SERIES, BLOBS, RUNS, DOCUMENTS)
 # What is erased with a run.
@@ -223,7 +229,7 @@ def _statements(table: Table, address: Address, version: tuple[int, int]) -> lis
         f"CREATE TABLE IF NOT EXISTS {local}"
         f" ({columns}{table.more}{table.skips if is_new else ''})"
         f" ENGINE = {table.engine}({table.newest}) ORDER BY ({', '.join(table.key)})"
-        f" SETTINGS index_granularity = 8192{settings}"
+        f" SETTINGS index_granularity = {table.granularity}{settings}"
     )
     if address.cluster is None:
         return [create]
