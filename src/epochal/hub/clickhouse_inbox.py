@@ -105,9 +105,9 @@ class ClickHouseInbox:
         with self.locked(run_id):
             found = {one.kind: one for one in documents.find([RUN, TRASH, LABELS], [run_id])}
             trash = found[TRASH].body if TRASH in found else None
-            if trash is not None and trash.get("erasing"):
-                raise OSError(f"the run {run_id} is being erased: send it again in a minute")
             before = found[RUN].body if RUN in found else None
+            if before is not None and trash is not None and trash.get("erasing"):
+                raise OSError(f"the run {run_id} is being erased: send it again in a minute")
             checked["name"] = checked["name"] if before is None else before["name"]
             if before != checked:
                 self._charge(run_id, checked["project"], len(encode_json(checked)))
@@ -117,6 +117,8 @@ class ClickHouseInbox:
                 documents.put(TRASH, run_id, None, after=found[TRASH].version)
             self._projects[run_id] = (time.monotonic(), checked["project"])
             labels = found[LABELS].body if LABELS in found else None
+            if not found:
+                self._ingest.expect_nothing(run_id)
             return self._state(run_id, checked, labels or {}, is_new=not found)
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:

@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from epochal.hub.clickhouse_inbox import ClickHouseInbox
+from epochal.journal.layout import read_json
 from epochal.records import Axis
 from epochal.server.series import SLICE_COLUMNS, Slicing, series_block
 from epochal.store.clickhouse.connection import ClickHouseError, Server
@@ -127,6 +129,25 @@ def test_a_batch_that_was_stored_twice_counts_once(
         assert list(there.records()) == list(here.records())
         assert there.summary("loss") == here.summary("loss")
         assert there.series("loss").values.tolist() == here.series("loss").values.tolist()
+
+
+def test_two_hubs_that_receive_the_same_lines_store_each_once(
+    database: Database, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path)
+    for step in range(200):
+        journal.metrics(step, loss=step / 7)
+    lines = journal.path().read_bytes()
+    with (
+        contextlib.closing(ClickHouseInbox(database)) as one,
+        contextlib.closing(ClickHouseInbox(database)) as other,
+    ):
+        one.register(journal.id, read_json(journal.folder.identity))
+        for inbox in (one, other):  # neither knows of the other's lines yet
+            assert inbox.append(journal.id, "loop.0001.0000", first=0, lines=b"") == 0
+        for inbox in (one, other):
+            assert inbox.append(journal.id, "loop.0001.0000", first=0, lines=lines) == 201
+    assert_alike(database, tmp_path, "loss")
 
 
 def test_a_run_is_read_on_as_it_grows(database: Database, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ lines again; what was stored by then is stored twice until a merge, and the part
 
 from __future__ import annotations
 
+import secrets
 import struct
 import threading
 from collections import OrderedDict
@@ -52,6 +53,9 @@ class Ingest:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._known: OrderedDict[tuple[str, PartName], _Known] = OrderedDict()
+        # Runs that nobody had sent anything of when they were registered here.
+        self._empty: OrderedDict[str, None] = OrderedDict()
+        self._hub = whole(secrets.randbits(64))
         self._waiting: list[_Waiting] = []
         self._changed = threading.Condition()
         self._is_closed = False
@@ -65,6 +69,12 @@ class Ingest:
             self._changed.notify_all()
         self._thread.join()
 
+    def expect_nothing(self, run_id: str) -> None:
+        """Note that nothing was received of a run, which spares the servers two questions."""
+        self._empty[run_id] = None
+        if len(self._empty) > _MOST_KNOWN:
+            self._empty.popitem(last=False)
+
     def received(self, run_id: str, name: PartName, *, expected: int) -> Received:
         """How much of a part is stored.
 
@@ -73,7 +83,8 @@ class Ingest:
         """
         known = self._known.get((run_id, name))
         if known is None or known.received.lines != expected:
-            known = self._load(run_id, name)
+            is_empty = known is None and expected == 0 and run_id in self._empty
+            known = _Known(Received(), {}) if is_empty else self._load(run_id, name)
             with self._changed:
                 self._known[run_id, name] = known
                 if len(self._known) > _MOST_KNOWN:
@@ -123,7 +134,9 @@ class Ingest:
             if key not in known.steps
         )
         counts = whole(*now[:4]) + bytes([now.repeats]) + struct.pack("<qd", now.step, now.t)
-        waiting = _Waiting(split, series, start + counts + text(",".join(sorted(now.kinds))))
+        waiting = _Waiting(
+            split, series, start + self._hub + counts + text(",".join(sorted(now.kinds)))
+        )
         with self._changed:
             if self._is_closed:
                 raise ClickHouseError("the hub is stopping: send the lines again.")

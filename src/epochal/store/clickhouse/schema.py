@@ -103,8 +103,9 @@ RECORDS = Table(
     granularity=64,
     codecs=dict.fromkeys(("lines", "steps", "times", "rest"), "ZSTD(3)"),
 )
-# ``repeats`` says that some steps, or some batches, may be there twice. ``step`` and ``t`` are the
-# highest ones. All of it only grows; ``kinds`` are those of the records, with commas between.
+# ``repeats`` says that some steps, or some batches, may be there twice. They also may where several
+# hubs have received a part: each has a row of its own. ``step`` and ``t`` are the highest ones, and
+# ``kinds`` those of the records, with commas between. All of it only grows.
 PARTS = Table(
     "parts",
     {
@@ -112,6 +113,7 @@ PARTS = Table(
         "writer": "String",
         "attempt": "UInt32",
         "part": "UInt32",
+        "hub": "UInt64",
         "lines": "UInt64",
         "records": "UInt64",
         "damaged": "UInt64",
@@ -121,7 +123,7 @@ PARTS = Table(
         "t": "Float64",
         "kinds": "String",
     },
-    ("run", "writer", "attempt", "part"),
+    ("run", "writer", "attempt", "part", "hub"),
     newest="lines",
     more=_RECEIVED,
 )

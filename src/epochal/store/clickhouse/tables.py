@@ -73,8 +73,11 @@ class Tables:
     def received(self, run_ids: Iterable[str] | None = None) -> dict[str, dict[PartName, Received]]:
         """What was received of runs, part by part; of all runs unless some are named."""
         where = "1" if run_ids is None else one_of("run", list(run_ids))
-        numbers = ("lines", "records", "damaged", "bytes", "repeats", "step", "t")
-        columns = [*(f"max({name})" for name in numbers), "argMax(kinds, lines)"]
+        columns = [
+            *(f"max({name})" for name in ("lines", "records", "damaged", "bytes")),
+            "toUInt8(max(repeats) OR uniqExact(hub) > 1)",
+            "max(step), max(t), argMax(kinds, lines)",
+        ]
         found: dict[str, dict[PartName, Received]] = {}
         for run, writer, attempt, part, *counts, kinds, at in self._rows(
             f"SELECT run, writer, attempt, part, {', '.join(columns)}, toUInt32(max(received))"
