@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -156,12 +157,14 @@ class HttpServer:
 
     def query(self, statement: str) -> bytes:
         """The answer to a statement, in the format that it names."""
-        return self._send(f"/?{urlencode(self._settings)}", statement.encode())
+        return self._send(f"/?{urlencode(self._settings)}", statement.encode(), may_repeat=True)
 
     def insert(self, table: str, columns: Mapping[str, str], rows: bytes) -> None:
         """Insert rows; returns when every shard has stored its own."""
         statement = f"INSERT INTO {table} ({', '.join(columns)}) FORMAT RowBinary"
-        self._send(f"/?{urlencode({'query': statement, **self._settings})}", rows)
+        target = f"/?{urlencode({'query': statement, **self._settings})}"
+        # Without an answer the rows may be stored all the same: the caller has to know that.
+        self._send(target, rows, may_repeat=False)
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -170,18 +173,16 @@ class HttpServer:
         for connection in idle:
             connection.close()
 
-    def _send(self, target: str, body: bytes) -> bytes:
-        with self._lock:
-            reused = self._idle.pop() if self._idle else None
-        if reused is not None:
-            # A connection that waited may have been closed at the other end: that is no fault.
-            with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
-                return self._ask(reused, target, body)
+    def _send(self, target: str, body: bytes, *, may_repeat: bool) -> bytes:
+        idle = self._idle_connection()
+        if idle is not None:
+            with contextlib.suppress(ConnectionError):
+                return self._ask(idle, target, body, may_repeat)
             self.close()
         for number in range(len(self._hosts)):
             host, port = self._hosts[0]
             try:
-                return self._ask(self._connected(host, port), target, body)
+                return self._ask(self._connected(host, port), target, body, may_repeat)
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, ClickHouseError):
                     raise
@@ -194,6 +195,17 @@ class HttpServer:
                         f"cannot reach ClickHouse at {host}:{port}: {reason}."
                     ) from error
         raise AssertionError("an address has a host")
+
+    def _idle_connection(self) -> http.client.HTTPConnection | None:
+        """A connection that waits, and was not closed at the other end meanwhile."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if connection.sock is not None and not wait([connection.sock], 0):
+                return connection
+            connection.close()
 
     def _connected(self, host: str, port: int) -> http.client.HTTPConnection:
         connection: http.client.HTTPConnection
@@ -208,17 +220,23 @@ class HttpServer:
         connection.sock.settimeout(_ANSWER_S)
         return connection
 
-    def _ask(self, connection: http.client.HTTPConnection, target: str, body: bytes) -> bytes:
-        with contextlib.ExitStack() as fault:
-            fault.callback(connection.close)
+    def _ask(
+        self, connection: http.client.HTTPConnection, target: str, body: bytes, may_repeat: bool
+    ) -> bytes:
+        place = f"ClickHouse at {connection.host}:{connection.port}"
+        try:
             connection.request("POST", target, body=body, headers=self._headers)
             response = connection.getresponse()
             answer = response.read()
-            fault.pop_all()
+        except BaseException as error:
+            connection.close()
+            if may_repeat or not isinstance(error, (OSError, http.client.HTTPException)):
+                raise
+            raise ClickHouseError(f"{place} went away without an answer.") from error
         with self._lock:
             self._idle.append(connection)
         if response.status != 200:
-            raise _refusal(answer, f"ClickHouse at {connection.host}:{connection.port}")
+            raise _refusal(answer, place)
         return answer
 
 
