@@ -36,12 +36,19 @@ class _Known:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The rows of one sender, and the answer that it waits for."""
+    """The rows of one sender, and the answer that it waits for: how much is stored then."""
 
     split: Split
     series: bytes
     part: bytes
-    stored: Future[None] = field(default_factory=Future)
+    received: Received
+    stored: Future[Received] = field(default_factory=Future)
+
+    def part_row(self) -> bytes:
+        """The row of ``parts``."""
+        now = self.received
+        counts = whole(*now[:4]) + bytes([now.repeats]) + struct.pack("<qd", now.step, now.t)
+        return self.part + counts + text(",".join(sorted(now.kinds)))
 
 
 class Ingest:
@@ -133,24 +140,20 @@ class Ingest:
             for number, (key, one) in enumerate(split.series.items())
             if key not in known.steps
         )
-        counts = whole(*now[:4]) + bytes([now.repeats]) + struct.pack("<qd", now.step, now.t)
-        waiting = _Waiting(
-            split, series, start + self._hub + counts + text(",".join(sorted(now.kinds)))
-        )
+        waiting = _Waiting(split, series, start + self._hub, now)
         with self._changed:
             if self._is_closed:
                 raise ClickHouseError("the hub is stopping: send the lines again.")
             self._waiting.append(waiting)
             self._changed.notify_all()
         try:
-            waiting.stored.result()
+            known.received = waiting.stored.result()
         except ClickHouseError:
             known.received = before._replace(repeats=1)
             raise
-        known.received = now
         for key, one in split.series.items():
             known.steps[key] = max(one.last, known.steps.get(key, one.last))
-        return now
+        return known.received
 
     def _work(self) -> None:
         while True:
@@ -166,9 +169,11 @@ class Ingest:
             for one in some:
                 # Rows that ClickHouse refuses concern their sender, and no other.
                 is_shared = error is not None and error.code and len(some) > 1
+                if is_shared:  # what was stored before the refusal is stored again
+                    one.received = one.received._replace(repeats=1)
                 own = self._store([one]) if is_shared else error
                 if own is None:
-                    one.stored.set_result(None)
+                    one.stored.set_result(one.received)
                 else:
                     one.stored.set_exception(own)
 
@@ -181,7 +186,7 @@ class Ingest:
                 server.insert(name(RECORDS), RECORDS.columns, records)
             if series := b"".join(one.series for one in some):
                 server.insert(name(SERIES), SERIES.columns, series)
-            server.insert(name(PARTS), PARTS.columns, b"".join(one.part for one in some))
+            server.insert(name(PARTS), PARTS.columns, b"".join(one.part_row() for one in some))
         except ClickHouseError as error:
             return error
         return None
