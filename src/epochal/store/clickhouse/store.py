@@ -177,8 +177,8 @@ class ClickHouseTrash:
         before = time.time() - older_s
         found: list[TrashedRun] = []
         for one in self._database.documents.find([RUN], list(deleted)):
-            at, body = float(deleted[one.key]["deleted"]), one.body or {}
-            if at <= before:
+            at, body = float(deleted[one.key]["deleted"]), one.body
+            if body is not None and at <= before:  # else it has just been erased
                 name, project = str(body.get("name")), str(body.get("project"))
                 place = f"{slugify(project)}/{slugify(name)}"
                 about = TrashedRun(
@@ -195,8 +195,14 @@ class ClickHouseTrash:
 
     def restore(self, run: TrashedRun) -> str:
         """Show a run again."""
-        if self._database.documents.get(TRASH, run.id) is None:
+        trashed = self._database.documents.get(TRASH, run.id)
+        if trashed is None:
             raise RunNotFoundError(f"{run.project}/{run.name} is no longer in the trash.")
+        if trashed.get("erasing"):
+            raise UsageError(
+                f"{run.project}/{run.name} is being erased, and some of it is gone: erase it again"
+                " if that was interrupted."
+            )
         self._database.documents.put(TRASH, run.id, None)
         return run.folder
 
