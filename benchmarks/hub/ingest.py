@@ -5,11 +5,15 @@ second end to end and the CPU and memory of the hub. Shippers are the shipping t
 in this process, each with a connection of its own. Companions are those of small trainings in
 processes of their own. Some event streams of the hub's page are read, in other processes: how old
 is a value when it comes?
+
+``--store "two shards"`` measures a hub over two ClickHouse servers. ``--rate 1 --seconds 3600`` is
+a load of an hour: what matters then is the memory at its start and at its end.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -20,22 +24,24 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.hub.drill import STEM
+import epochal
+from benchmarks.hub.drill import STEM, STORE
 from benchmarks.hub.faults import Hub, free_port
 from benchmarks.hub.watch import Watchers
-from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import encode_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
 from epochal.shipping.worker import ShippingWorker
-from epochal.store.local.store import LocalStore
+from tools.clickhouse_shards import Shards
 
 METRICS = 10
 _NUM_WATCHERS = 10
 # Trainings and their companions start within about so long.
 _STARTED_S = 40.0
 _MEMORY_EVERY_S = 10.0
+# Companions say in their environment which load they belong to.
+_OWNER = "BENCHMARK_PROCESS"
 TRAINING = """
 import sys, time
 import epochal
@@ -96,6 +102,7 @@ def start_trainings(
         "EPOCHAL_HUB_TOKEN": token,
         "EPOCHAL_GRACE": "120",
         "EPOCHAL_CONFIG": "off",
+        _OWNER: str(os.getpid()),
     }
     command = [sys.executable, "-c", TRAINING]
     return [
@@ -116,19 +123,34 @@ def started(client: HubClient, num: int) -> list[str]:
     return []
 
 
-def compare_trainings(here: Path, there: Path) -> str:
+def memory_of_companions() -> list[int]:
+    """How much memory each companion of a training of this process uses, in MiB."""
+    found = psutil.process_iter(["cmdline"])
+    ours = [one for one in found if str(os.getpid()) in _environ(one).get(_OWNER, "")]
+    companions = [one for one in ours if "epochal.companion" in (one.info["cmdline"] or ())]
+    return [one.memory_info().rss >> 20 for one in companions]
+
+
+def _environ(process: psutil.Process) -> dict[str, str]:
+    with contextlib.suppress(psutil.Error):
+        return process.environ()
+    return {}
+
+
+def compare_trainings(here: Path, url: str, token: str) -> str:
     """How many steps of the trainings the hub has, once it has all or a minute has passed."""
     until_s = time.monotonic() + 60
     while True:
-        sent, stored = _num_steps(here), _num_steps(there)
+        sent = _num_steps(epochal.open(here))
+        stored = _num_steps(epochal.open(url, token=token))
         if stored == sent or time.monotonic() > until_s:
             return f"companions: {stored:,} of {sent:,} steps of trainings are on the hub"
         time.sleep(1.0)
 
 
-def _num_steps(root: Path) -> int:
-    with LocalStore(*sorted((root / "ingest").glob("training*"))) as store:
-        return sum(len(run.series("train/metric_0")) for run in store.runs())
+def _num_steps(runs: epochal.Runs) -> int:
+    trainings = (run for run in runs if run.name.startswith("training"))
+    return sum(len(run.series("train/metric_0")) for run in trainings)
 
 
 def measure_live(
@@ -139,9 +161,10 @@ def measure_live(
     *,
     num_shippers: int,
     seconds: float,
+    rate: float = 10.0,
     registered_s: float = 10.0,
 ) -> str:
-    """Many runs of ten steps a second, each shipped as a companion does: a thread, a connection.
+    """Many runs of some steps a second, each shipped as a companion does: a thread, a connection.
 
     They start one after the other within ``registered_s`` seconds, then all begin to write.
     """
@@ -164,16 +187,17 @@ def measure_live(
     before, began_s, steps = _cpu(hub), time.monotonic(), 0
     own_s, idle_s = time.process_time(), psutil.cpu_times().idle
     longest_s = 0.0
-    memory = [hub.memory_info().rss]
+    memory, every_s = [hub.memory_info().rss], max(_MEMORY_EVERY_S, seconds / 24)
+    companions = memory_of_companions()
     while time.monotonic() - began_s < seconds:
         written_s.append(time.time())
         data = line(steps, written_s[-1])
         steps += 1
         for file in files:
             file.write(data)
-        if time.monotonic() - began_s > _MEMORY_EVERY_S * len(memory):
+        if time.monotonic() - began_s > every_s * len(memory):
             memory.append(hub.memory_info().rss)
-        time.sleep(max(0.0, began_s + steps / 10 - time.monotonic()))
+        time.sleep(max(0.0, began_s + steps / rate - time.monotonic()))
         have = min(worker.num_lines for worker in workers)
         if have < steps:
             longest_s = max(longest_s, time.time() - written_s[have])
@@ -190,17 +214,22 @@ def measure_live(
     for worker in workers:
         worker.join(60.0)
     sent = sum(worker.num_lines for worker in workers)
+    with contextlib.closing(HubClient(url, token)) as client:
+        parts = [client.state(folder.path.name).parts.get(STEM) for folder in folders]
+    stored = sum(part.lines for part in parts if part is not None)
     ages = watchers.close()
     for file in files:
         file.close()
     return (
         f"live: {num_shippers} runs x {steps / took:.1f} steps/s, {sent:,} of"
-        f" {steps * num_shippers:,} lines acknowledged, the last {late_s:.1f} s after it was"
+        f" {steps * num_shippers:,} lines acknowledged, {stored:,} of them are on the hub, the last"
+        f" was acknowledged {late_s:.1f} s after it was"
         f" written, the oldest that was not yet {longest_s:.1f} s old, {reasons.total()} errors"
         f" {dict(reasons.most_common(3)) or ''}; {ages};"
         f" hub {used / took:.2f} cores, this process {own_s / took:.2f}, idle {idle_s / took:.2f};"
-        f" MiB of the hub every {_MEMORY_EVERY_S:.0f} s:"
-        f" {', '.join(f'{one / 2**20:.0f}' for one in memory)}"
+        f" MiB of the hub every {every_s:.0f} s:"
+        f" {', '.join(f'{one / 2**20:.0f}' for one in memory)};"
+        f" MiB of companions at the start {companions}, at the end {memory_of_companions()}"
     )
 
 
@@ -216,13 +245,20 @@ def main() -> int:
     parser.add_argument("--shippers", type=int, default=500)
     parser.add_argument("--companions", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rate", type=float, default=10.0, help="steps a second of each shipper")
+    parser.add_argument("--store", choices=(STORE,), help="a hub over ClickHouse servers")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        root, port = Path(place) / "hub", free_port()
-        ledger = Ledger(root)
-        token = ledger.add_token("load", "write")
-        ledger.close()
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
+        root: Path | str = Path(place) / "hub"
+        if args.store is not None:
+            shards = Shards(Path(place) / "shards")
+            stack.callback(shards.stop)
+            shards.start()
+            root = shards.address("ingest")
+        port = free_port()
         hub = Hub(root, port)
+        stack.callback(hub.kill)
+        token = hub.add_token("load")
         assert hub.process is not None
         process, url = psutil.Process(hub.process.pid), f"http://127.0.0.1:{port}"
         client = HubClient(url, token)
@@ -236,7 +272,13 @@ def main() -> int:
             watchers = Watchers(url, token, started(client, args.companions))
             if args.shippers:
                 live = measure_live(
-                    process, url, token, runs, num_shippers=args.shippers, seconds=args.seconds
+                    process,
+                    url,
+                    token,
+                    runs,
+                    num_shippers=args.shippers,
+                    seconds=args.seconds,
+                    rate=args.rate,
                 )
                 print(live, flush=True)
             ages = watchers.close()
@@ -244,10 +286,9 @@ def main() -> int:
                 one.wait()
             if trainings:
                 print(f"trainings: {ages}", flush=True)
-                print(compare_trainings(runs, root))
+                print(compare_trainings(runs, url, token))
         finally:
             client.close()
-            hub.kill()
     return 0
 
 
