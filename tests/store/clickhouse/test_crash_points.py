@@ -273,13 +273,12 @@ def test_a_run_that_is_deleted_and_restored(run: RunFolder, fault: Fault) -> Non
         check_whole(crash.address, run)
 
 
-@pytest.mark.parametrize("fault", FAULTS[::2], ids=str)
-def test_a_run_that_is_erased(run: RunFolder, fault: Fault) -> None:
+def test_a_run_that_is_erased(run: RunFolder) -> None:
     def prepare(hub: Hub) -> None:
         push(run, hub)
         delete(hub)
 
-    for crash in crashes(fault, prepare, erase):
+    for crash in crashes(FAULTS[0], prepare, erase):
         assert crash.hub.inbox.project_of(RUN) is None
         if trashed := crash.hub.store.trash.runs():
             assert [one.name for one in trashed] == ["x"]
@@ -302,11 +301,12 @@ def test_a_run_that_is_pushed_again_after_it_was_erased(run: RunFolder) -> None:
 
     with LocalStore(run.path) as store:
         expected = [record for _, record in store.run("x").records()]
-    fault = Fault(is_done=False, is_killed=True)
-    for crash in crashes(fault, prepare, lambda hub: push(run, hub)):
+    for crash in crashes(FAULTS[0], prepare, lambda hub: push(run, hub)):
         check_acknowledged(crash, expected)
         push(run, crash.hub)
         check_whole(crash.address, run)
+        if crash.number == 6:  # in the second batch; all that follows is as for a new run
+            break
 
 
 class RefusingServer(FaultyServer):
