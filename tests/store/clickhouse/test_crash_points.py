@@ -350,10 +350,11 @@ def test_rows_of_several_senders_that_are_stored_again_after_a_refusal(tmp_path:
 
 
 class LosingAnswers(BaseHTTPRequestHandler):
-    """A server that stores rows and does not answer."""
+    """A server that stores rows and does not answer, and ends within one answer."""
 
     protocol_version = "HTTP/1.1"
     stored: ClassVar[list[bytes]] = []
+    has_ended = False
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -362,6 +363,11 @@ class LosingAnswers(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.send_response(200)
+        if body == b"SELECT 1" and not LosingAnswers.has_ended:
+            LosingAnswers.has_ended = self.close_connection = True
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            return
         self.send_header("content-length", "5")
         self.end_headers()
         self.wfile.write(b"18.16")
@@ -370,12 +376,13 @@ class LosingAnswers(BaseHTTPRequestHandler):
         pass
 
 
-def test_rows_are_not_sent_again_where_no_answer_came() -> None:
+def test_queries_are_sent_again_where_no_answer_came_and_rows_are_not() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), LosingAnswers) as listening:
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         host = f"127.0.0.1:{listening.server_port}"
         address = parse_address(f"clickhouse://{host},{host}/epochal")
         with contextlib.closing(HttpServer(address)) as server:
+            assert server.query("SELECT 1") == b"18.16"  # asked again
             for number in range(2):  # over a connection that was open, and over a new one
                 with pytest.raises(ClickHouseError, match="without an answer"):
                     server.insert("points", {"run": "String"}, b"%d" % number)

@@ -176,7 +176,7 @@ class HttpServer:
     def _send(self, target: str, body: bytes, *, may_repeat: bool) -> bytes:
         idle = self._idle_connection()
         if idle is not None:
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, http.client.HTTPException):
                 return self._ask(idle, target, body, may_repeat)
             self.close()
         for number in range(len(self._hosts)):
