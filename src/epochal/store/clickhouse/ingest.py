@@ -189,4 +189,7 @@ class Ingest:
             server.insert(name(PARTS), PARTS.columns, b"".join(one.part_row() for one in some))
         except ClickHouseError as error:
             return error
+        except OSError as error:  # chdb reads rows from a file; senders must get their answer
+            reason = error.strerror or error
+            return ClickHouseError(f"the rows cannot be written: {reason}.")
         return None
