@@ -76,7 +76,7 @@ $(VENV)/.hub: pyproject.toml constraints.txt $(VENV)/.dev
 test-hub: $(VENV)/.hub $(VENV)/.clickhouse
 	EPOCHAL_LONG_TESTS=1 $(BIN)/python -m pytest tests/hub tests/store/clickhouse tests/conformance $(ARGS)
 
-# An environment for each under .frameworks/; the results are written into docs/integrations.md.
+# An environment for each under .frameworks/; the results are written into docs/how-to/integrations.md.
 test-frameworks: $(VENV)/.dev
 	$(BIN)/python tools/frameworks.py $(NAME)
 

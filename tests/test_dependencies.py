@@ -1,4 +1,4 @@
-"""Every dependency has a row in docs/dependencies.md, and the base install stays in its budget."""
+"""Every dependency has a row in the docs, and the base install stays in its budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from tools.install_cost import base_install, needed, size_mb
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "dependencies.md").read_text(encoding="utf-8")
 PROJECT = msgspec.toml.decode((ROOT / "pyproject.toml").read_bytes())
 MOST_PACKAGES, MOST_MB = 24, 320
 MOST_NODE_MB = 5

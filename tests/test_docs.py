@@ -23,8 +23,8 @@ from tools import commands_page, panels_table, settings_table, sinks_table
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "development" / "coverage.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-SPEC = (ROOT / "spec" / "journal.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
+SPEC = (ROOT / "docs" / "explanation" / "journal.md").read_text(encoding="utf-8")
 
 
 def rows_of_coverage() -> list[list[str]]:
@@ -86,7 +86,7 @@ def test_the_table_of_panels_is_the_one_that_is_declared() -> None:
 def test_the_settings_in_a_guide_are_accepted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guide = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for example in re.findall(r"```toml\n(.*?)```", guide, flags=re.DOTALL):
         (tmp_path / "epochal.toml").write_text(example, encoding="utf-8")
@@ -104,21 +104,16 @@ _BLOCK = re.compile(
 )
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (
-        ROOT / "README.md",
-        ROOT / "docs" / "reference.md",
-        ROOT / "docs" / "integrations.md",
-        *sorted((ROOT / "docs" / "guides").glob("*.md")),
-    )
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
 # Pages whose examples are run by the tests of what they are about.
 RUN_ELSEWHERE = {
-    "docs/guides/around_the_loop.md": "tests/torch/test_guides.py",
-    "docs/guides/checkpoints.md": "tests/torch/test_guides.py",
-    "docs/guides/experts_and_memory.md": "tests/torch/test_guides.py",
-    "docs/guides/importing.md": "tests/imports/test_guide.py",
-    "docs/guides/graphs.md": "tests/torch/test_guides.py",
-    "docs/guides/speed_of_light.md": "tests/torch/test_guides.py",
+    "docs/how-to/around-the-loop.md": "tests/torch/test_guides.py",
+    "docs/how-to/checkpoints.md": "tests/torch/test_guides.py",
+    "docs/how-to/experts-and-memory.md": "tests/torch/test_guides.py",
+    "docs/how-to/importing.md": "tests/imports/test_guide.py",
+    "docs/how-to/graphs.md": "tests/torch/test_guides.py",
+    "docs/how-to/speed-of-light.md": "tests/torch/test_guides.py",
 }
 # Commands that go on until they are stopped, or that need what the page does not make.
 ENDLESS = ("serve", "watch")
@@ -239,7 +234,7 @@ def test_every_public_member_is_documented(name: str) -> None:
 
 
 def test_the_page_of_commands_has_every_option() -> None:
-    shown = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    shown = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     # The layout of help differs between versions of click, so options are compared, not lines.
     pattern = r"^## .*|--[a-z][a-z-]*"
     now = re.findall(pattern, commands_page.page(), flags=re.MULTILINE)

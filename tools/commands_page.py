@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the commands' own help."""
+"""Writes docs/reference/commands.md from the commands' own help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from epochal.cli.command import Command, Group
 from epochal.cli.main import program
 
-PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
 INTRODUCTION = """# Commands
 
 This page is printed by the program (`make docs`); `epochal COMMAND --help` prints the

@@ -4,7 +4,7 @@
     python tools/frameworks.py --check      fail when a result is missing, failed or too old
 
 Each framework has an environment of its own, on top of ``.venv``: torch, pytest and Epochal come
-from there. The result, its date and the versions are written into ``docs/integrations.md``.
+from there. The result, its date and the versions are written into ``docs/how-to/integrations.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "integrations.md"
+PAGE = ROOT / "docs" / "how-to" / "integrations.md"
 MAX_AGE = timedelta(days=120)
 # What pip installs for each; the first is the framework itself.
 FRAMEWORKS: Mapping[str, Sequence[str]] = {
@@ -66,7 +66,7 @@ def complaints(page: str, today: date) -> list[str]:
     for name in FRAMEWORKS:
         again = f"run 'make test-frameworks NAME={name}'"
         if name not in rows:
-            found.append(f"docs/integrations.md has no result of {name}: {again}")
+            found.append(f"docs/how-to/integrations.md has no result of {name}: {again}")
             continue
         result, day, _ = rows[name]
         if not result.startswith("passed"):
@@ -80,7 +80,7 @@ def rows_of(page: str) -> dict[str, tuple[str, str, str]]:
     """Result, date and versions by framework, as the docs have them."""
     block = _BLOCK.search(page)
     if block is None:
-        raise SystemExit("docs/integrations.md has no line '<!-- results -->'")
+        raise SystemExit("docs/how-to/integrations.md has no line '<!-- results -->'")
     lines = block.group(2).splitlines()[2:]
     cells = ([cell.strip() for cell in line.strip("| ").split("|")] for line in lines)
     return {name: (result, day, versions) for name, result, day, versions in cells}

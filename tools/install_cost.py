@@ -1,6 +1,6 @@
 """What each dependency costs: MB on disk, packages that it brings, and ms to import.
 
-    python tools/install_cost.py [PACKAGE…]       the numbers of docs/dependencies.md
+    python tools/install_cost.py [PACKAGE…]       the numbers of docs/explanation/dependencies.md
 
 Without names, the packages of the base install. Sizes are those of the files that pip recorded;
 times are processor time, the least of five fresh interpreters, less an empty one.

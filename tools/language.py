@@ -1,6 +1,6 @@
 """Prints sentences of more than 25 words.
 
-python tools/language.py            README, docs and spec
+python tools/language.py            README, docs and examples
 python tools/language.py src web    docstrings and comments too
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_WORDS = 25
-PAGES = ["README.md", "CONTRIBUTING.md", "docs", "spec"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs", "examples/gpt2/README.md"]
 
 # A word of running text. Code, addresses, signs and bare numbers do not count.
 WORD = re.compile(r"[A-Za-z][\w'-]*")

@@ -1,4 +1,4 @@
-"""Writes the table of settings in docs/reference.md from their declarations."""
+"""Writes the table of settings in docs/reference/index.md from their declarations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from epochal.settings import DECLARED, RUN_OPTIONS, Setting
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "index.md"
 START = "<!-- settings: printed by tools/settings_table.py (make docs) -->\n"
 END = "<!-- end of settings -->\n"
 HEADER = """\

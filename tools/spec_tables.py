@@ -1,5 +1,4 @@
-"""Writes the tables of spec/journal.md, and those of the typed calls in docs/reference.md, from
-epochal.records; --check compares."""
+"""Writes the tables of the journal's page and of the typed calls; --check compares."""
 
 from __future__ import annotations
 
@@ -162,8 +161,13 @@ def _row(*cells: str) -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[], Iterator[str]]]] = {
-    "spec/journal.md": {"kinds": kinds, "fields": fields, "events": events, "roles": roles},
-    "docs/reference.md": {"calls": calls},
+    "docs/explanation/journal.md": {
+        "kinds": kinds,
+        "fields": fields,
+        "events": events,
+        "roles": roles,
+    },
+    "docs/reference/index.md": {"calls": calls},
 }
 
 if __name__ == "__main__":

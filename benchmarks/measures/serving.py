@@ -235,7 +235,7 @@ def _series(server: Server, runs: list[str], name: str, **query: Any) -> bytes:
 
 
 def _highest(body: bytes) -> float:
-    """The largest value of a body's one series, by the layout of ``spec/wire.md``."""
+    """The largest value of a body's one series, by the layout of ``docs/explanation/http.md``."""
     import numpy as np
 
     length = int.from_bytes(body[4:8], "little")

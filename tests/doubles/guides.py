@@ -1,11 +1,11 @@
-"""Runs the Python examples of a page in docs/guides as they stand, in order."""
+"""Runs the Python examples of a page in docs/how-to as they stand, in order."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def run_examples(page: str, *, at_least: int) -> None:

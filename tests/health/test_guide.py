@@ -7,7 +7,9 @@ from epochal.health.phase import PHASES
 from epochal.health.rules.loss import LossSpike
 from epochal.health.thresholds import declared
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "findings.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "findings.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_a_rule_has_a_section_with_its_thresholds() -> None:

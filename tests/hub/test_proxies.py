@@ -84,7 +84,7 @@ def program(name: str) -> str:
 
 
 def blocks() -> list[str]:
-    guide = (DEPLOY.parent / "docs/guides/hub.md").read_text()
+    guide = (DEPLOY.parent / "docs/how-to/hub.md").read_text()
     return re.findall(r"```nginx\n(.*?)```", guide, re.DOTALL)
 
 
@@ -252,7 +252,7 @@ def test_values_arrive_through_caddy_while_they_are_logged(
 def test_caddy_accepts_the_files(tmp_path: Path, place: str) -> None:
     text = (DEPLOY / "Caddyfile").read_text()
     if place == "guide":
-        guide = (DEPLOY.parent / "docs/guides/hub.md").read_text()
+        guide = (DEPLOY.parent / "docs/how-to/hub.md").read_text()
         (text,) = re.findall(r"```\n(hub\.example\.org \{.*?)```", guide, re.DOTALL)
     (tmp_path / "Caddyfile").write_text(text)
     command = [program("caddy"), "validate", "--adapter", "caddyfile", "--config", "Caddyfile"]

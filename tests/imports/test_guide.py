@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.imports.samples import TENSORBOARD
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "importing.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "importing.md"
 
 
 def test_the_example_prints_the_last_points(tmp_path: Path) -> None:

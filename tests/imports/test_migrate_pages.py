@@ -1,4 +1,4 @@
-"""The scripts of ``docs/migrate`` run as they stand, on files in the shape of the exports."""
+"""The scripts of the pages ``from-*.md`` run as they stand, on files like the exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 
-PAGES = Path(__file__).parents[2] / "docs" / "migrate"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def run_script(page: str, folder: Path) -> None:
@@ -56,7 +56,7 @@ def test_neptunes_export_becomes_runs(here: Path) -> None:
     ]
     (here / "exports" / "data" / "vision").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), here / "exports/data/vision/part_0.parquet")
-    run_script("neptune.md", here)
+    run_script("from-neptune.md", here)
     assert main(["import", "neptune.csv", "--project", "vision"]) == 0
     folders = sorted(path.parent for path in (here / "runs" / "vision").glob("*/run.json"))
     assert len(folders) == 2
@@ -80,7 +80,7 @@ def test_comets_metrics_become_runs(here: Path) -> None:
         for step, value in enumerate(("0.5", "NaN", "0.25"))
     ]
     (here / "calm_owl.metrics.json").write_text(json.dumps(exported))
-    run_script("comet.md", here)
+    run_script("from-comet.md", here)
     assert main(["import", "calm_owl.jsonl", "--project", "vision"]) == 0
     (folder,) = (path.parent for path in (here / "runs" / "vision").glob("*/run.json"))
     assert epochal.load(folder).name == "calm_owl"

@@ -126,7 +126,7 @@ def test_a_run_of_the_store_waits_and_lists_its_artifacts(here: Path) -> None:
 
 @pytest.mark.parametrize("member", ["automations", "create_project", "reports"])
 def test_a_member_that_is_missing_is_one_sentence(member: str) -> None:
-    sentence = f"epochal.wandb has no Api.{member}: docs/migrate/wandb.md lists what it has."
+    sentence = f"epochal.wandb has no Api.{member}: docs/how-to/from-wandb.md lists what it has."
     with pytest.raises(AttributeError, match=re.escape(sentence)):
         getattr(wandb.Api(), member)
     with pytest.raises(AttributeError, match=r"has no Table\.set_pk"):

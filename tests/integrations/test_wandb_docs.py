@@ -1,4 +1,4 @@
-"""The table of names in ``docs/migrate/wandb.md`` is exact."""
+"""The table of names in ``docs/how-to/from-wandb.md`` is exact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import epochal.wandb as wandb
 from epochal.wandb.settings import VARIABLES
 
 real = pytest.importorskip("wandb")
-PAGE = (Path(__file__).parents[2] / "docs" / "migrate" / "wandb.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "from-wandb.md").read_text(encoding="utf-8")
 STATES = ("yes", "partly", "accepted", "launched", "no")
 
 

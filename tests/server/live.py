@@ -223,7 +223,7 @@ SLICES = ("first_x", "last_x", "last", "mean", "min", "max", "count")
 
 
 def decode_series(body: bytes) -> tuple[dict[str, Any], list[DecodedSeries]]:
-    """A series body read as ``spec/wire.md`` says, and by nothing of the server."""
+    """A series body read as ``docs/explanation/http.md`` says, and by nothing of the server."""
     assert body[:4] == b"EPS1"
     (length,) = struct.unpack_from("<I", body, 4)
     assert length % 8 == 0

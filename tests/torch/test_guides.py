@@ -15,11 +15,11 @@ from tests.doubles.guides import GUIDES, run_examples
 @pytest.mark.parametrize(
     ("guide", "examples", "printed"),
     [
-        ("around_the_loop.md", 10, ""),
+        ("around-the-loop.md", 10, ""),
         ("checkpoints.md", 6, ""),
         ("graphs.md", 8, "median of"),
-        ("speed_of_light.md", 3, "[Speed of Light]"),
-        ("experts_and_memory.md", 5, "weights"),
+        ("speed-of-light.md", 3, "[Speed of Light]"),
+        ("experts-and-memory.md", 5, "weights"),
     ],
 )
 def test_every_example_runs_in_order(
@@ -42,5 +42,5 @@ def test_tables_name_every_method_of_the_builder_and_every_figure_of_experts() -
     table = "".join(re.findall(r"^\| (`.*) \|.*\|$", graphs, re.M))
     methods = {name for name in vars(FlowBuilder) if not name.startswith("_")}
     assert methods - {"build"} == set(re.findall(r"`(\w+)\(", table))
-    experts = (GUIDES / "experts_and_memory.md").read_text(encoding="utf-8")
+    experts = (GUIDES / "experts-and-memory.md").read_text(encoding="utf-8")
     assert [n for n in COLUMNS if not re.search(rf"^\|[^|]*`{n}`", experts, re.M)] == []

@@ -165,7 +165,7 @@ export interface RunDetail {
   position: string;
 }
 
-/** One record that is not a number; its fields are those of `spec/journal.md`. `record` is null in a stream when it is too large: request it from its endpoint. */
+/** One record that is not a number; its fields are those of `docs/explanation/journal.md`. `record` is null in a stream when it is too large: request it from its endpoint. */
 export interface EntryRow {
   position: string;
   kind: string;

@@ -1,6 +1,6 @@
 """The blocks printed once, when a training starts: a heading in brackets, then indented lines.
 
-Each is made from the record that it shows; ``spec/journal.md`` describes the fields.
+Each is made from the record that it shows; ``docs/explanation/journal.md`` describes the fields.
 """
 
 from __future__ import annotations

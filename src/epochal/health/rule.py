@@ -87,7 +87,7 @@ class Rule(ABC):
 
     name: ClassVar[str]
     group: ClassVar[Group]
-    # What people read: on the page, and in ``docs/guides/findings.md``.
+    # What people read: on the page, and in ``docs/reference/findings.md``.
     # ``healthy`` and ``reports`` are templates with the rule's thresholds.
     meaning: ClassVar[str]  # what is behind it
     healthy: ClassVar[str]  # the range in which a run is well

@@ -1,4 +1,7 @@
-"""Endpoints of a hub: runs are received, trainings controlled; ``spec/hub.md`` describes them."""
+"""Endpoints of a hub, which receive runs and control trainings.
+
+``docs/explanation/hub-protocol.md`` describes them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What a record is: its kinds and their fields, its place in a journal, and the series in it.
 
-``spec/journal.md`` is the specification; its tables are generated from the declarations here.
+``docs/explanation/journal.md`` is the specification; its tables are generated from the
+declarations here.
 """
 
 from epochal.records.kind import ROLES, Axis, Event, Field, Kind, Record

@@ -1,7 +1,7 @@
 """What a declaration of a record kind consists of: :class:`Kind`, :class:`Field`, :class:`Event`.
 
 A kind is declared once, in ``epochal/records/kinds``. Typed calls, series names, units, tags of
-other trackers and the tables of ``spec/journal.md`` are taken from that declaration.
+other trackers and the tables of ``docs/explanation/journal.md`` are taken from that declaration.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The endpoint table: every endpoint of the server in one row.
 
-The routes of the server, the contents of an archive, ``web/src/wire.ts`` and the table in
-``spec/wire.md`` come from these rows. A response type declared here may stand in any module.
+The routes of the server, the contents of an archive, ``web/src/wire.ts`` and the table of
+endpoints in the docs come from these rows. A response type declared here may stand in any module.
 """
 
 from __future__ import annotations
@@ -387,7 +387,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "run_state",
         "/api/hub/runs/{run_id}",
-        "JSON (`spec/hub.md` §2)",
+        "JSON (`docs/explanation/hub-protocol.md` §2)",
         mirroring.run_state,
         "the parts and files of a run, to copy them",
     ),

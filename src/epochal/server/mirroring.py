@@ -1,7 +1,8 @@
 """Handlers for readers on other machines: rows of the store as they are, and files to copy.
 
 A reader lists runs here and copies those that it reads in depth, so it returns what this store
-returns. Requests for files are those of a hub (``spec/hub.md``); a hub answers them itself.
+returns. Requests for files are those of a hub
+(``docs/explanation/hub-protocol.md``); a hub answers them itself.
 """
 
 from __future__ import annotations

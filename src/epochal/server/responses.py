@@ -4,7 +4,7 @@ Starlette's ``GZipMiddleware`` is sufficient from version 1.4 on. Older versions
 event loop (0.7 s for a series of 20 MB) and delay event streams. We accept older versions because
 other packages of training environments pin them. So large bodies are compressed in a thread here.
 A body that does not shrink is sent uncompressed. Starlette has entity tags for files only.
-``docs/dependencies.md`` has the measurements.
+``docs/explanation/dependencies.md`` has the measurements.
 """
 
 from __future__ import annotations

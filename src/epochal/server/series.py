@@ -1,7 +1,7 @@
 """``/api/series``: points of some series of many runs, as a chart of some width shows them.
 
-The body is binary: a JSON head, then columns of little-endian float64. ``spec/wire.md`` has the
-layout to the byte and a worked example.
+The body is binary: a JSON head, then columns of little-endian float64.
+``docs/explanation/http.md`` has the layout to the byte and a worked example.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _RunBlocks(msgspec.Struct, frozen=True, eq=False):
 
 
 async def series(request: Request) -> Response:
-    """``/api/series``: points of some series of many runs, in the layout of ``spec/wire.md``."""
+    """``/api/series``: points of some series of many runs, as the docs lay them out."""
     names, run_ids, ranks = NAMES(request), RUNS(request), RANKS(request)
     x, axis = X(request), AXIS(request)
     lo, hi = LO(request), HI(request)

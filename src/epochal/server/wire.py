@@ -1,7 +1,7 @@
 """The wire types that several modules share: JSON bodies, and the head of a series body.
 
-``spec/wire.md`` is the specification; ``web/src/wire.ts`` and ``spec/wire.schema.json``
-are generated from this file by ``tools/wire.py``. A field that may be absent is ``T | None`` and
+``docs/explanation/http.md`` is the specification, and ``tools/wire.py`` generates
+``web/src/wire.ts`` from this file. A field that may be absent is ``T | None`` and
 sent as null. Times are Unix seconds. A number that JSON cannot hold (nan, infinities) is
 null, and a field beside it says which it was.
 """
@@ -109,7 +109,7 @@ class RunDetail(msgspec.Struct, frozen=True):
 
 
 class EntryRow(msgspec.Struct, frozen=True):
-    """One record that is not a number; its fields are those of ``spec/journal.md``.
+    """One record that is not a number; its fields are those of ``docs/explanation/journal.md``.
 
     ``record`` is null in a stream when it is too large: request it from its endpoint.
     """

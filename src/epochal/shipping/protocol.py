@@ -1,4 +1,4 @@
-"""What a shipper and a hub say to each other; ``spec/hub.md`` describes it.
+"""What a shipper and a hub say to each other; ``docs/explanation/hub-protocol.md`` describes it.
 
 The unit is some lines of one journal part with the ordinal of the first. The hub answers with the
 number of lines that it has on its disk. Sending lines again is harmless: it skips what it has.

@@ -145,7 +145,7 @@ class Machine(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True):
     """One record that is not part of a series: a text, a histogram, a message, a finding, …
 
-    ``record`` has the fields that ``spec/journal.md`` gives its kind.
+    ``record`` has the fields that ``docs/explanation/journal.md`` gives its kind.
     """
 
     position: Position

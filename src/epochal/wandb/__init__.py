@@ -1,7 +1,7 @@
 """``import epochal.wandb as wandb``: the interface of W&B, recorded by Epochal on this machine.
 
 A script keeps its calls. Runs lie in the folder of Epochal's runs; nothing is sent. What cannot be
-done is accepted and said once. ``docs/migrate/wandb.md`` lists every name. ``python -m
+done is accepted and said once. ``docs/how-to/from-wandb.md`` lists every name. ``python -m
 epochal.wandb script.py`` runs a script that has ``import wandb`` unchanged.
 """
 
@@ -68,7 +68,9 @@ def __getattr__(name: str) -> Any:
         return submodules.submodule(name)
     if name in ("integration", "sklearn", *submodules.INTEGRATIONS):
         return submodules.integration(name)
-    raise AttributeError(f"epochal.wandb has no {name!r}: docs/migrate/wandb.md lists what it has.")
+    raise AttributeError(
+        f"epochal.wandb has no {name!r}: docs/how-to/from-wandb.md lists what it has."
+    )
 
 
 def _call_of_run(name: str) -> Any:

@@ -40,7 +40,7 @@ class ExplainsMissingMembers:
         kind = type(self).__name__
         kind = kind.removeprefix("Api") or kind
         raise AttributeError(
-            f"epochal.wandb has no {kind}.{name}: docs/migrate/wandb.md lists what it has."
+            f"epochal.wandb has no {kind}.{name}: docs/how-to/from-wandb.md lists what it has."
         )
 
 

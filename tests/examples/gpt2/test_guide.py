@@ -21,7 +21,7 @@ from sample import main as write_text
 from tests.doubles.command_lines import understood
 from tests.examples.gpt2.trainings import SCRIPT, SMALL, environment, run_here
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "gpt2.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "examples" / "gpt2" / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.*)$", GUIDE, flags=re.MULTILINE)
 TRAINER, SAMPLER = "examples/gpt2/train.py", "examples/gpt2/sample.py"
 # Not ours, or not installed for tests: that they are spelt right is for the reader to find out.

@@ -1,4 +1,4 @@
-/** The binary body of `/api/series`; `spec/wire.md` has its layout to the byte. */
+/** The binary body of `/api/series`; `docs/explanation/http.md` has its layout to the byte. */
 
 import { WIRE_VERSION } from "../wire.ts";
 import type { SeriesHead, SeriesHeader } from "../wire.ts";
