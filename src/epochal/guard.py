@@ -386,6 +386,8 @@ def settle(future: Future[T], call: Callable[[], T]) -> None:
     """Hand what a call returns or raises to whoever waits for the future, from any thread."""
     try:
         future.set_result(call())
+    except StopIteration as error:  # asyncio refuses it, and whoever waits would wait for ever
+        future.set_exception(RuntimeError(repr(error)))
     except BaseException as error:  # noqa: BLE001 (raised again where the future is waited for)
         future.set_exception(error)
 

@@ -5,11 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from epochal.server import state_changes
-from epochal.server.state_changes import StateChangeCache
-from epochal.store.local.load import load_run
 from tests.server.live import Server
 from tests.store.journals import Journal
 
@@ -55,14 +50,6 @@ def test_a_checkpoint_says_its_file_and_counts_once(tmp_path: Path, server: Serv
     assert (mark["label"], mark["at"]["step"]) == ("saved 1.pt, the best so far", 1)
 
 
-def test_phases_are_told_where_they_change(tmp_path: Path, server: Server) -> None:
-    said = ["warm-up", "warm-up", "converging", "unstable", "unstable"]
-    journal = Journal(tmp_path).add(*(step(n, phase=word) for n, word in enumerate(said)))
-    journal.add({"log": "resume", "attempt": 2, "step": 3}, step(3, phase="plateau"), attempt=2)
-    found = [(mark["label"], mark["at"]["step"]) for mark in marks(server, "phase")]
-    assert found == [("warm-up", 0), ("converging", 2), ("plateau", 3)]
-
-
 def test_the_first_phase_begins_with_the_run_however_late_it_was_written(
     tmp_path: Path, server: Server
 ) -> None:
@@ -75,7 +62,7 @@ def test_the_first_phase_begins_with_the_run_however_late_it_was_written(
     assert [at["wall"] for _, at in found] == [1001, 1011]
 
 
-def test_events_of_phases_go_before_the_words_of_steps(tmp_path: Path, server: Server) -> None:
+def test_phases_come_from_events(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path).add(*(step(n, phase="warm-up") for n in range(6)))
     said = {"log": "event", "name": "phase"}
     journal.add({**said, "phase": "warm-up", "step": 0}, writer="findings")
@@ -86,44 +73,15 @@ def test_events_of_phases_go_before_the_words_of_steps(tmp_path: Path, server: S
     assert found == [("warm-up", 0), ("converging", 3)]
 
 
-def gpu(word: str, t: float, *, number: int = 0) -> dict[str, Any]:
-    return {"log": "gpu", "t": t, "id": number, "throttle": word, "clock": 1}
+def throttled(word: str, t: float) -> dict[str, Any]:
+    return {"log": "event", "name": "gpu-throttle", "id": 0, "t": t, "throttle": word}
 
 
-def test_a_throttled_gpu_is_marked_from_its_records(tmp_path: Path, server: Server) -> None:
-    said = [gpu("", 1.0), gpu("thermal cap", 1100.0), gpu("thermal cap", 1110.0), gpu("", 1120.0)]
+def test_a_throttled_gpu_is_marked(tmp_path: Path, server: Server) -> None:
+    said = [throttled("thermal cap", 1100.0), throttled("", 1120.0)]
     # A moment at full speed in between is no end of it.
-    said += [gpu("thermal cap", 1130.0), gpu("idle", 1150.0)]
-    Journal(tmp_path).add(*said, writer="telemetry-n").add(step(0))
+    said += [throttled("thermal cap", 1130.0), throttled("idle", 1150.0)]
+    Journal(tmp_path).add(*said).add(step(0))
     (mark,) = marks(server, "throttle")
     assert (mark["label"], mark["gpu"]) == ("GPU 0: thermal cap for 50s", 0)
     assert mark["at"] == {"wall": 1100.0, "relative": 100.0}
-
-
-def test_events_of_a_gpu_go_before_its_records(tmp_path: Path, server: Server) -> None:
-    event = {"log": "event", "name": "gpu-throttle", "id": 0}
-    journal = Journal(tmp_path)
-    journal.add(gpu("power cap", 1005.0), gpu("", 1015.0), writer="telemetry-n")
-    journal.add({**event, "t": 1004.0, "throttle": "power cap", "was": "no cap"})
-    journal.add({**event, "t": 1014.0, "throttle": "no cap", "was": "power cap"})
-    (mark,) = marks(server, "throttle")
-    assert mark["at"]["wall"] == 1004.0
-
-
-def test_words_are_read_on_from_where_they_were_read_to(tmp_path: Path) -> None:
-    journal = Journal(tmp_path).add(step(0, phase="warm-up"))
-    run, cache = load_run(journal.folder.path), StateChangeCache()
-    first = cache.read(run, "x")
-    journal.add(step(1, phase="converging"))
-    run.refresh()
-    assert cache.read(run, "x") is first
-    assert [phase.phase for phase in first.phases] == ["warm-up", "converging"]
-
-
-def test_of_a_long_journal_the_newest_words_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state_changes, "MAX_RECORDS", 3)
-    said = [step(n, phase=str(n)) for n in range(9)]
-    run = load_run(Journal(tmp_path).add(*said).folder.path)
-    assert [phase.phase for phase in StateChangeCache().read(run, "x").phases] == ["6", "7", "8"]

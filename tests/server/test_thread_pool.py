@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -54,31 +53,6 @@ def test_a_call_that_goes_on_ends_its_thread_when_it_is_over() -> None:
     is_over.set()
     thread.join(WAIT_S)
     assert not thread.is_alive()
-
-
-def test_results_that_are_there_together_wake_the_loop_once() -> None:
-    pool, all_called = ThreadPool("tests-together", 8), threading.Barrier(9)
-    num_woken = 0
-
-    async def call() -> list[int]:
-        nonlocal num_woken
-        loop = asyncio.get_running_loop()
-        wake = loop.call_soon_threadsafe
-
-        def count(*args: Any, **options: Any) -> asyncio.Handle:
-            nonlocal num_woken
-            num_woken += 1
-            return wake(*args, **options)
-
-        loop.call_soon_threadsafe = count  # type: ignore[assignment, method-assign]
-        calls = [asyncio.ensure_future(pool.call(all_called.wait)) for _ in range(8)]
-        await asyncio.sleep(0)  # all of them are waiting in threads
-        all_called.wait(WAIT_S)
-        assert pool.close(timeout_s=WAIT_S)  # they end while the loop does something else
-        return await asyncio.gather(*calls)
-
-    assert len(set(asyncio.run(call()))) == 8
-    assert num_woken <= 2
 
 
 def test_a_call_that_raises_raises_where_it_is_waited_for() -> None:

@@ -82,23 +82,15 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def run_endpoint(
-    name: str,
-    response: type[msgspec.Struct],
-    query: RunQuery,
-    summary: str,
-    *,
-    handler: Handler | None = None,
+    name: str, response: type[msgspec.Struct], query: RunQuery, summary: str
 ) -> Endpoint:
-    """An endpoint without parameters that returns the result of a query; archives have it too.
-
-    A ``handler`` of its own returns the same result, for example with the help of a cache.
-    """
+    """An endpoint without parameters that returns the result of a query; archives have it too."""
 
     async def run_query(request: Request) -> Response:
         return await run_response(request, query)
 
     path = f"/api/runs/{{run_id}}/{name}"
-    return Endpoint(name, path, response, handler or run_query, summary, archive=query)
+    return Endpoint(name, path, response, run_query, summary, archive=query)
 
 
 def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
@@ -317,7 +309,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         wire.MarkList,
         marks.run_marks,
         "restarts, epochs, checkpoints, phases and throttled GPUs",
-        handler=marks.marks,
     ),
     Endpoint(
         "records",

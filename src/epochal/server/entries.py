@@ -15,7 +15,6 @@ from starlette.responses import Response
 from epochal.server import wire
 from epochal.server.params import bool_param, int_param, ranks_param, str_param, str_params
 from epochal.server.responses import run_id_of, run_response
-from epochal.server.state import server_state
 from epochal.server.updates import entry_row, format_cursors, format_position, parse_cursors
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
@@ -116,13 +115,24 @@ class SampleList(msgspec.Struct, frozen=True):
 
 async def samples(request: Request) -> Response:
     """``…/samples``: of each name the texts and blobs of its last step up to ``at``."""
-    at, cache = AT(request), server_state(request).samples
+    at = AT(request)
 
     def query(run: RunView) -> SampleList:
-        found = cache.read(run)
-        names = {name: len(entries) for name, entries in found.by_name.items()}
-        rows = [entry_row(entry) for entry in found.up_to(at)]
-        return SampleList(rows, names, list(_spread(found.steps, _MOST_STEPS)))
+        found = run.entries("text", "blob", rank=0)
+        # Names as they were logged first: records of one call may share their time.
+        logged = sorted(found, key=lambda entry: entry.position)
+        names = Counter(entry.name or "" for entry in logged)
+        steps = sorted({entry.step for entry in found if entry.step is not None})
+        # A later step of a name replaces the one before.
+        newest: dict[str, list[Entry]] = {name: [] for name in names}
+        for entry in found:
+            shown = newest[entry.name or ""]
+            if entry.step is None or entry.step <= at:
+                if shown and shown[0].step != entry.step:
+                    shown.clear()
+                shown.append(entry)
+        rows = [entry_row(entry) for shown in newest.values() for entry in shown]
+        return SampleList(rows, dict(names), list(_spread(steps, _MOST_STEPS)))
 
     return await run_response(request, query)
 

@@ -160,10 +160,8 @@ async def group_curves(request: Request) -> Response:
         )
         return _curves(metric, x, grouping, found, columns)
 
-    async with reader.turns.turn():
-        read = await _read(request, lambda run: series_or_none(run, metric, asked_x, smoothing))
-        curves = await reader.call(lambda: put_together(read))
-    return await json_response(request, curves)
+    read = await _read(request, lambda run: series_or_none(run, metric, asked_x, smoothing))
+    return await json_response(request, await reader.call(lambda: put_together(read)))
 
 
 async def groups(request: Request) -> Response:

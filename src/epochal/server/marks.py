@@ -8,21 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import numpy as np
-from starlette.requests import Request
-from starlette.responses import Response
 
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.format import format_duration
 from epochal.records import whole_number
 from epochal.series.series import Series
 from epochal.server import wire
-from epochal.server.responses import run_id_of, run_response
-from epochal.server.state import server_state
-from epochal.server.state_changes import StateChangeCache, StateChanges, ThrottleChange
 from epochal.store.answers import Entry
 from epochal.store.store import RunView
 
@@ -43,21 +38,14 @@ class _Found(msgspec.Struct, frozen=True):
     is_timed: bool = False
 
 
-async def marks(request: Request) -> Response:
-    """``…/marks``: restarts, epochs, checkpoints, phases and throttled GPUs."""
-    cache, run_id = server_state(request).state_changes, run_id_of(request)
-    return await run_response(request, lambda run: marks_of(run, cache.read(run, run_id)))
+class _ThrottleChange(NamedTuple):
+    t: float
+    reason: str
 
 
 def run_marks(run: RunView) -> wire.MarkList:
-    """Every mark of a run that is read once."""
-    return marks_of(run, StateChangeCache().read(run, run.info.id))
-
-
-def marks_of(run: RunView, changes: StateChanges) -> wire.MarkList:
     """Every mark of a run, the kinds one after the other, each in the order of time."""
-    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(run, changes)]
-    found += _throttles(run, changes)
+    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(run), *_throttles(run)]
     rows: list[wire.Mark] = []
     for _, same in groupby(found, key=lambda one: one.kind):
         rows += _with_x(run, list(same)[-MAX_MARKS:])
@@ -94,11 +82,9 @@ def _checkpoints(run: RunView) -> Iterator[_Found]:
         yield _Found("checkpoint", f"saved {name}".strip() + best, t=entry.t, step=entry.step)
 
 
-def _phases(run: RunView, changes: StateChanges) -> Iterable[_Found]:
-    """From the companion's events where there are any, else from step records."""
+def _phases(run: RunView) -> Iterable[_Found]:
+    """Phases of the training, from the events of the companion."""
     events = run.entries("event", name="phase", rank=None)
-    if not events:
-        return [_Found("phase", phase, t=t, step=step) for step, t, phase in changes.phases]
     resumed = [(entry.position.attempt, entry.step) for entry in run.entries("resume", rank=None)]
     reference = _reference(run)
     found: list[_Found] = []
@@ -134,26 +120,22 @@ def _is_superseded(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> b
     )
 
 
-def _throttles(run: RunView, changes: StateChanges) -> Iterator[_Found]:
-    """From the companion's events where a GPU has any, else from its records."""
-    found = [
-        ThrottleChange(entry.t, gpu, str(entry.record.get("throttle") or ""))
-        for entry in run.entries("event", name="gpu-throttle", rank=None)
-        if entry.t is not None and isinstance(gpu := entry.record.get("id"), int)
-    ]
-    with_events = {change.gpu for change in found}
-    found += [change for change in changes.throttles if change.gpu not in with_events]
-    ended = run.info.updated
-    for gpu in sorted({change.gpu for change in found}):
-        of_gpu = sorted(change for change in found if change.gpu == gpu)
-        for start, end, reason in _throttled_periods(of_gpu, ended):
+def _throttles(run: RunView) -> Iterator[_Found]:
+    """Times at which a GPU was throttled, from the events of the companion."""
+    changes: dict[int, list[_ThrottleChange]] = {}
+    for entry in run.entries("event", name="gpu-throttle", rank=None):
+        if entry.t is not None and isinstance(gpu := entry.record.get("id"), int):
+            reason = str(entry.record.get("throttle") or "")
+            changes.setdefault(gpu, []).append(_ThrottleChange(entry.t, reason))
+    for gpu, of_gpu in sorted(changes.items()):
+        for start, end, reason in _throttled_periods(sorted(of_gpu), run.info.updated):
             lasted = f" for {format_duration(end - start)}" if end > start else ""
             label = f"GPU {gpu}: {reason}{lasted}"
             yield _Found("throttle", label, t=start, gpu=gpu, is_timed=True)
 
 
 def _throttled_periods(
-    changes: Sequence[ThrottleChange], ended: float | None
+    changes: Sequence[_ThrottleChange], ended: float | None
 ) -> Iterable[tuple[float, float, str]]:
     found: list[tuple[float, float, str]] = []
     for index, change in enumerate(changes):

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from epochal.boards import Boards
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import parse_part_name
-from epochal.server.pool import ThreadPool, Turns
+from epochal.server.pool import ThreadPool
 from epochal.store.answers import TrashedRun
 from epochal.store.projects import ProjectList
 from epochal.store.store import KnownRuns, RunView, Store, Trash
@@ -57,7 +57,6 @@ _RETRY_S = 0.05
 _TOGETHER = 64
 _TOGETHER_S = 0.1
 _TOGETHER_THREADS = 2
-_LONGEST_TURN_S = 1.0
 _CLOSE_TIMEOUT_S = 0.5
 # Errors of a failing or removed disk on an open file; they carry no file name.
 _DISK_ERRORS = frozenset(
@@ -81,8 +80,6 @@ class Reader:
         self.catalog = Catalog(store)
         self._runs = ThreadPool("epochal-run", RUN_THREADS)
         self._lists = ThreadPool("epochal-list", LIST_THREADS)
-        # Of requests about many runs, such as the charts of a sweep.
-        self.turns = Turns(longest_s=_LONGEST_TURN_S)
         # Of requests that wait until their query can judge every run.
         self.choosing = asyncio.Lock()
         self._locks: WeakValueDictionary[tuple[str, bool], asyncio.Lock] = WeakValueDictionary()

@@ -14,8 +14,6 @@ from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
 from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
-from epochal.server.sample_cache import SampleCache
-from epochal.server.state_changes import StateChangeCache
 from epochal.shipping.offering import PartCounts
 from epochal.store.store import RunView, Store
 
@@ -48,8 +46,6 @@ class ServerState(msgspec.Struct, frozen=True):
     controls: Controls
     write_archive: WriteArchive
     folders: str = ""
-    state_changes: StateChangeCache = msgspec.field(default_factory=StateChangeCache)
-    samples: SampleCache = msgspec.field(default_factory=SampleCache)
     part_counts: PartCounts = msgspec.field(default_factory=PartCounts)
 
     @property
