@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from epochal.server import broadcaster, updates
+from epochal.server import streams, updates
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from tests.server.live import Event, Server, serving, until, until_added
@@ -258,19 +258,6 @@ def test_a_resumed_run_means_starting_anew(tmp_path: Path, server: Server) -> No
         assert points(until(events, "records")) == {2: 5.0}
 
 
-def test_a_client_that_does_not_read_is_told_to_start_anew(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(broadcaster, "MAX_WAITING_BYTES", 1000)
-    journal = Journal(tmp_path).metrics(1, loss=1.0)
-    with server.listen(run="id-x") as events:
-        until(events, "ready")
-        journal.add({"log": "text", "step": 3, "name": "sample", "text": "x" * 2000})
-        event = until(events, "reset")
-    assert event.data == {"run": None, "reason": "behind"}
-    assert event.id == "id-x:loop.1.0.2"
-
-
 @pytest.mark.slow
 def test_the_list_tells_what_was_added_changed_and_removed(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path, "a").metrics(1, loss=1.0)
@@ -296,7 +283,7 @@ def test_a_stream_joined_after_the_end_hears_that_it_ended(tmp_path: Path, serve
 
 
 def test_a_heartbeat_carries_the_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcaster, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.1)
     Journal(tmp_path).metrics(1, loss=1.0)
     with serving(tmp_path) as server, server.listen(run="id-x") as events:
         assert until(events, "heartbeat").id == "id-x:loop.1.0.1"
@@ -342,11 +329,11 @@ def test_a_run_that_cannot_be_read_does_not_silence_the_others(
                 raise OSError("stale file handle")
             return intact(run, run_id, since, ranks)
 
-        monkeypatch.setattr(broadcaster, "read_updates", fail_for_bad)
+        monkeypatch.setattr(streams, "read_updates", fail_for_bad)
         bad.metrics(2, loss=2.0)
         good.metrics(2, loss=2.0)
         assert until(events, "records").data["run"] == "id-good"
-        monkeypatch.setattr(broadcaster, "read_updates", intact)
+        monkeypatch.setattr(streams, "read_updates", intact)
         event = until(events, "records")
     assert (event.data["run"], points(event)) == ("id-bad", {2: 2.0})
     assert server.ask("/healthz").json["faults"] > 0

@@ -20,12 +20,12 @@ from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.page.loader import load_page
 from epochal.server.access import Access, AccessMiddleware
-from epochal.server.broadcaster import POLL_S, Broadcaster
 from epochal.server.control import Controls, NoControls
 from epochal.server.endpoints import routes
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
 from epochal.server.state import ServerState, WriteArchive, server_guard
+from epochal.server.streams import POLL_S, EventStreams
 from epochal.store.store import Store
 
 # Between two polls, however long they take.
@@ -80,7 +80,7 @@ def create_inner_app(
     guard = server_guard()
     state = ServerState(
         reader=reader,
-        broadcaster=Broadcaster(reader, guard),
+        streams=EventStreams(reader, guard),
         guard=guard,
         page=page,
         open_store=open_store,
@@ -96,10 +96,9 @@ def create_inner_app(
         try:
             yield
         finally:
-            state.broadcaster.close()
+            state.streams.close()
             polling.cancel()
             reading.cancel()
-            await asyncio.to_thread(state.broadcaster.stop)
             await asyncio.to_thread(reader.close)
             if on_close is not None:
                 await asyncio.to_thread(on_close)
@@ -115,9 +114,7 @@ def create_inner_app(
     )
     app.state.server = state
     return App(
-        FaultMiddleware(app, guard),
-        state.broadcaster.close,
-        lambda: app.router.lifespan_context(app),
+        FaultMiddleware(app, guard), state.streams.close, lambda: app.router.lifespan_context(app)
     )
 
 
@@ -167,7 +164,7 @@ async def _poll_forever(state: ServerState) -> None:
         await asyncio.sleep(rest_s)
         started = time.monotonic()
         with state.guard.member("event stream"):  # the next poll may succeed
-            await state.broadcaster.poll()
+            await state.streams.poll()
         rest_s = max(POLL_S - (time.monotonic() - started), _LEAST_REST_S)
 
 

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.records import finite
-from epochal.server.broadcaster import Subscription
 from epochal.server.downloads import run_or_current
 from epochal.server.responses import error_response, json_response
 from epochal.server.state import server_state
 from epochal.server.stream import open_stream
+from epochal.server.streams import Subscription
 from epochal.server.updates import UpdateFilter
 from epochal.store.progress import epochs_with_eta
 from epochal.store.store import RunView
@@ -82,7 +82,7 @@ async def events(request: Request) -> Response:
 
     await reader.query_run(run_id, lambda run: None)  # a missing run is a 404 before the stream
     subscription = Subscription((run_id,), UpdateFilter(kinds=("epoch",)))
-    return await open_stream(request, subscription, view=view)
+    return open_stream(request, subscription, view=view)
 
 
 def epochs_of(run: RunView) -> list[dict[str, Any]]:

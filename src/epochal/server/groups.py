@@ -292,7 +292,7 @@ def _chosen(state: ServerState, text: str | None, is_late: bool) -> list[str] | 
     None while some of them cannot be judged, because they are still read in the background.
     """
     catalog = state.reader.catalog
-    catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
+    catalog.refresh_list(is_followed=state.streams.num_streams > 0)
     known = catalog.known_runs(text or None)
     if known.unread and not is_late:
         return None

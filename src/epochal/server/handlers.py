@@ -50,7 +50,7 @@ async def health(request: Request) -> Response:
             version=__version__,
             pid=os.getpid(),
             folders=state.folders,
-            streams=state.broadcaster.num_streams,
+            streams=state.streams.num_streams,
             faults=state.num_faults,
         ),
     )
@@ -65,7 +65,7 @@ async def runs(request: Request) -> Response:
     reader = state.reader
 
     def query() -> wire.RunList:
-        reader.catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
+        reader.catalog.refresh_list(is_followed=state.streams.num_streams > 0)
         known = reader.catalog.known_runs(text or None, order=order or None, group=group or None)
         found = known.runs
         rows = [
@@ -103,7 +103,7 @@ async def projects(request: Request) -> Response:
     catalog = state.reader.catalog
 
     def query() -> ProjectList:
-        catalog.refresh_list(is_followed=state.broadcaster.num_streams > 0)
+        catalog.refresh_list(is_followed=state.streams.num_streams > 0)
         return catalog.projects()
 
     return await json_response(request, await state.reader.query(query))

@@ -19,7 +19,7 @@ MAX_ROWS_SENT = 200
 # Of runs without news, so many live ones and so many others have their rows made at each look.
 MAX_SILENT_ROWS = 50
 _LIVE_QUERY = f"status in {json.dumps(LIVE_STATES)}"
-_ALL = RunsEvent([], [], [], all=True)
+ALL_CHANGED = RunsEvent([], [], [], all=True)
 
 
 class ListChanges:
@@ -55,12 +55,12 @@ class ListChanges:
             self._listed = set(catalog.known_runs().ids)
             self._live = dict.fromkeys(catalog.known_runs(_LIVE_QUERY).ids)
             catalog.changed()
-            return _ALL
+            return ALL_CHANGED
         # Requests refresh the catalog too; the changes they found count here as well.
         news, self._busy = catalog.changed() | self._busy, set()
         if len(news) > MAX_ROWS_SENT:
             self._note_many(news)
-            return _ALL
+            return ALL_CHANGED
         # Of a run without news only time can change the row.
         num_silent = MAX_SILENT_ROWS if refreshed else 0
         some = (itertools.islice(runs, num_silent) for runs in (self._live, self._unsure))

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from epochal.boards import StoredBoard
 from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
-from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
+from epochal.server.streams import EventStreams
 from epochal.shipping.offering import PartCounts
 from epochal.store.store import RunView, Store
 
@@ -39,7 +39,7 @@ class ServerState(msgspec.Struct, frozen=True):
     """The parts of one server."""
 
     reader: Reader
-    broadcaster: Broadcaster
+    streams: EventStreams
     guard: Guard
     page: Page
     open_store: Callable[[], Store]

@@ -27,7 +27,7 @@ from epochal.records import (
     axis_of,
     stored_numbers_of,
 )
-from epochal.server.wire import AxisName, EntryRow, LiveEvent, Nonfinite, Points, ResetReason
+from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points, ResetReason
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 from epochal.values import nonfinite_word
@@ -176,34 +176,6 @@ class WriterRanks:
         if key not in self._ranks:
             self._ranks[key] = _rank_in_header(run, position)
         return self._ranks[key]
-
-
-class MachineUpdates:
-    """Machine readings of subscribed runs; remembers what was sent, so that nothing is repeated."""
-
-    def __init__(self) -> None:
-        self._sent: dict[str, tuple[float, ...]] = {}
-
-    def read(
-        self, run_ids: Iterable[str], locked: Mapping[str, RunView | None]
-    ) -> dict[str, LiveEvent]:
-        """New readings by run; an event without machines when a run's readings have ended.
-
-        A run that is not in ``locked`` is being read by another thread: it is skipped this time.
-        """
-        events = {}
-        sent = {}
-        for run_id in run_ids:
-            if run_id not in locked:
-                sent[run_id] = self._sent.get(run_id, ())
-                continue
-            run = locked[run_id]
-            machines = () if run is None else run.machines()
-            sent[run_id] = tuple(machine.t for machine in machines)
-            if sent[run_id] != self._sent.get(run_id, ()):
-                events[run_id] = LiveEvent(run_id, list(machines))
-        self._sent = sent
-        return events
 
 
 def read_updates(run: RunView, run_id: str, since: Cursor, ranks: WriterRanks) -> RunUpdates:
