@@ -151,8 +151,9 @@ class EventStreams:
 
     def read(self, run_id: str, since: Cursor | None, *, live: bool) -> asyncio.Task[_News | None]:
         """What there is of a run since a position; None while it cannot be read."""
-        position = None if since is None else format_cursors({run_id: since})
-        key, now = (run_id, position, live), time.monotonic()
+        if since is None:
+            return asyncio.create_task(self._guarded_read(run_id, None, live=live))
+        key, now = (run_id, format_cursors({run_id: since}), live), time.monotonic()
         known = self._reads.get(key)
         if known is None or (known[1].done() and known[0] <= now):
             task = asyncio.create_task(self._guarded_read(run_id, since, live=live))
@@ -169,7 +170,7 @@ class EventStreams:
             return _News(updates, self._row(run, run_id), run.machines() if live else ())
 
         # A run that has gone is searched for once; the list finds it when it comes back.
-        if since is not None and self._reader.catalog.find(run_id) is None:
+        if since == {} and self._reader.catalog.find(run_id) is None:
             return _News()
         found: _News | None = None
         with self._guard.member("event stream", expected=(EpochalError,)) as outcome:
