@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import epochal
 from epochal import records, settings
-from epochal.cli.main import main as epochal_main
 from epochal.health.rule_settings import rule_settings
 from epochal.records.kinds.events import EVENTS
 from epochal.sinks.reporting import located_options
@@ -106,15 +107,6 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
-# Pages whose examples are run by the tests of what they are about.
-RUN_ELSEWHERE = {
-    "docs/how-to/around-the-loop.md": "tests/torch/test_guides.py",
-    "docs/how-to/checkpoints.md": "tests/torch/test_guides.py",
-    "docs/how-to/experts-and-memory.md": "tests/torch/test_guides.py",
-    "docs/how-to/importing.md": "tests/imports/test_guide.py",
-    "docs/how-to/graphs.md": "tests/torch/test_guides.py",
-    "docs/how-to/speed-of-light.md": "tests/torch/test_guides.py",
-}
 # Commands that go on until they are stopped, or that need what the page does not make.
 ENDLESS = ("serve", "watch")
 
@@ -124,8 +116,14 @@ def python_blocks(page: str) -> list[str]:
     return [
         found["text"]
         for found in _BLOCK.finditer(PAGES[page])
-        if found["language"] == "python" and found["mark"] is None
+        if found["language"] == "python" and found["mark"] is None and not file_of(found["text"])
     ]
+
+
+def file_of(block: str) -> str | None:
+    """The file that the reader saves a block as: its first line is ``# train.py``."""
+    named = re.match(r"# (\w+\.py)\n", block)
+    return named[1] if named else None
 
 
 def epochal_commands(page: str) -> list[list[str]]:
@@ -157,16 +155,9 @@ def test_each_readme_example_runs_by_itself(number: int, tmp_path: Path) -> None
     run_python(python_blocks("README.md")[number], tmp_path)
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.keys() - RUN_ELSEWHERE.keys()))
+@pytest.mark.parametrize("page", sorted(PAGES))
 def test_the_examples_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     run_python("\n".join(python_blocks(page)), tmp_path)
-
-
-@pytest.mark.parametrize(("page", "test"), RUN_ELSEWHERE.items())
-def test_the_examples_of_other_pages_are_run_by_their_own_tests(page: str, test: str) -> None:
-    source = (ROOT / test).read_text(encoding="utf-8")
-    assert Path(page).name in source
-    assert "run_examples(" in source or "exec(compile(" in source or '"-c", code]' in source
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if epochal_commands(page)])
@@ -175,15 +166,56 @@ def test_the_commands_of_a_page_are_understood(page: str) -> None:
         assert understood(words), words
 
 
-def test_the_commands_of_the_readme_run_after_its_examples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_python("\n".join(python_blocks("README.md")), tmp_path)
-    commands = [words for words in epochal_commands("README.md") if words[0] not in ENDLESS]
-    assert {"ls", "compare", "export", "doctor"} <= {words[0] for words in commands}
-    for words in commands:
-        assert epochal_main(words) == (1 if words[0] == "doctor" else 0), words
+def steps_of(page: str) -> Iterator[tuple[str, str, str]]:
+    """Files, programs and commands of a page in their order, with what it shows of their output.
+
+    Blocks without a command between them are one program.
+    """
+    program = ""
+    for found in _BLOCK.finditer(PAGES[page]):
+        if found["mark"] is not None:
+            continue
+        if found["language"] == "python" and file_of(found["text"]):
+            yield "file", found["text"], ""
+        elif found["language"] == "python":
+            program += found["text"]
+        elif found["language"] in ("console", "sh"):
+            yield "python", program, ""
+            program = ""
+            parts = re.split(r"^(?:\$ |(?=epochal ))", found["text"], flags=re.M)[1:]
+            yield from (("command", *part.partition("\n")[::2]) for part in parts)
+
+
+def in_words(output: str) -> list[str]:
+    """The lines of an output without numbers, ages and widths of columns."""
+    lines = re.sub(r"[\d.]+(e[+-]\d+)?( min\b| s\b)?", "0", output).splitlines()
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/json-log.md"])
+def test_a_page_can_be_followed_from_its_start_to_its_end(page: str, tmp_path: Path) -> None:
+    scripts = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": scripts, "OMP_NUM_THREADS": "1"}
+    for kind, text, shown in steps_of(page):
+        if kind == "file":
+            (tmp_path / str(file_of(text))).write_text(text, encoding="utf-8")
+        elif kind == "python":
+            run_python(text, tmp_path)
+        elif shlex.split(text)[1] not in ENDLESS:
+            done = subprocess.run(
+                text,
+                shell=True,
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            is_diagnosis = text.startswith("epochal doctor")
+            assert done.returncode in ((0, 1) if is_diagnosis else (0,)), (text, done.stderr)
+            printed = in_words(done.stdout)
+            assert [line for line in in_words(shown) if line not in printed] == [], text
 
 
 def test_the_journal_of_an_open_run_is_read_as_the_readme_says(

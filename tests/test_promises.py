@@ -1,4 +1,4 @@
-"""``docs/explanation/promises.md``: every test it names exists; some of them stand here."""
+"""``docs/explanation/limits.md``: every test it names exists; some of them stand here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "explanation" / "promises.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "limits.md").read_text(encoding="utf-8")
 
 # Python looks for it in every process that it starts, the companion's too.
 _SITE = """

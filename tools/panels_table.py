@@ -1,4 +1,4 @@
-"""Writes the table of sections in docs/how-to/serving.md from what the panels' files declare.
+"""Writes the table of sections in docs/how-to/live-page.md from what the panels' files declare.
 
 A section is a file of ``web/src/panels`` that exports ``section``. Its first comment says what it
 shows.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "web" / "src" / "panels"
-PAGE = ROOT / "docs" / "how-to" / "serving.md"
+PAGE = ROOT / "docs" / "how-to" / "live-page.md"
 START = "<!-- panels: printed by tools/panels_table.py (make docs) -->\n"
 END = "<!-- end of panels -->\n"
 HEADER = """\

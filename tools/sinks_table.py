@@ -1,4 +1,4 @@
-"""Writes the tables of sinks and options in docs/how-to/trackers.md from their declarations."""
+"""Writes the tables of sinks and options in docs/reference/sinks.md from their declarations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epochal.media.files import PLOTLY, TABLE
 from epochal.sinks.registry import own_sinks
 from epochal.sinks.sink import Sink, is_held
 
-PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "trackers.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "sinks.md"
 START = "<!-- sinks: printed by tools/sinks_table.py (make docs) -->\n"
 END = "<!-- end of sinks -->\n"
 # Rows of the table of what targets can hold; a row of several contents names those that are held.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -16,15 +17,22 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
+from tests.imports.samples import TENSORBOARD
 
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "trackers.md"
 
 
-def run_script(page: str, folder: Path) -> None:
-    """Run the only block of a page that is not marked as needing a service."""
-    text = (PAGES / page).read_text(encoding="utf-8")
-    (code,) = re.findall(r"(?<!-->\n)```python\n(.*?)```", text, re.DOTALL)
-    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=folder, check=True)
+def run_script(part: str, folder: Path) -> str:
+    """Run the block of the page that has a part of text, and return what it prints."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = (block for block in blocks if part in block)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def points(folder: Path, name: str) -> dict[int, float]:
@@ -36,6 +44,11 @@ def points(folder: Path, name: str) -> dict[int, float]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_folder_of_logs_is_followed(here: Path) -> None:
+    shutil.copytree(TENSORBOARD, here / "logs")
+    assert "second/deep loss/train 1 5.0" in run_script('epochal.open("logs")', here)
 
 
 def test_neptunes_export_becomes_runs(here: Path) -> None:
@@ -56,7 +69,7 @@ def test_neptunes_export_becomes_runs(here: Path) -> None:
     ]
     (here / "exports" / "data" / "vision").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), here / "exports/data/vision/part_0.parquet")
-    run_script("from-neptune.md", here)
+    run_script("import pyarrow", here)
     assert main(["import", "neptune.csv", "--project", "vision"]) == 0
     folders = sorted(path.parent for path in (here / "runs" / "vision").glob("*/run.json"))
     assert len(folders) == 2
@@ -80,7 +93,7 @@ def test_comets_metrics_become_runs(here: Path) -> None:
         for step, value in enumerate(("0.5", "NaN", "0.25"))
     ]
     (here / "calm_owl.metrics.json").write_text(json.dumps(exported))
-    run_script("from-comet.md", here)
+    run_script("runContext", here)
     assert main(["import", "calm_owl.jsonl", "--project", "vision"]) == 0
     (folder,) = (path.parent for path in (here / "runs" / "vision").glob("*/run.json"))
     assert epochal.load(folder).name == "calm_owl"

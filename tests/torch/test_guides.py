@@ -1,40 +1,14 @@
-"""The examples of the guides run as they stand, in order."""
+"""Tables of the guides name everything that they are about; ``tests/test_docs.py`` runs them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-
 from epochal import FlowBuilder
 from epochal.torch.moe.stats import COLUMNS
-from tests.doubles.guides import GUIDES, run_examples
 
-
-@pytest.mark.parametrize(
-    ("guide", "examples", "printed"),
-    [
-        ("around-the-loop.md", 10, ""),
-        ("checkpoints.md", 6, ""),
-        ("graphs.md", 8, "median of"),
-        ("speed-of-light.md", 3, "[Speed of Light]"),
-        ("experts-and-memory.md", 5, "weights"),
-    ],
-)
-def test_every_example_runs_in_order(
-    guide: str,
-    examples: int,
-    printed: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EPOCHAL_GIT", "0")
-    run_examples(guide, at_least=examples)
-    shown = capsys.readouterr()
-    assert printed in shown.out + shown.err
+GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def test_tables_name_every_method_of_the_builder_and_every_figure_of_experts() -> None:
