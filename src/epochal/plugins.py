@@ -25,8 +25,9 @@ def own_members(package: ModuleType, base: type[T]) -> Iterator[type[T]]:
 
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for value in vars(import_module(module.name)).values():
-            is_member = isinstance(value, type) and issubclass(value, base)
-            if is_member and value.__module__ == module.name:
+            # The module first: on Python 3.10 an alias such as list[int] is an instance of type.
+            is_own = isinstance(value, type) and value.__module__ == module.name
+            if is_own and issubclass(value, base):
                 yield value
 
 
