@@ -119,10 +119,16 @@ contract = pytest.mark.contract
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test the stores that its opener stands for, and ClickHouse to the contract."""
+    """Give the contract to every store that its opener stands for, and the rest to the local one.
+
+    Ways to follow a run that grows differ most, so these tests are for all that grow.
+    """
     is_contract = any(mark.name == "contract" for mark in metafunc.definition.iter_markers())
     for name in OPENERS.keys() & set(metafunc.fixturenames):
-        stores = OPENERS[name] | (CLICKHOUSE if is_contract else {})
+        if is_contract:
+            stores = OPENERS[name] | CLICKHOUSE
+        else:
+            stores = OPENERS[name] if "growing" in name else {"local": LocalStore}
         metafunc.parametrize(name, list(stores.values()), ids=list(stores))
 
 
