@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epochal.journal import shape
 from epochal.journal.line import decode, encode
 from epochal.records import KINDS, Record, axis_of, scalars_of
-from epochal.segments import read, seal
+from epochal.segments import columns, content, read, seal
 from epochal.segments.read import Segment
 from tests.segments.parts import (
     FINISH,
@@ -66,9 +65,9 @@ def _records(draw: st.DrawFn) -> Record:
 
 def columns_for_few(patch: pytest.MonkeyPatch) -> None:
     """Columns for a few lines already, several slices and row groups of them."""
-    patch.setattr(shape, "WORTH_A_STRUCT", 2)
-    patch.setattr(seal, "WORTH_A_STRUCT", 2)
-    patch.setattr(shape, "_SLICE_BYTES", 500)
+    patch.setattr(columns, "_FEW", 2)
+    patch.setattr(seal, "_WORTH_COLUMNS", 2)
+    patch.setattr(content, "_CHUNK_BYTES", 500)
     patch.setattr(seal, "_ROWS_IN_GROUP", 3)
     patch.setattr(read, "_BATCH_ROWS", 2)
 

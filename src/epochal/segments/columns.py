@@ -1,24 +1,24 @@
 """The numbers of one part as growing columns.
 
-Records that hold the same series share a block: 24 bytes for a record, and 8 for each value. Rows
-of one shape are added at once, other records one by one. Each block keeps the ordinals of its
-records, so that a series of several blocks comes back in the order written.
+Records that hold the same series share a block: 24 bytes for a record, and 8 for each value.
+Records with the same keys are added at once, other records one by one. Each block keeps the
+ordinals of its records, so that a series of several blocks comes back in the order written.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.journal.shape import Rows, Shape, unpack
-from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number, word_key
+from epochal.journal.rows import FieldPath, Keys, Rows
+from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series, concatenated, merge
 
@@ -28,9 +28,9 @@ STEP_LIMIT = 2**63
 # sets, each value goes to a block of its own name.
 _MAX_BLOCKS = 256
 _VALUES_AT_ONCE = 1 << 20
-_NO_STEP_BYTES = NO_STEP.to_bytes(8, sys.byteorder, signed=True)
-WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
-_NUMPY_TYPES: dict[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
+# Fewer records are added one by one.
+_FEW = 8
+_NUMBERS = {float, int, bool}
 
 Names = tuple[str, ...]
 
@@ -68,68 +68,37 @@ class Extent(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Which columns of the rows of a shape are series: their names, and the columns' places.
-
-    A value that JSON cannot hold is null, and ``words`` has the place of the column that names it.
-    """
+    """The series of records with the same keys: the axis, and the path of each by its name."""
 
     axis: Axis
-    names: Names
-    places: tuple[int, ...]
-    words: tuple[int | None, ...]
+    paths: Mapping[str, FieldPath]
 
 
 @lru_cache(1024)
-def plan_of(shape: Shape, gpu: Any) -> Plan | None:
-    """The series of a shape, in the order of ``numbers_of``; None if one name occurs twice."""
-    places = {path: place for place, path in enumerate(shape.paths())}
-    kind, fields = KINDS[shape.kind], {name: None for name, _ in shape.keys}
-    record: Record = {"log": shape.kind, **fields, **({"id": gpu} if "id" in fields else {})}
-    sources = [(path[1], path, word_key(path[1], record)) for path in places if path[0] == "m"]
-    for name in kind.objects:
-        members = [path[1] for path in places if path[0] == name and len(path) == 2]
-        sources += [(kind.prefix + m, (name, m), word_key(m, record)) for m in members]
-    if kind.scalars:
-        named = kind.series_names(record).items()
-        sources += [(name, (field,), field) for field, name in named]
-    found: dict[str, tuple[int, int | None]] = {}
-    for name, path, word in sources:
-        place, said = places.get(path, -1), places.get(("nonfinite", word))
-        is_word = place >= 0 and shape.types[place] is type(None) and said is not None
-        if place < 0 or not (is_word or shape.types[place] in _NUMPY_TYPES):
-            continue
-        if name in found:
-            return None
-        found[name] = (place, said if is_word else None)
-    steps = places.get(("step",))
-    has_step = steps is not None and shape.types[steps] is int
-    if kind.axis == "none" or (kind.axis != "time" and not has_step):
-        found = {}
-    columns = tuple(found.values())
-    return (
-        Plan(kind.axis, tuple(found), *zip(*columns, strict=True))
-        if columns
-        else Plan(kind.axis, (), (), ())
-    )
+def plan_of(kind: str, keys: Keys, gpu: str) -> Plan | None:
+    """The series of such records, in the order of ``numbers_of``.
+
+    None where each record has to be looked at: one name occurs twice, or an object is none.
+    """
+    spec, members = KINDS[kind], dict(keys)
+    objects = [name for name in ("m", *spec.objects) if name in members]
+    if any(members[name] is None for name in objects):
+        return None
+    found: list[tuple[str, FieldPath]] = []
+    for name in objects:
+        prefix = "" if name == "m" else spec.prefix
+        found += [(prefix + member, (name, member)) for member in members[name] or ()]
+    if spec.scalars:
+        names = spec.series_names({"log": kind, **members, "id": gpu}).items()
+        found += [(name, (field,)) for field, name in names if members[field] is None]
+    paths = dict(found)
+    return Plan(spec.axis, paths) if len(paths) == len(found) else None
 
 
 def seconds(record: Record) -> float:
     """A record's time in Unix seconds; nan when it has none."""
     t = record.get("t")
     return float(t) if isinstance(t, (int, float)) and abs(t) < STEP_LIMIT else float("nan")
-
-
-def by_id(rows: Rows) -> Iterator[tuple[Any, Rows]]:
-    """The rows of each GPU with its id; all rows of kinds whose series are not named by it."""
-    paths = rows.shape.paths() if KINDS[rows.shape.kind].by_id else []
-    if ("id",) not in paths:
-        yield None, rows
-        return
-    place = paths.index(("id",))
-    ids = unpack(rows.shape.types[place], rows.columns[place], len(rows.ordinals))
-    for one in dict.fromkeys(ids):
-        some = [row for row, value in enumerate(ids) if value == one]
-        yield one, rows if len(some) == len(ids) else rows.select(some)
 
 
 class _Block:
@@ -188,33 +157,25 @@ class PartColumns:
                 self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
         return [block]
 
-    def add_rows(self, rows: Rows, gpu: Any) -> Extent:
-        """Add records of one shape and GPU; returns how far they reach."""
-        size, (time_place, step_place) = len(rows.ordinals), _positions(rows.shape)
-        times = np.full(size, np.nan) if time_place is None else _numbers(rows, time_place)
-        newest = float(times.max())
-        latest: float | None = newest
-        if not (newest < STEP_LIMIT and times.min() > -STEP_LIMIT):  # nan is neither
-            is_time = np.abs(times) < STEP_LIMIT
-            latest = float(times[is_time].max()) if is_time.any() else None
-            times = np.where(is_time, times, np.nan)
-        steps: Any = _NO_STEP_BYTES * size if step_place is None else rows.columns[step_place]
-        plan = plan_of(rows.shape, gpu)
-        columns = None if plan is None else _values(rows, plan)
-        if plan is None or columns is None:
-            for ordinal, record in zip(rows.ordinals, rows.records(), strict=True):
-                self.add(record, ordinal=ordinal)
-        elif plan.names:
-            left = iter(columns)
-            for block in self._blocks_of(plan.axis, plan.names):
+    def add_rows(self, rows: Rows) -> Extent:
+        """Add records with the same keys; returns how far they reach."""
+        found = _columns(rows) if len(rows.records) >= _FEW else None
+        if found is None:
+            reach = map(self._add_pair, zip(rows.ordinals, rows.records, strict=True))
+            return functools.reduce(Extent.joined, reach)
+        axis, steps, times, columns = found
+        if columns:
+            for block in self._blocks_of(axis, tuple(columns)):
                 block.place(rows.ordinals[0])
                 block.ordinals.extend(rows.ordinals)
-                block.steps.frombytes(steps)
-                block.times.frombytes(times.data.cast("B"))
-                for values in block.values:
-                    values.frombytes(next(left))
-        last_step = None if step_place is None else int(np.frombuffer(steps, np.int64).max())
-        return Extent(last_step, latest)
+                block.steps.extend(steps or array("q", [NO_STEP]) * len(rows.ordinals))
+                block.times.extend(times or array("d", [math.nan]) * len(rows.ordinals))
+                for name, values in zip(block.names, block.values, strict=True):
+                    values.extend(columns[name])
+        return Extent(max(steps, default=None), max(times, default=None))
+
+    def _add_pair(self, pair: tuple[int, Record]) -> Extent:
+        return self.add(pair[1], ordinal=pair[0])
 
     def add(self, record: Record, *, ordinal: int) -> Extent:
         """Add every number of a record; returns how far it reaches.
@@ -299,36 +260,39 @@ def _ascends(along: NDArray[Any], axis: Axis) -> bool:
     return bool(np.all(before <= after if axis == "time" else before < after))
 
 
-@lru_cache(1024)
-def _positions(shape: Shape) -> tuple[int | None, int | None]:
-    """The places of the times and of the steps of a shape; None where it has none."""
-    places = {path: place for place, path in enumerate(shape.paths())}
-    time, step = places.get(("t",)), places.get(("step",))
-    has_times = time is not None and shape.types[time] in _NUMPY_TYPES
-    has_steps = step is not None and shape.types[step] is int
-    return time if has_times else None, step if has_steps else None
+def _columns(rows: Rows) -> tuple[Axis, array[int], array[float], dict[str, array[float]]] | None:
+    """The axis, the steps, the times and the values of each series of some records.
 
-
-def _numbers(rows: Rows, place: int) -> NDArray[np.float64]:
-    """The numbers of a column as floats."""
-    column: Any = rows.columns[place]
-    found = np.frombuffer(column, dtype=_NUMPY_TYPES[rows.shape.types[place]])
-    return found.astype(np.float64, copy=False)
-
-
-def _values(rows: Rows, plan: Plan) -> list[bytes] | None:
-    """The values of the series of rows, packed; None where a word is none for a number."""
-    found: list[bytes] = []
-    for place, said in zip(plan.places, plan.words, strict=True):
-        column = rows.columns[place if said is None else said]
-        if isinstance(column, bytes):
-            is_float = rows.shape.types[place] is float
-            found.append(column if is_float else _numbers(rows, place).tobytes())
-        elif column is None or not WORDS.keys() >= set(column):
-            return None
-        else:
-            found.append(np.array([WORDS[word] for word in column]).tobytes())
-    return found
+    Steps and times are empty where the records have none. None where each record has to be looked
+    at, because some values are not of the usual type.
+    """
+    plan, fields = plan_of(rows.kind, rows.keys, rows.gpu), dict(rows.keys)
+    needed = {"step": {"step"}, "time": set[str]()}
+    if plan is None or plan.axis not in needed or not needed[plan.axis] <= fields.keys():
+        return None
+    steps, times = array("q"), array("d")
+    columns: dict[str, array[float]] = {}
+    found = rows.columns()
+    try:
+        if ("step",) in found:
+            if set(map(type, found["step",])) != {int}:
+                return None
+            steps = array("q", found["step",])
+        if ("t",) in found:
+            if not set(map(type, found["t",])) <= {int, float}:
+                return None
+            times = array("d", found["t",])
+            if not -STEP_LIMIT < min(times) <= max(times) < STEP_LIMIT:
+                return None
+        for name, path in plan.paths.items():
+            kinds = set(map(type, found[path]))
+            if kinds <= _NUMBERS:
+                columns[name] = array("d", found[path])
+            elif kinds != {str}:
+                return None
+    except OverflowError:  # an integer beyond 64 bits, or beyond a float
+        return None
+    return plan.axis, steps, times, columns
 
 
 def in_order(pieces: list[tuple[Series, NDArray[np.int64]]]) -> Series:

@@ -1,58 +1,130 @@
-"""Reads one journal part for sealing: records by shape, other records as JSON, and damage."""
+"""Reads one journal part for sealing: records in columns, other records as JSON, and damage."""
 
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from epochal.journal.line import encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
-from epochal.journal.shape import Decoded, LineDecoder, Rows, Shape, joined
+from epochal.journal.rows import FieldPath, Keys, Line, Rows, decode_lines, paths_of
 from epochal.records import Record
-from epochal.segments.columns import Extent, PartColumns, by_id
-from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES
+from epochal.segments.columns import Extent, PartColumns, plan_of
+from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 
 _CHUNK_BYTES = 1024 * 1024
 _MAX_KEPT = 4096
+_CODES = {float: "d", int: "q", bool: "b"}
+
+
+class GroupColumns:
+    """Records with the same keys and types of values: their ordinals, and a column of each path."""
+
+    def __init__(self, kind: str, keys: Keys, types: Sequence[type], gpu: str) -> None:
+        self.kind, self.keys, self.gpu = kind, keys, gpu
+        self.types = dict(zip(paths_of(keys), types, strict=True))
+        self.ordinals = array("q")
+        self.columns: dict[FieldPath, Any] = {
+            path: array(_CODES[one]) if one in _CODES else [] for path, one in self.types.items()
+        }
+
+    @property
+    def group(self) -> Group:
+        """What the footer says of it."""
+        types = tuple(one.__name__ for one in self.types.values())
+        return Group(self.kind, self.keys, types, self.gpu, len(self.ordinals))
+
+    def records(self) -> list[tuple[int, Record]]:
+        """The records with their ordinals."""
+        columns = [
+            list(map(bool, column)) if self.types[path] is bool else column
+            for path, column in self.columns.items()
+        ]
+        size = len(self.ordinals)
+        return list(zip(self.ordinals, self.group.records(columns, size), strict=True))
 
 
 @dataclass(slots=True)
 class PartContent:
-    """The content of one part; ``groups`` are the rows of each shape and GPU.
+    """The content of one part; ``groups`` have the records that are kept in columns.
 
     ``documents`` are the records that are kept as JSON, by ordinal, and ``damage`` the bytes that
-    no reader returns.
+    no reader returns. ``numbers`` are all series; ``kinds`` counts the records of each kind, and
+    ``extents`` says how far they reach.
     """
 
-    groups: dict[tuple[Shape, Any], Rows] = field(default_factory=dict)
+    groups: dict[Any, GroupColumns] = field(default_factory=dict)
     documents: list[tuple[int, Record]] = field(default_factory=list)
     damage: list[bytes] = field(default_factory=list)
+    numbers: PartColumns = field(default_factory=PartColumns)
+    kinds: Counter[str] = field(default_factory=Counter)
+    extents: dict[str, Extent] = field(default_factory=dict)
     num_records: int = 0
     num_damaged: int = 0
     journal_bytes: int = 0
     journal_crc: int = 0
 
-    def take(self, decoded: Decoded, text: bytes) -> None:
-        """Take in the next lines of the part, all but its rows."""
-        for line in decoded.lines:
-            if not line.is_whole:
+    def take(self, items: Sequence[Rows | Line], text: bytes) -> None:
+        """Take in the next lines of the part."""
+        for item in items:
+            if isinstance(item, Rows):
+                self._note(item.kind, len(item.records), self.numbers.add_rows(item))
+                self._take_rows(item)
+                continue
+            if not item.is_whole:
                 # A torn line may end in a whole record; the bytes before it are kept as well.
-                self.damage.append(text[line.start : line.end - 1])
-                self.num_damaged += line.record is None
-            if line.record is not None:
-                self.documents.append((line.ordinal, line.record))
-        self.num_records += decoded.num_records
+                self.damage.append(text[item.start : item.end - 1])
+                self.num_damaged += item.record is None
+            if item.record is not None:
+                kind = item.record["log"]
+                self._note(kind, 1, self.numbers.add(item.record, ordinal=item.ordinal))
+                self.documents.append((item.ordinal, item.record))
 
-    def dissolve(self, key: tuple[Shape, Any]) -> None:
+    def _note(self, kind: str, count: int, extent: Extent) -> None:
+        self.num_records += count
+        self.kinds[kind] += count
+        self.extents[kind] = extent.joined(self.extents.get(kind, Extent(None, None)))
+
+    def _take_rows(self, rows: Rows) -> None:
+        """Add records to the groups of their types."""
+        columns = rows.columns()
+        columns.pop(("log",))
+        by_types: dict[tuple[type, ...], list[int]] = {}
+        every = [tuple(map(type, row)) for row in zip(*columns.values(), strict=True)]
+        for place, types in enumerate(every or [()] * len(rows.records)):
+            by_types.setdefault(types, []).append(place)
+        # A series that a record holds twice is read from the records themselves.
+        has_columns = plan_of(rows.kind, rows.keys, rows.gpu) is not None
+        for types, places in by_types.items():
+            key = (rows.kind, rows.keys, types, rows.gpu)
+            if not has_columns or not {*_CODES, str}.issuperset(types):
+                self.documents += [(rows.ordinals[place], rows.records[place]) for place in places]
+                continue
+            group = self.groups.get(key) or GroupColumns(rows.kind, rows.keys, types, rows.gpu)
+            try:
+                made = [
+                    array(_CODES[one], [column[place] for place in places])
+                    if one in _CODES
+                    else [column[place] for place in places]
+                    for one, column in zip(types, columns.values(), strict=True)
+                ]
+            except OverflowError:  # an integer beyond 64 bits
+                self.documents += [(rows.ordinals[place], rows.records[place]) for place in places]
+                continue
+            self.groups[key] = group
+            group.ordinals.extend([rows.ordinals[place] for place in places])
+            for column, values in zip(group.columns.values(), made, strict=True):
+                column.extend(values)
+
+    def dissolve(self, key: Any) -> None:
         """Keep the records of a group as JSON."""
-        rows = self.groups.pop(key)
-        self.documents += zip(rows.ordinals, rows.records(), strict=True)
-        self.documents.sort(key=itemgetter(0))
+        self.documents += self.groups.pop(key).records()
 
     def kept(self) -> tuple[list[str], list[tuple[int, Record]]]:
         """The kinds whose records are few enough for the metadata, and their records."""
@@ -68,32 +140,9 @@ class PartContent:
         return kinds, [entry for entry in self.documents if entry[1]["log"] in kinds]
 
 
-class PartNumbers:
-    """The series of a part, the number of its records of each kind, and how far those reach.
-
-    ``documented`` are the series that have points in records that are kept as JSON.
-    """
-
-    def __init__(self, content: PartContent) -> None:
-        self.columns = PartColumns()
-        self.kinds: Counter[str] = Counter()
-        self.extents: dict[str, Extent] = {}
-        for ordinal, record in content.documents:
-            self._note(record["log"], 1, self.columns.add(record, ordinal=ordinal))
-        self.documented = set(self.columns)
-        for (shape, gpu), rows in content.groups.items():
-            self._note(shape.kind, len(rows.ordinals), self.columns.add_rows(rows, gpu))
-        self.names = sorted(self.columns, key=self.columns.first_ordinal)
-
-    def _note(self, kind: str, count: int, extent: Extent) -> None:
-        self.kinds[kind] += count
-        self.extents[kind] = extent.joined(self.extents.get(kind, Extent(None, None)))
-
-
 def read_content(path: Path) -> PartContent:
     """Read a whole part; raises ``NewerFormatError`` for one of a newer format."""
-    content, decoder = PartContent(), LineDecoder()
-    pieces: dict[tuple[Shape, Any], list[Rows]] = {}
+    content = PartContent()
     with open(path, "rb", buffering=0, opener=regular_only) as file:
         rest = b""
         while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
@@ -104,20 +153,16 @@ def read_content(path: Path) -> PartContent:
             nul = text.find(b"\0")
             end = text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
             lines, rest = text[:end], text[end:]
-            decoded = decoder.decode(lines, first=content.num_records)
+            decoded = decode_lines(lines, first=content.num_records)
             if content.num_records == 0 and (first := decoded.header()) is not None:
                 check_version(first, path)
-            for rows in decoded.rows:
-                for gpu, some in by_id(rows):
-                    pieces.setdefault((rows.shape, gpu), []).append(some)
-            content.take(decoded, lines)
+            content.take(decoded.items, lines)
             if nul >= 0:
                 behind = file.read()
                 content.journal_bytes += len(behind)
                 content.journal_crc = zlib.crc32(behind, content.journal_crc)
                 rest += behind
                 break
-    content.groups = {key: joined(some) for key, some in pieces.items()}
     if rest:
         content.damage.append(rest)
     return content

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
 
 from epochal.errors import FormatError
-from epochal.journal.shape import FieldPath, Keys, Shape
+from epochal.journal.rows import FieldPath, Keys, paths_of
 from epochal.records import Record
 from epochal.segments.columns import Extent, PartSummary, SeriesKey
 
@@ -29,22 +30,39 @@ KEPT_KINDS = (
 MAX_KEPT_BYTES = 64 * 1024
 _DIGEST_CHARS = 32
 _PLAIN_BYTES = 4096
-_TYPES = {kind.__name__: kind for kind in (float, int, bool, str, type(None))}
+_TYPES = {kind.__name__: kind for kind in (float, int, bool, str)}
 
 
 class Group(NamedTuple):
-    """The records of one shape; of a kind whose series are named by its GPU, of one GPU."""
+    """Records with the same keys and types of values, of a kind whose series are named by its GPU
+    of one GPU; ``types`` has the name of each type in the order of ``paths_of``.
+    """
 
     kind: str
     keys: Keys
     types: tuple[str, ...]
-    gpu: Any
+    gpu: str
     num_rows: int
 
-    @property
-    def shape(self) -> Shape:
-        """The shape of the records."""
-        return Shape(self.kind, self.keys, tuple(_TYPES[name] for name in self.types))
+    def columns(self) -> dict[FieldPath, type]:
+        """The type of the values of each path."""
+        return dict(zip(paths_of(self.keys), map(_TYPES.__getitem__, self.types), strict=True))
+
+    def records(self, columns: Iterable[Sequence[Any]], size: int) -> Iterator[Record]:
+        """So many records, from the values of each path."""
+        left = iter(columns)
+        names: list[str] = ["log"]
+        cells: list[Iterable[Any]] = [itertools.repeat(self.kind, size)]
+        for name, members in self.keys:
+            names.append(name)
+            if members is None:
+                cells.append(next(left))
+            elif members:
+                inside = zip(*(next(left) for _ in members), strict=True)
+                cells.append(dict(zip(members, row, strict=True)) for row in inside)
+            else:
+                cells.append({} for _ in range(size))
+        return (dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True))
 
 
 class Column(NamedTuple):

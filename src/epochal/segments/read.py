@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from epochal.errors import FormatError
 from epochal.journal.line import decode_json
-from epochal.journal.shape import FieldPath, records_of
+from epochal.journal.rows import FieldPath
 from epochal.records import DENSE_KINDS, Axis, Record
 from epochal.segments.columns import NO_STEP, STEP_LIMIT, PartColumns, SeriesKey, in_order, plan_of
 from epochal.segments.footer import Column, Group, decode_footer
@@ -49,19 +49,20 @@ def translated(path: Path) -> Iterator[None]:
 
 
 class _Group:
-    """The records of one shape: the types and columns of their values, and their series."""
+    """Records with the same keys: the types and columns of their values, and their series."""
 
     def __init__(self, group: Group, columns: Mapping[tuple[FieldPath, str], Column]) -> None:
-        self.shape, self.num_rows = group.shape, group.num_rows
-        paths = self.shape.paths()
-        self.types = dict(zip(paths, self.shape.types, strict=True))
-        # Nulls that stand for numbers have those numbers in a column of floats.
-        names = ("float" if kind is type(None) else kind.__name__ for kind in self.shape.types)
-        self.columns = {k[0]: columns[k] for k in zip(paths, names, strict=True) if k in columns}
-        plan = plan_of(self.shape, group.gpu)
+        self.records, self.num_rows = group.records, group.num_rows
+        self.types = group.columns()
+        self.columns = {path: columns[path, kind.__name__] for path, kind in self.types.items()}
+        plan = plan_of(group.kind, group.keys, group.gpu)
         assert plan is not None  # others are kept as JSON
-        series = zip(plan.names, plan.places, strict=True)
-        self.series = {SeriesKey(name, plan.axis): paths[place] for name, place in series}
+        has_points = plan.axis == "time" or self.types.get(("step",)) is int
+        self.series = {
+            SeriesKey(name, plan.axis): path
+            for name, path in (plan.paths.items() if has_points else ())
+            if self.types[path] is not str
+        }
 
 
 class Segment:
@@ -163,16 +164,11 @@ class Segment:
     def _points(self, key: SeriesKey, number: int, rank: int) -> tuple[Series, NDArray[np.int64]]:
         """The points of a series in one group, and the ordinals of their records."""
         group, rows = self._groups[number], self._rows(number)
-        path = group.series[key]
-        column = group.columns[path]
+        column = group.columns[group.series[key]]
         values = self._values(column, rows).astype(np.float64, copy=False)
         steps = self._position(number, "step", (int,), NO_STEP)
         times = self._position(number, "t", (int, float), np.nan)
-        series = Series(*key, rank, steps, times, values)
-        if group.types[path] is type(None):  # a word may be none for a number
-            has_value = self._table([column.name]).column(0).is_valid().to_numpy()[rows]
-            return series.select(has_value), rows[has_value]
-        return series, rows
+        return Series(*key, rank, steps, times, values), rows
 
     def _position(
         self, number: int, name: str, kinds: tuple[type, ...], absent: float
@@ -261,14 +257,10 @@ class Segment:
         for number in np.unique(groups[groups >= 0]).tolist():
             rows, group = np.flatnonzero(groups == number), self._groups[number]
             columns: list[Sequence[Any]] = []
-            for path, kind in group.types.items():
-                if kind is type(None):
-                    columns.append([None] * len(rows))
-                    continue
-                column = group.columns[path]
+            for column in group.columns.values():
                 values = batch.column(column.name).take(pa.array(rows)).to_numpy(False)
                 columns.append((values / 1000 if column.stored == "ms" else values).tolist())
-            records = records_of(group.shape, columns, len(rows))
+            records = group.records(columns, len(rows))
             for row, record in zip(rows.tolist(), records, strict=True):
                 found[row] = record
         return found

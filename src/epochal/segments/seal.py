@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,18 @@ from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
-from epochal.journal.shape import WORTH_A_STRUCT, FieldPath, Rows
-from epochal.segments.columns import WORDS, plan_of
-from epochal.segments.content import PartContent, PartNumbers, read_content
+from epochal.journal.rows import FieldPath
+from epochal.segments.columns import PartColumns
+from epochal.segments.content import PartContent, read_content
 from epochal.segments.finished import is_sealable
-from epochal.segments.footer import KEY, VERSION, Column, Footer, Group, pack_summaries
+from epochal.segments.footer import KEY, VERSION, Column, Footer, pack_summaries
 from epochal.segments.read import GROUP, JSON, LOG, Segment
 
 _ABANDONED_S = 3600.0
 _LATEST_MS = 2**52
-# Cells of the table, empty ones included; records of shapes beyond that are kept as JSON.
+# Fewer records with the same keys are kept as JSON.
+_WORTH_COLUMNS = 64
+# Cells of the table, empty ones included; records of keys beyond that are kept as JSON.
 _MAX_CELLS = 1 << 24
 _MAX_COLUMNS = 8192
 _ROWS_IN_GROUP = 1 << 17
@@ -120,21 +122,14 @@ def _covers(target: Path, journal: Path) -> bool:
 
 def write_segment(path: Path, content: PartContent, *, part: str) -> None:
     """Write a part as Parquet: a row for each record in file order."""
-    _keep_rare_shapes(content)
+    _keep_rare_groups(content)
     cells = _Table(content.num_records)
     numbers = np.full(content.num_records, -1, dtype=np.int16)
-    for number, ((_, gpu), rows) in enumerate(content.groups.items()):
-        places = np.array(rows.ordinals)
+    for number, group in enumerate(content.groups.values()):
+        places = np.array(group.ordinals)
         numbers[places] = number
-        for key, place in _stored_types(rows).items():
-            column: Any = rows.columns[place]
-            dtype = _NUMPY_TYPES.get(key[1])
-            values = np.array(column, object) if dtype is None else np.frombuffer(column, dtype)
-            cells[key].put(places, values)
-        for key, words in _words(rows, gpu):
-            is_word = np.array([word in WORDS for word in words])
-            values = np.array([WORDS[word] for word in words if word in WORDS])
-            cells[key].put(places[is_word], values)
+        for key in group.types.items():
+            cells[key].put(places, group.columns[key[0]])
     _put_positions(cells, content)
     columns = {
         LOG: _kinds(content),
@@ -169,33 +164,18 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
         writer.add_key_value_metadata({KEY: footer.encode()})
 
 
-def _keep_rare_shapes(content: PartContent) -> None:
-    """Keep records of rare shapes as JSON, and those that would make the table mostly empty."""
-    keys: set[tuple[FieldPath, type]] = set()
+def _keep_rare_groups(content: PartContent) -> None:
+    """Keep records of rare keys as JSON, and those that would make the table mostly empty."""
+    known: set[tuple[FieldPath, type]] = set()
     by_size = sorted(content.groups.items(), key=lambda item: -len(item[1].ordinals))
-    for key, rows in by_size:
-        more = keys | set(_stored_types(rows))
+    for key, group in by_size:
+        more = known | set(group.types.items())
         is_wide = len(more) > _MAX_COLUMNS or len(more) * content.num_records > _MAX_CELLS
-        # A series that a record holds twice is read from the records themselves.
-        if len(rows.ordinals) < WORTH_A_STRUCT or is_wide or plan_of(*key) is None:
+        if len(group.ordinals) < _WORTH_COLUMNS or is_wide:
             content.dissolve(key)
         else:
-            keys = more
-
-
-def _stored_types(rows: Rows) -> dict[tuple[FieldPath, type], int]:
-    """The path and type of each column of some rows that has values, with its place."""
-    types = zip(rows.shape.paths(), rows.shape.types, strict=True)
-    return {(p, t): place for place, (p, t) in enumerate(types) if t is not type(None)}
-
-
-def _words(rows: Rows, gpu: Any) -> Iterator[tuple[tuple[FieldPath, type], Any]]:
-    """The series of rows whose values are null, and the words that say which numbers they are."""
-    plan, paths = plan_of(rows.shape, gpu), rows.shape.paths()
-    if plan is not None:
-        for place, said in zip(plan.places, plan.words, strict=True):
-            if said is not None:
-                yield (paths[place], float), rows.columns[said]
+            known = more
+    content.documents.sort(key=itemgetter(0))
 
 
 def _put_positions(cells: _Table, content: PartContent) -> None:
@@ -258,15 +238,13 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def _kinds(content: PartContent) -> pa.Array:
-    groups = [rows.shape.kind for rows in content.groups.values()]
-    documents = [record["log"] for _, record in content.documents]
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys([*groups, *documents]))}
+    kinds = list(content.kinds)
     numbers = np.zeros(content.num_records, dtype=np.int32)
-    for rows in content.groups.values():
-        numbers[np.array(rows.ordinals)] = kinds[rows.shape.kind]
+    for group in content.groups.values():
+        numbers[np.array(group.ordinals)] = kinds.index(group.kind)
     for ordinal, record in content.documents:
-        numbers[ordinal] = kinds[record["log"]]
-    return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(list(kinds), pa.string()))
+        numbers[ordinal] = kinds.index(record["log"])
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(kinds, pa.string()))
 
 
 def _texts(content: PartContent) -> pa.Array:
@@ -278,31 +256,25 @@ def _texts(content: PartContent) -> pa.Array:
 
 def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer:
     kept, records = content.kept()
-    numbers = PartNumbers(content)
-    names = numbers.names
-    summaries = numbers.columns.summaries()
+    summaries = content.numbers.summaries()
+    documented = PartColumns()
+    for ordinal, record in content.documents:
+        documented.add(record, ordinal=ordinal)
     return Footer(
         v=VERSION,
         part=part,
         num_records=content.num_records,
         num_damaged=content.num_damaged,
-        num_malformed=numbers.columns.num_malformed,
+        num_malformed=content.numbers.num_malformed,
         journal_bytes=content.journal_bytes,
         journal_crc=content.journal_crc,
-        kinds=dict(numbers.kinds),
-        extents=numbers.extents,
-        groups=[
-            Group(shape.kind, shape.keys, _names(shape.types), gpu, len(rows.ordinals))
-            for (shape, gpu), rows in content.groups.items()
-        ],
+        kinds=dict(content.kinds),
+        extents=content.extents,
+        groups=[group.group for group in content.groups.values()],
         columns=columns,
-        names=names,
-        documented=[key for key in names if key in numbers.documented],
-        packed=pack_summaries([summaries[key] for key in names]),
+        names=list(content.numbers),
+        documented=list(documented),
+        packed=pack_summaries([summaries[key] for key in content.numbers]),
         kept=kept,
         records=records,
     )
-
-
-def _names(types: tuple[type, ...]) -> tuple[str, ...]:
-    return tuple(kind.__name__ for kind in types)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from epochal.journal import shape
 from epochal.journal.reader import read_part
 from epochal.records import axis_of, scalars_of
+from epochal.segments import columns
 from epochal.segments.columns import SeriesKey
+from epochal.store.local import tail
 from epochal.store.local.tail import TailedPart
-from tests.journal.test_shape import damaged_texts
+from tests.journal.test_rows import damaged_texts
 from tests.segments.parts import HEADER, NAME, lines, write_part
 
 STEP = {"epoch": 0.5, "step_tokens": 512, "duration_ms": 7, "norm": 1.5, "loss": 2.5, "lr": 1e-3}
@@ -80,10 +81,10 @@ def test_lines_in_columns_say_the_same_as_records(part: TailedPart) -> None:
 @given(damaged_texts())
 def test_columns_and_single_lines_make_the_same_of_damage(text: bytes) -> None:
     found = []
-    for worth in (2, 10**9):
+    for few in (2, 10**9):
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shape, "WORTH_A_STRUCT", worth)
-            patch.setattr(shape, "_SLICE_BYTES", 400)
+            patch.setattr(columns, "_FEW", few)
+            patch.setattr(tail, "_CHUNK_BYTES", 400)
             run_folder = write_part(Path(folder), text)
             part = TailedPart(run_folder.part_path(NAME), NAME)
             part.poll()

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode, decode_json, encode_json
-from epochal.journal.shape import Decoded, LineDecoder, Rows
+from epochal.journal.rows import Line, Rows, decode_lines
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of, whole_number, word_key
-from epochal.segments.columns import Extent, PartColumns, SeriesKey, by_id, plan_of, seconds
+from epochal.segments.columns import Extent, PartColumns, SeriesKey, plan_of, seconds
 from epochal.series.series import Series
 from epochal.store.local.part import label_of
 
@@ -156,10 +156,10 @@ def split_lines(run_id: str, name: PartName, lines: bytes, *, first: int, ordina
     ``ordinal`` is that of the first record. Both differ where lines of the part are damaged.
     """
     place, rows = first_place(name), _RecordRows(run_id, name)
-    decoded = LineDecoder().decode(lines, first=ordinal)
+    decoded = decode_lines(lines, first=ordinal)
     num_lines, damaged = lines.count(b"\n"), 0
     if decoded.num_records == num_lines and all(line.is_whole for line in decoded.lines):
-        rows.add_all(decoded, shift=first - ordinal)
+        rows.add_all(decoded.items, shift=first - ordinal)
     else:
         damaged = rows.add_one_by_one(lines, first, ordinal)
     points: list[bytes] = []
@@ -196,20 +196,19 @@ class _RecordRows:
         self.extent = Extent(None, None)
         self.kinds: set[str] = set()
 
-    def add_all(self, decoded: Decoded, *, shift: int) -> None:
+    def add_all(self, items: Iterable[Rows | Line], *, shift: int) -> None:
         """Take in lines that are all records; a line's number is its ordinal and ``shift``."""
-        for rows in decoded.rows:
-            for gpu, some in by_id(rows):
-                self._note(some.shape.kind, self.columns.add_rows(some, gpu))
-                rest = _common_rest(some, gpu)
-                if rest is None:
-                    for ordinal, record in zip(some.ordinals, some.records(), strict=True):
-                        self._add_row(ordinal + shift, shift, record)
-                else:
-                    self._add_rows(rest, some, shift)
-        for line in decoded.lines:
-            assert line.record is not None
-            self._add(line.ordinal + shift, shift, line.record)
+        for item in items:
+            if isinstance(item, Line):
+                assert item.record is not None
+                self._add(item.ordinal + shift, shift, item.record)
+                continue
+            self._note(item.kind, self.columns.add_rows(item))
+            if (rest := _common_rest(item)) is not None:
+                self._add_rows(rest, item, shift)
+            else:
+                for ordinal, record in zip(item.ordinals, item.records, strict=True):
+                    self._add_row(ordinal + shift, shift, record)
 
     def add_one_by_one(self, lines: bytes, first: int, ordinal: int) -> int:
         """Take in lines of which some are no records; how many are damaged."""
@@ -236,13 +235,12 @@ class _RecordRows:
 
     def _add_rows(self, rest: bytes, rows: Rows, shift: int) -> None:
         """Add records that differ in points, times and steps only as one row."""
-        columns = dict(zip(rows.shape.paths(), rows.columns, strict=True))
+        columns = rows.columns()
         lines = np.asarray(rows.ordinals) + shift
-        steps = np.frombuffer(columns[("step",)], np.int64)  # type: ignore[arg-type]
-        times = np.frombuffer(columns[("t",)], np.float64)  # type: ignore[arg-type]
+        steps, times = np.array(columns["step",], np.int64), np.array(columns["t",], np.float64)
         ends = np.flatnonzero(np.diff(lines // ROW_LINES)) + 1
         for some in zip(*(np.split(column, ends) for column in (lines, steps, times)), strict=True):
-            self._append(rows.shape.kind, some[0], shift, "", some[1], some[2], rest)
+            self._append(rows.kind, some[0], shift, "", some[1], some[2], rest)
 
     def _append(
         self, kind: str, lines: Any, shift: int, label: str, steps: Any, times: Any, rest: bytes
@@ -258,28 +256,20 @@ class _RecordRows:
         self.kinds.add(kind)
 
 
-def _common_rest(rows: Rows, gpu: Any) -> bytes | None:
-    """The rest of all records of a shape; None where it is not the same for all."""
-    shape, plan = rows.shape, plan_of(rows.shape, gpu)
-    kinds = dict(zip(shape.paths(), shape.types, strict=True))
-    step, t = kinds.pop(("step",), None), kinds.pop(("t",), None)
-    is_plain = set(kinds.values()) == {float} and step is int and t is float
-    if not is_plain or plan is None or len(plan.names) != len(kinds):
+def _common_rest(rows: Rows) -> bytes | None:
+    """The rest of all of these records; None where it is not the same for all."""
+    plan, columns = plan_of(rows.kind, rows.keys, rows.gpu), rows.columns()
+    columns.pop(("log",))
+    steps, times = columns.pop(("step",), ()), columns.pop(("t",), ())
+    is_plain = all(set(map(type, column)) == {float} for column in (times, *columns.values()))
+    if not is_plain or set(map(type, steps)) != {int} or plan is None:
         return None
-    first = next(rows.select([0]).records())
-    rest = _without_numbers(first)
+    if set(plan.paths.values()) != columns.keys():
+        return None
+    in_bounds = all(max(map(abs, column)) < 2**63 for column in (steps, times))
+    rest = _without_numbers(rows.records[0])
     is_split = (rest.get("t"), rest.get("step")) == (None, None)
-    return encode_json(rest) if is_split and _in_bounds(rows) else None
-
-
-def _in_bounds(rows: Rows) -> bool:
-    """Whether the columns of the table hold every time and every step."""
-    for path, kind, column in zip(rows.shape.paths(), rows.shape.types, rows.columns, strict=True):
-        if path in (("t",), ("step",)) and isinstance(column, bytes):
-            numbers = np.frombuffer(column, np.float64 if kind is float else np.int64)
-            if not np.all(np.abs(numbers.astype(np.float64)) < 2.0**63):
-                return False
-    return True
+    return encode_json(rest) if is_split and in_bounds else None
 
 
 class Leaf(NamedTuple):

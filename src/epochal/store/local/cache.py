@@ -27,7 +27,6 @@ from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder, parse_part_name
-from epochal.journal.shape import KnownShapes
 from epochal.segments.columns import SeriesKey
 from epochal.series.series import Series
 from epochal.store.local.listing import FoundPart
@@ -178,8 +177,6 @@ class MemoryBudget:
     cached: CachedSegments | None = None
     # The faults of runs in lists, by the place of each run.
     guard: Guard = field(default_factory=Guard)
-    # What lines of journals look like.
-    shapes: KnownShapes = field(default_factory=KnownShapes)
     # How rules judge runs that do not say it themselves.
     rules: RuleSettings = field(default_factory=RuleSettings)
 

@@ -142,22 +142,19 @@ class LoadedParts:
         if name in self._sealed and self._sealed[name].stat == journal.stat:
             return False  # a copy in the cache, of the part as it still is
         if not isinstance(part, TailedPart) or part.path != journal.path:
-            part = self._new_tail(name, journal)
+            part = TailedPart(journal.path, name)
         elif journal.stat.size == part.offset:
             return False
         try:
             part.poll()
         except ShorterFileError:
-            part = self._new_tail(name, journal)
+            part = TailedPart(journal.path, name)
             part.poll()
             what = "became shorter while the run was being read: some of its records are gone."
             self._losses[name] = f"{journal.path.name} {what}"
         self._parts[name] = part
         self._sealed.pop(name, None)
         return True
-
-    def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
-        return TailedPart(journal.path, name, shapes=self._held.shapes)
 
     def _problem(self, segment: FoundPart) -> None:
         reason = self._damaged.get(segment)

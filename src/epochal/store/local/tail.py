@@ -1,8 +1,8 @@
 """A journal part that is read on as it grows.
 
-Frequent kinds that hold only numbers (``metrics``, ``step`` and others) come as rows and go
-straight to their columns. Other records come one by one. What is kept are columns of numbers, and
-the file positions of other records.
+Frequent kinds that hold only numbers (``metrics``, ``step`` and others) come as rows with the same
+keys and go straight to their columns. Other records come one by one. What is kept are columns of
+numbers, and the file positions of other records.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from epochal.journal.layout import PartName
 from epochal.journal.line import decode
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
-from epochal.journal.shape import KnownShapes, Line, LineDecoder, Rows
+from epochal.journal.rows import Line, Rows, decode_lines
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
-from epochal.segments.columns import PartColumns, PartSummary, SeriesKey, by_id
+from epochal.segments.columns import PartColumns, PartSummary, SeriesKey
 from epochal.series.series import Series
 from epochal.store.local.part import FACT_KINDS, PartFacts, StalePartError, label_of
 
-_CHUNK_BYTES = 512 * 1024
+_CHUNK_BYTES = 128 * 1024
 _COMPARED_BYTES = 64
 # The starts of so many newest chunks are kept; of older ones, one in so many bytes.
 _NEWEST_MARKS = 16
@@ -34,7 +34,7 @@ _MARK_EVERY_BYTES = 256 * 1024
 class TailedPart:
     """One journal file; ``poll`` reads the new records."""
 
-    def __init__(self, path: Path, name: PartName, *, shapes: KnownShapes | None = None) -> None:
+    def __init__(self, path: Path, name: PartName) -> None:
         self.path = path
         self.name = name
         self.offset = 0
@@ -43,7 +43,6 @@ class TailedPart:
         # Where other records are, by kind: ordinal, start, end and the number of the label.
         self._places: dict[str, array[int]] = {}
         self._labels: dict[str, int] = {}
-        self._decoder = LineDecoder(shapes, as_floats=True)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
         # Size and time of the file when a NUL was met: it may be filled in later.
@@ -87,17 +86,14 @@ class TailedPart:
     def _take(self, text: bytes) -> None:
         """Process complete lines."""
         facts, num_malformed = self.facts, self._columns.num_malformed
-        decoded = self._decoder.decode(text, first=facts.num_records)
+        decoded = decode_lines(text, first=facts.num_records)
         if facts.num_records == 0 and (first := decoded.header()) is not None:
             check_version(first, self.path)
         if decoded.num_records:
             self._mark(facts.num_records)
-        items: list[tuple[int, Rows | Line]] = [(line.ordinal, line) for line in decoded.lines]
-        items += [(rows.ordinals[0], rows) for rows in decoded.rows]
-        for _, item in sorted(items, key=itemgetter(0)):
+        for item in decoded.items:
             if isinstance(item, Rows):
-                for gpu, some in by_id(item):
-                    facts.extend(KINDS[item.shape.kind].axis, self._columns.add_rows(some, gpu))
+                facts.extend(KINDS[item.kind].axis, self._columns.add_rows(item))
             elif item.record is None:
                 facts.num_damaged += 1
             else:
