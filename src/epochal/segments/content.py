@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,31 +96,44 @@ class PartContent:
         columns = rows.columns()
         columns.pop(("log",))
         by_types: dict[tuple[type, ...], list[int]] = {}
-        every = [tuple(map(type, row)) for row in zip(*columns.values(), strict=True)]
-        for place, types in enumerate(every or [()] * len(rows.records)):
-            by_types.setdefault(types, []).append(place)
-        # A series that a record holds twice is read from the records themselves.
-        has_columns = plan_of(rows.kind, rows.keys, rows.gpu) is not None
+        kinds = [set(map(type, column)) for column in columns.values()]
+        if all(len(some) == 1 for some in kinds):
+            by_types[tuple(some.pop() for some in kinds)] = list(range(len(rows.records)))
+        else:
+            for place, row in enumerate(zip(*columns.values(), strict=True)):
+                by_types.setdefault(tuple(map(type, row)), []).append(place)
         for types, places in by_types.items():
-            key = (rows.kind, rows.keys, types, rows.gpu)
-            if not has_columns or not {*_CODES, str}.issuperset(types):
+            if not self._put(rows, columns, types, places):
                 self.documents += [(rows.ordinals[place], rows.records[place]) for place in places]
-                continue
-            group = self.groups.get(key) or GroupColumns(rows.kind, rows.keys, types, rows.gpu)
+
+    def _put(
+        self,
+        rows: Rows,
+        columns: Mapping[FieldPath, Sequence[Any]],
+        types: tuple[type, ...],
+        places: Sequence[int],
+    ) -> bool:
+        """Add some of the records to their group; False where JSON has to keep them."""
+        # A series that a record holds twice is read from the records themselves.
+        is_plain = plan_of(rows.kind, rows.keys, rows.gpu) is not None
+        if not is_plain or not {*_CODES, str}.issuperset(types):
+            return False
+        every = len(places) == len(rows.records)
+        made: list[Any] = []
+        for kind, column in zip(types, columns.values(), strict=True):
+            values = column if every else [column[place] for place in places]
             try:
-                made = [
-                    array(_CODES[one], [column[place] for place in places])
-                    if one in _CODES
-                    else [column[place] for place in places]
-                    for one, column in zip(types, columns.values(), strict=True)
-                ]
+                made.append(array(_CODES[kind], values) if kind in _CODES else values)
             except OverflowError:  # an integer beyond 64 bits
-                self.documents += [(rows.ordinals[place], rows.records[place]) for place in places]
-                continue
-            self.groups[key] = group
-            group.ordinals.extend([rows.ordinals[place] for place in places])
-            for column, values in zip(group.columns.values(), made, strict=True):
-                column.extend(values)
+                return False
+        key = (rows.kind, rows.keys, types, rows.gpu)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = GroupColumns(rows.kind, rows.keys, types, rows.gpu)
+        group.ordinals.extend([rows.ordinals[place] for place in places])
+        for column, values in zip(group.columns.values(), made, strict=True):
+            column.extend(values)
+        return True
 
     def dissolve(self, key: Any) -> None:
         """Keep the records of a group as JSON."""
