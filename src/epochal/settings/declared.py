@@ -198,7 +198,7 @@ class Settings(RunOptions):
     cache_dir: str | None = _setting(
         None,
         kinds.PATH,
-        "The folder for the index of runs, for copies of large journals and for converted runs of"
+        "The folder for the index of runs and for converted runs of"
         " other trackers. You can delete it. By default it is `epochal` in the user's cache"
         " folder.",
     )

@@ -16,7 +16,6 @@ from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.search_bounds import SearchBounds
 from epochal.media.files import RAW
 from epochal.store.answers import Labels, LabelsEdit, Machine
-from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.listing import (
     LINK_OUT,
     Aside,
@@ -34,8 +33,7 @@ from epochal.store.local.tail import TailedPart
 class LoadedParts:
     """The parts of one run as they were last read."""
 
-    def __init__(self, held: MemoryBudget) -> None:
-        self._held = held
+    def __init__(self) -> None:
         self._parts: dict[PartName, Part] = {}
         # The file, size and time of the segment that each sealed part was read from.
         self._sealed: dict[PartName, FoundPart] = {}
@@ -104,8 +102,6 @@ class LoadedParts:
             if segment is not None:
                 self._problem(segment)
             return False
-        if self._use_copy(name, journal, listing.unsealed_bytes):
-            return True
         return self._tail(name, journal)
 
     def _use_segment(self, name: PartName, segment: FoundPart, journal: FoundPart | None) -> bool:
@@ -113,16 +109,6 @@ class LoadedParts:
         if self._sealed.get(name) == segment or segment in self._damaged:
             return False
         return self._seal(name, segment, journal)
-
-    def _use_copy(self, name: PartName, journal: FoundPart, run_bytes: int) -> bool:
-        cached = self._held.cached
-        path = None if cached is None else cached.find(journal, run_bytes=run_bytes)
-        if path is None:
-            return False
-        copy = FoundPart(path, journal.stat)
-        if self._sealed.get(name) == copy or copy in self._damaged:
-            return False
-        return self._seal(name, copy)
 
     def _seal(self, name: PartName, segment: FoundPart, journal: FoundPart | None = None) -> bool:
         try:
@@ -139,8 +125,6 @@ class LoadedParts:
 
     def _tail(self, name: PartName, journal: FoundPart) -> bool:
         part = self._parts.get(name)
-        if name in self._sealed and self._sealed[name].stat == journal.stat:
-            return False  # a copy in the cache, of the part as it still is
         if not isinstance(part, TailedPart) or part.path != journal.path:
             part = TailedPart(journal.path, name)
         elif journal.stat.size == part.offset:
@@ -179,7 +163,6 @@ class FolderSource:
         path: str | Path,
         *,
         asides: Sequence[Aside] = (),
-        held: MemoryBudget | None = None,
         bounds: SearchBounds | None = None,
         converted: ConvertedRun | None = None,
     ) -> None:
@@ -192,7 +175,6 @@ class FolderSource:
         self.asides = asides
         self._listing: Listing | None = None
         self._dirs: tuple[int, int] | None = None
-        self._held = MemoryBudget() if held is None else held
         # Made when they are asked for: most runs of a list are known from the index.
         self._identity: Identity | None = None
         self._loaded: LoadedParts | None = None
@@ -200,7 +182,7 @@ class FolderSource:
     @property
     def _parts(self) -> LoadedParts:
         if self._loaded is None:
-            self._loaded = LoadedParts(self._held)
+            self._loaded = LoadedParts()
         return self._loaded
 
     @property

@@ -10,7 +10,7 @@ from epochal.imports.converting import Conversions
 from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
-from epochal.store.local.cache import CachedSegments, MemoryBudget
+from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.listing import asides_below
 from epochal.store.local.run import LocalRun
@@ -32,8 +32,7 @@ def load_run(
     """
     path = Path(folder).expanduser().absolute()
     if held is None:
-        copies = CachedSegments(cache_folder())
-        held = MemoryBudget(rules=rules or RuleSettings(), cached=copies)
+        held = MemoryBudget(rules=rules or RuleSettings())
     if not is_run_folder(path):
         conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
         return load_converted(path, conversions, held=held)
@@ -41,7 +40,7 @@ def load_run(
     asides = asides_below(runs_root).get(path, ())
     if bounds is None:
         bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
-    source = FolderSource(path, asides=asides, held=held, bounds=bounds)
+    source = FolderSource(path, asides=asides, bounds=bounds)
     return LocalRun(source, held=held)
 
 
@@ -61,7 +60,7 @@ def load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget) 
             f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
             " and name one of them."
         )
-    return LocalRun(FolderSource(found[0].folder.path, held=held, converted=found[0]), held=held)
+    return LocalRun(FolderSource(found[0].folder.path, converted=found[0]), held=held)
 
 
 def check_place(path: str | Path) -> None:

@@ -20,7 +20,7 @@ from epochal.journal.layout import is_run_folder, read_json
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
-from epochal.store.local.cache import CachedSegments, MemoryBudget
+from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun, RowIndex
 from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails
@@ -72,8 +72,7 @@ class LocalStore:
         self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
         self._cache = cache
         rules = RuleSettings() if rules is None else rules
-        copies = None if cache is None else CachedSegments(cache)
-        self._held = MemoryBudget(cached=copies, rules=rules)
+        self._held = MemoryBudget(rules=rules)
         self._indexes: Sequence[RowIndex] = [
             Index(cache, root, rules=rules.digest) for root in self._roots
         ]
@@ -364,7 +363,6 @@ class LocalStore:
         return FolderSource(
             place,
             asides=self._asides.get(place, ()),
-            held=self._held,
             bounds=self._bounds if converted is None else None,
             converted=converted,
         )
