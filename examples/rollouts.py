@@ -1,9 +1,13 @@
 """Log the rollouts of a language model: prompt, completion and the parts of the reward.
 
 A toy model learns to answer sums with a policy gradient. With TRL you need none of this:
-``report_to="epochal"`` and ``log_completions=True`` log the same table.
+`report_to="epochal"` and `log_completions=True` log the same table.
 
-Run it with ``python examples/rollouts.py``, then open ``epochal serve`` and its section Samples.
+    python examples/rollouts.py
+
+Then open the page. Its section Samples sorts and compares the rollouts:
+
+    epochal serve
 """
 
 import numpy as np
@@ -14,7 +18,7 @@ PROMPTS = [(1, 2), (3, 4), (2, 2), (4, 5)]
 rng = np.random.default_rng(0)
 scores = np.zeros((len(PROMPTS), 10))  # of each possible answer to each prompt
 
-with epochal.init("samples", "rollouts") as run:
+with epochal.init("examples", "rollouts") as run:
     for step in range(40):
         rows = []
         for number, (a, b) in enumerate(PROMPTS):
