@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,14 @@ from epochal.cli.main import main
 from epochal.errors import InternalError, MissingPackageError
 from epochal.imports.registry import open_source, own_sources
 from epochal.imports.sources.aim import series_name
-from tests.members.faults import RAISING
+from tests.members.faults import broken
 
 
-@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 @pytest.mark.parametrize("name", own_sources())
 def test_a_source_that_fails_is_a_sentence(
-    name: str,
-    fault: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(f"epochal.imports.sources.{name}.find", fault)
+    monkeypatch.setattr(f"epochal.imports.sources.{name}.find", broken)
     with pytest.raises(InternalError, match=f"importer {name} failed"):
         open_source(str(tmp_path))
     assert main(["import", str(tmp_path)]) == 2

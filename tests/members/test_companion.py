@@ -20,10 +20,10 @@ from epochal.guard import DISABLE_AFTER, Guard
 from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import of_kind
-from tests.members.faults import ALL, RAISING, hanging
+from tests.members.faults import FAULTS, broken, hanging
 
 BUDGET_S = 0.05
-every_fault = pytest.mark.parametrize("fault", ALL.values(), ids=ALL.keys())
+every_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 
 
 class Time:
@@ -77,17 +77,17 @@ def test_a_task_that_fails_leaves_the_others_and_is_recorded_once(
     names = [task.name for task in tasks]
     assert {"gpu telemetry", "sync", "sealing", "sinks", "diagnosis"} < set(names)
     real = [counting(task.call, task.name, calls) for task in tasks]
-    for broken in tasks:
+    for faulty in tasks:
         for task, call in zip(tasks, real, strict=True):
-            task.call = fault if task is broken else call
-        budget_s, broken.budget_s = broken.budget_s, BUDGET_S
+            task.call = fault if task is faulty else call
+        budget_s, faulty.budget_s = faulty.budget_s, BUDGET_S
         for _ in range(2):
             clock.now_s += 100.0
             calls.clear()
             companion.loop.run_due()
-            assert calls == [name for name in names if name != broken.name]
-        broken.budget_s = budget_s
-        assert companion.guard.count(f"task {broken.name}") == 2
+            assert calls == [name for name in names if name != faulty.name]
+        faulty.budget_s = budget_s
+        assert companion.guard.count(f"task {faulty.name}") == 2
     companion.journal.close()
     assert [event["member"] for event in errors_in(folder)] == [
         f"task {task.name}" for task in tasks
@@ -106,15 +106,15 @@ def test_a_last_job_that_fails_leaves_the_others(
     companion = companion_of(folder, clock)
     jobs = companion._last_jobs("vanished")
     assert list(jobs) == ["samples", "diagnosis", "archive", "sealing", "alerts", "sinks"]
-    for broken in jobs:
+    for faulty in jobs:
         calls: list[str] = []
         doubles: dict[str, Any] = {name: _Job(name, calls) for name in jobs}
-        setattr(doubles[broken], method, fault)
+        setattr(doubles[faulty], method, fault)
         left = do_what_is_left(
             doubles, deadline_s=1.0, guard=companion.guard, budget_s=BUDGET_S, clock=clock
         )
-        assert calls == [name for name in jobs if name != broken or method == "left"]
-        assert companion.guard.count(f"job {broken}") == 1
+        assert calls == [name for name in jobs if name != faulty or method == "left"]
+        assert companion.guard.count(f"job {faulty}") == 1
         failed = [one["what"] for one in left if "failed" in one["what"]]
         assert len(failed) == (method == "go_on")
         companion.guard.faults.clear()
@@ -134,16 +134,15 @@ class _Job:
 STEPS = ("begin", "end", "sample_gpus", "sample_host")
 
 
-@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 def test_beginning_and_winding_up_go_on_whatever_fails(
-    folder: Path, fault: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in STEPS:
-        monkeypatch.setattr(Telemetry, name, fault)
+        monkeypatch.setattr(Telemetry, name, broken)
     for name in ("has_finished", "do_what_is_left"):
-        monkeypatch.setattr(f"epochal.companion.ending.{name}", fault)
-    monkeypatch.setattr("epochal.companion.ending.CrashEvidence.collect", fault)
-    monkeypatch.setattr("epochal.companion.own_journal.Durable.sync", fault)
+        monkeypatch.setattr(f"epochal.companion.ending.{name}", broken)
+    monkeypatch.setattr("epochal.companion.ending.CrashEvidence.collect", broken)
+    monkeypatch.setattr("epochal.companion.own_journal.Durable.sync", broken)
     # No process has this number, so the watch ends at its first look.
     companion = Companion(companion_config(folder, parent=2**22 + 1))
     companion.run()

@@ -22,12 +22,11 @@ from epochal.run.run import Run, recorder_of
 from epochal.torch.graph.profile import Profiler
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
-from tests.members.faults import raising
+from tests.members.faults import broken, raising
 from tests.torch.moe.mixtures import WIDTH, mixture
 
 State = dict[str, torch.Tensor]
 
-broken = raising(ValueError("broken on purpose"))
 SOURCE = Path(epochal.__file__).parent
 STEPS = 5
 
@@ -144,12 +143,18 @@ def faults_in(run: Run) -> list[dict[str, Any]]:
     return [one for one in of_kind(run.dir, "event") if one["name"] == "internal-error"]
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> State:
+    """What the training leaves when nothing fails."""
+    folder = tmp_path_factory.mktemp("untouched")
+    return trained(epochal.init("tests", "untouched", dir=folder, console=False))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_in_a_hook_changes_no_training(
-    name: str, start_run: StartRun, monkeypatch: pytest.MonkeyPatch
+    name: str, start_run: StartRun, expected: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, run = CASES[name], start_run(name="faulty")
-    expected = trained(start_run(name="untouched"))
 
     def begin(of: Training) -> None:
         case.begin(of)

@@ -1,10 +1,8 @@
-"""Each importer and each exporter fails, and only that one does, with a sentence."""
+"""An importer or exporter of each shape fails, and only that one does, with a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,13 +11,11 @@ from epochal.errors import InternalError
 from epochal.exports.export import BINARY
 from epochal.exports.export import FORMATS as EXPORTS
 from epochal.guard import Guard
-from epochal.imports.registry import importer_member, open_all_foreign, open_foreign, own_formats
+from epochal.imports.registry import importer_member, open_all_foreign, open_foreign
 from epochal.store.local.store import LocalStore
 from tests.conftest import StartRun
 from tests.imports.samples import SAMPLES
-from tests.members.faults import RAISING
-
-every_fault = pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
+from tests.members.faults import broken
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +24,9 @@ def no_more_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@every_fault
-@pytest.mark.parametrize("name", own_formats())
+@pytest.mark.parametrize("name", ["csv", "tensorboard"])
 def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
     name: str,
-    fault: Callable[..., Any],
     start_run: StartRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -43,7 +37,7 @@ def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
     folder = tmp_path / "runs" / "others"
     folder.mkdir()
     SAMPLES[other](folder)
-    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", fault)
+    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", broken)
     guard = Guard()
     found = open_all_foreign(folder, guard=guard)
     # Tables are not looked for beside the files of a tracker.
@@ -54,17 +48,12 @@ def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
     assert "ours" in capsys.readouterr().out
 
 
-@every_fault
-@pytest.mark.parametrize("name", own_formats())
+@pytest.mark.parametrize("name", ["csv", "tensorboard"])
 def test_a_file_of_an_importer_that_fails_is_one_run_with_a_problem(
-    name: str,
-    fault: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = SAMPLES[name](tmp_path).source
-    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", fault)
+    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", broken)
     if open_all_foreign_or_none(source):
         return  # a table or lines to the next importer
     with pytest.raises(InternalError, match=f"importer {name} failed.*please report it"):
@@ -82,11 +71,9 @@ def open_all_foreign_or_none(source: Path) -> object:
         return None
 
 
-@every_fault
-@pytest.mark.parametrize("name", [*EXPORTS, *BINARY])
+@pytest.mark.parametrize("name", [next(iter(EXPORTS)), next(iter(BINARY))])
 def test_an_exporter_that_fails_says_so_and_leaves_no_file(
     name: str,
-    fault: Callable[..., Any],
     start_run: StartRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -97,7 +84,7 @@ def test_an_exporter_that_fails_says_so_and_leaves_no_file(
     run.finish()
     module = {**EXPORTS, **BINARY}[name]
     other = next(one for one in EXPORTS if one != name)
-    monkeypatch.setattr(f"{module}.write", fault)
+    monkeypatch.setattr(f"{module}.write", broken)
     assert main(["export", str(run.dir), "--format", name, "-o", "broken"]) == 2
     assert f"exporter {name} failed" in capsys.readouterr().err
     assert list(tmp_path.glob("*broken*")) == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from epochal.health.registry import RULES
 from epochal.health.rule import Rule
 from epochal.health.rules.nonfinite import NonFinite
 from epochal.records import KINDS, Record
-from tests.members.faults import ALL, RAISING
+from tests.members.faults import broken, hanging
 
 METHODS = ("__init__", "observe", "tick", "forget_from", "finish")
 
@@ -69,22 +69,21 @@ def test_every_rule_of_the_registry_goes_through_the_guard(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rule in RULES:
-        monkeypatch.setattr(rule, method, RAISING["exception"])
+        monkeypatch.setattr(rule, method, broken)
     health = Health()
     found_by(health)
     assert health.guard.faults.keys() == set(map(member_of, RULES))
 
 
 @one_rule_of_each_shape
-@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 def test_a_rule_that_raises_is_disabled_and_the_others_find_what_they_would(
-    rule: type[Rule], fault: Callable[..., Any]
+    rule: type[Rule],
 ) -> None:
     expected = undisturbed(rule)
     for method in METHODS:
         reported: list[Fault] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rule, method, fault)
+            patch.setattr(rule, method, broken)
             found = found_by(Health(guard=Guard(reported.append)))
         assert without(found, rule) == expected
         assert [one.member for one in reported] == [member_of(rule)]
@@ -96,7 +95,7 @@ def test_a_rule_that_raises_is_disabled_and_the_others_find_what_they_would(
 def test_a_rule_that_hangs_is_interrupted_and_the_others_go_on(
     rule: type[Rule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "observe", ALL["hang"])
+    monkeypatch.setattr(rule, "observe", hanging)
     guard = Guard(tick_s=0.01)
     with interrupting(), guard.alarm.armed():
         found = found_by(Health(guard=guard, rule_budget_s=0.05))
@@ -126,7 +125,6 @@ def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 @pytest.mark.parametrize(
     ("where", "member"),
     [
@@ -138,9 +136,9 @@ def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
     ],
 )
 def test_what_rules_are_built_on_may_fail_too(
-    where: str, member: str, fault: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    where: str, member: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(where, fault)
+    monkeypatch.setattr(where, broken)
     health = Health()
     health.thin(list(records()))
     found_by(health)
@@ -148,14 +146,14 @@ def test_what_rules_are_built_on_may_fail_too(
 
 
 def test_findings_of_a_rule_that_fails_later_stay() -> None:
-    broken = random.Random(0)
+    chance = random.Random(0)
 
     class Once(NonFinite):
         name = "once"
 
         def observe(self, observation: Any, context: Any) -> Any:
             verdicts = list(super().observe(observation, context))
-            if broken.random() < 0.5:
+            if chance.random() < 0.5:
                 raise ValueError("now and then")
             return verdicts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from epochal.health.registry import RULES
 from epochal.server.endpoints import ENDPOINTS, routes
 from epochal.store.local import run as local_run
 from epochal.store.local.findings import Diagnosis
-from tests.members.faults import RAISING, hanging
+from tests.members.faults import broken, hanging
 from tests.server.live import Server, serving
 
-every_fault = pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 FINDINGS = "/api/runs/{id}/findings"
 
 
@@ -36,26 +34,21 @@ def table() -> list[Route]:
     return routes()
 
 
-@every_fault
 def test_an_endpoint_that_fails_answers_500_and_the_others_go_on(
-    fault: Callable[..., Any],
-    run_id: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken: dict[str, bool] = {}
-    made = [_breakable(route, broken, fault) for route in routes()]
+    failing: dict[str, bool] = {}
+    made = [_breakable(route, failing) for route in routes()]
     monkeypatch.setattr("epochal.server.app.routes", lambda: made)
     with serving(tmp_path) as server:
         for number, endpoint in enumerate(ENDPOINTS, start=1):
             path, method = endpoint.path, endpoint.method
             address = path.replace("{run_id}", run_id).replace("{file}", "x")
-            broken[path] = True
+            failing[path] = True
             for _ in range(2):
                 answer = server.ask(address, method=method, headers=_JSON, body=b"{}")
                 assert (path, answer.status) == (path, 500)
-            broken[path] = False
+            failing[path] = False
             assert server.ask("/healthz").json["faults"] == 2 * number
             assert server.ask("/api/runs").json["total"] == 1
     told = capsys.readouterr().err.count("epochal: internal error in request")
@@ -65,12 +58,12 @@ def test_an_endpoint_that_fails_answers_500_and_the_others_go_on(
 _JSON = {"content-type": "application/json"}
 
 
-def _breakable(route: Route, broken: dict[str, bool], fault: Callable[..., Any]) -> Route:
+def _breakable(route: Route, failing: dict[str, bool]) -> Route:
     assert isinstance(route, Route)
     endpoint, path = route.endpoint, route.path
 
     async def either(request: Any) -> Any:
-        return fault() if broken.get(path) else await endpoint(request)
+        return broken() if failing.get(path) else await endpoint(request)
 
     return Route(path, either, methods=list(route.methods or ()))
 
@@ -82,12 +75,11 @@ def errors_of(server: Server, run_id: str) -> list[dict[str, Any]]:
     return [row["record"] for row in rows if row["name"] == "internal-error"]
 
 
-@every_fault
 def test_findings_are_answered_while_a_rule_fails(
-    fault: Callable[..., Any], run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = next(rule for rule in RULES if rule.name == "divergence")
-    monkeypatch.setattr(broken, "observe", fault)
+    rule = next(rule for rule in RULES if rule.name == "divergence")
+    monkeypatch.setattr(rule, "observe", broken)
     with serving(tmp_path) as server:
         (error,) = errors_of(server, run_id)
         assert (error["member"], error["count"]) == ("rule divergence", 3)
