@@ -21,7 +21,6 @@ _RUN = re.compile(r"/api/(?:hub/)?runs/([^/]+)")
 # Companions ask this every minute, whether the hub was started with --allow-control or not.
 _POLLED = "/control/take"
 _REFUSED = frozenset({401, 403, 421})
-_TOO_MANY = 429
 # Anybody can cause refusals: these limits keep them from filling the disk.
 _REFUSED_PER_S, _REFUSED_BURST = 1 / 60, 10
 _ALL_REFUSED_PER_S, _ALL_REFUSED_BURST = 1 / 10, 100
@@ -74,7 +73,7 @@ class AuditMiddleware:
             if self._num_unlisted:
                 details += f", after {self._num_unlisted:,} refused requests that are not listed"
                 self._num_unlisted = 0
-        elif not _is_change(scope) or status == _TOO_MANY:
+        elif not _is_change(scope):
             return
         principal: Principal | None = scope.get("state", {}).get("principal")
         who = "unknown" if principal is None else principal.name

@@ -23,7 +23,7 @@ from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
-from epochal.server.changes import decoded_body
+from epochal.server.changes import decoded_body, read_body
 from epochal.server.control import (
     Action,
     Control,
@@ -190,7 +190,7 @@ class Receiving:
     async def register(self, request: Request) -> Response:
         """``PUT …/{run_id}``: who a run is; answers what is here of it."""
         run_id = request.path_params["run_id"]
-        body = await _body(request, MAX_JSON_BYTES)
+        body = await read_body(request, MAX_JSON_BYTES)
         identity = decoded_body(body, dict)
         project = identity.get("project")
         who = principal_of(request)
@@ -237,7 +237,7 @@ class Receiving:
             lines = decompress(encoding, body, size=size)
             return self._inbox.append(run_id, request.path_params["stem"], first=first, lines=lines)
 
-        body = await _body(request, MAX_LINES_BYTES)
+        body = await read_body(request, MAX_LINES_BYTES)
         return _json(Ack(await self._in_thread(append, body)))
 
     async def lines(self, request: Request) -> Response:
@@ -254,7 +254,7 @@ class Receiving:
         sha256 = request.query_params.get("sha256", "").lower()
         if len(sha256) != 64 or not all(one in "0123456789abcdef" for one in sha256):
             raise UsageError("sha256 must be the 64 hexadecimal digits of the file's digest.")
-        chunk = await _body(request, MAX_BODY_BYTES)
+        chunk = await read_body(request, MAX_BODY_BYTES)
 
         def put() -> int:
             return self._inbox.put_file(
@@ -281,7 +281,7 @@ class Receiving:
     async def put_labels(self, request: Request) -> Response:
         """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
         run_id = await self._allowed(request, "write")
-        offer = decoded_body(await _body(request, MAX_BODY_BYTES), LabelsOffer)
+        offer = decoded_body(await read_body(request, MAX_BODY_BYTES), LabelsOffer)
         who = principal_of(request).name
 
         def note(fields: list[str]) -> None:
@@ -306,7 +306,7 @@ class Receiving:
             await self._allowed(request, "write"),
             request.path_params["request_id"],
         )
-        said = decoded_body(await _body(request, MAX_BODY_BYTES), ControlOutcome)
+        said = decoded_body(await read_body(request, MAX_BODY_BYTES), ControlOutcome)
         who = principal_of(request).name
 
         def end() -> bool:
@@ -392,16 +392,6 @@ def _answering(handler: Handler) -> Handler:
             return error_response(507, sentence, headers={"retry-after": str(_RETRY_FULL_S)})
 
     return answer
-
-
-async def _body(request: Request, most: int) -> bytes:
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > most:
-            raise UsageError(f"the body must have at most {most:,} bytes.")
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _number(request: Request, name: str) -> int:

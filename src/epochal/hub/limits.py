@@ -1,7 +1,4 @@
-"""Limits of a hub: how often a client may ask, and how much is stored.
-
-Requests are counted for each sender, and failed tokens for each address.
-"""
+"""Limits of a hub: how many wrong tokens an address may send, and how much is stored."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.errors import EpochalError
@@ -23,13 +19,6 @@ from epochal.hub.ledger import Ledger
 from epochal.server.access import TrustedProxy, address_of
 from epochal.server.responses import error_response
 
-# A page with sixty charts asks some dozen times at once.
-REQUESTS_PER_S = 100.0
-BURST = 500
-# A run sends about two requests a second, and a cluster may have one token and one address.
-SHIPPING_PER_S = 5000.0
-SHIPPING_BURST = 20_000
-_SHIPPING_PATHS = "/api/hub/"
 FAILURES_PER_S = 0.2
 FAILURES_BURST = 20
 _MOST_KEPT = 10_000
@@ -66,35 +55,6 @@ class TokenBuckets:
         return min(self._burst, left + (self._clock() - at_s) * self._per_s)
 
 
-class RequestLimitMiddleware:
-    """Answers 429 to a sender that asks too often.
-
-    A sender is the principal of a valid token at an address, so nobody uses up the requests of
-    others. It runs behind the access control, which knows the principal.
-    """
-
-    def __init__(self, app: ASGIApp, *, proxy: TrustedProxy | None = None) -> None:
-        self._app = app
-        self._proxy = proxy
-        self._shipping = TokenBuckets(SHIPPING_PER_S, SHIPPING_BURST)
-        self._requests = TokenBuckets(REQUESTS_PER_S, BURST)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request or forward it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        sender = (address_of(scope, self._proxy), scope["state"]["principal"])
-        is_shipping = scope["path"].startswith(_SHIPPING_PATHS)
-        requests = self._shipping if is_shipping else self._requests
-        wait_s = requests.wait_s(sender)
-        if wait_s > 0:
-            await _too_many_requests(wait_s)(scope, receive, send)
-            return
-        requests.spend(sender)
-        await self._app(scope, receive, send)
-
-
 class GuessLimitMiddleware:
     """Answers 429 instead of 401 to an address that has sent too many wrong tokens.
 
@@ -123,13 +83,10 @@ class GuessLimitMiddleware:
 
         await self._app(scope, receive, send_unless_limited)
         if wait_s > 0:
-            await _too_many_requests(wait_s)(scope, receive, send)
-
-
-def _too_many_requests(wait_s: float) -> Response:
-    seconds = math.ceil(wait_s)
-    sentence = f"too many requests: try again in {seconds} s."
-    return error_response(429, sentence, headers={"retry-after": str(seconds)})
+            seconds = math.ceil(wait_s)
+            sentence = f"too many requests: try again in {seconds} s."
+            refused = error_response(429, sentence, headers={"retry-after": str(seconds)})
+            await refused(scope, receive, send)
 
 
 # How much a hub stores: in all, of each writer, and never the last of its disk.

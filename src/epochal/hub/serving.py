@@ -21,7 +21,7 @@ from epochal.hub.clickhouse_inbox import ClickHouseInbox
 from epochal.hub.endpoints import AnyInbox, HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget, GuessLimitMiddleware, RequestLimitMiddleware
+from epochal.hub.limits import Budget, GuessLimitMiddleware
 from epochal.hub.links import Links
 from epochal.hub.retention import Retention, RetentionRules
 from epochal.server.access import Access, Principal, TrustedProxy
@@ -219,8 +219,7 @@ def create_hub(
 
     whole = create(runs.whole)
     parts = ByPrincipal(whole, part_of=runs.part_of, create=create)
-    limited = RequestLimitMiddleware(parts, proxy=proxy)
-    app = replace(whole, asgi=limited, close_streams=parts.close_streams)
+    app = replace(whole, asgi=parts, close_streams=parts.close_streams)
     access = Access(
         hosts=server.names, port=server.port, find=find, proxy=proxy, refused=links.refused
     )

@@ -47,28 +47,24 @@ class BoardList(msgspec.Struct, frozen=True):
 async def boards(request: Request) -> Response:
     """``GET /api/boards``: the boards of a project, or of all."""
     project, reader = PROJECT(request), server_state(request).reader
-    found = await reader.query(lambda: reader.catalog.boards.list(project))
+    found = await reader.query(lambda: reader.catalog.store.boards.list(project))
     return await json_response(request, BoardList(list(found)))
 
 
 async def save(request: Request) -> Response:
     """``POST /api/boards``: saves a board, unless another revision is stored (409)."""
     change = await body_of(request, BoardChange, most=2 * MAX_BYTES)
-    if isinstance(change, Response):
-        return change
     project, board, revision = change.project, change.board, change.revision
     catalog = server_state(request).reader.catalog
-    return await _changed(request, lambda: catalog.boards.save(project, board, revision))
+    return await _changed(request, lambda: catalog.store.boards.save(project, board, revision))
 
 
 async def remove(request: Request) -> Response:
     """``POST /api/boards/delete``: deletes a board, unless another revision is stored (409)."""
     chosen = await body_of(request, BoardChoice, most=MAX_BYTES)
-    if isinstance(chosen, Response):
-        return chosen
     project, name, revision = chosen.project, chosen.name, chosen.revision
     catalog = server_state(request).reader.catalog
-    return await _changed(request, lambda: catalog.boards.remove(project, name, revision))
+    return await _changed(request, lambda: catalog.store.boards.remove(project, name, revision))
 
 
 async def export(request: Request) -> Response:
@@ -76,14 +72,16 @@ async def export(request: Request) -> Response:
     state = server_state(request)
     ids, query, name = list(RUNS(request)), QUERY(request), BOARD(request)
     catalog = state.reader.catalog
-    found = await state.reader.query(lambda: catalog.boards.list(PROJECT(request)))
+    found = await state.reader.query(lambda: catalog.store.boards.list(PROJECT(request)))
     opens = None if name is None else find_board(found, name)
     if not ids and query is None and opens is None:
         raise UsageError("one of run=, query= and board= is needed.")
     if not ids and opens is not None and query is None:
         ids, query = opens.board.runs or [], board_query(opens)
     if not ids:
-        ids = await chosen_runs(request, query)
+        ids = await state.reader.call(
+            lambda: [run.id for run in chosen_runs(state.reader, (), query)]
+        )
     if len(ids) > MAX_RUNS:
         raise UsageError(f"{len(ids):,} runs are too many for one file: choose {MAX_RUNS}.")
     answers = await state.reader.query_runs(ids, lambda run: run.info)

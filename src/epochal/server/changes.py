@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,7 +30,6 @@ from epochal.store.store import RunView
 MAX_BODY_BYTES = 64 * 1024
 # Ids of tens of thousands of runs.
 MAX_BULK_BYTES = 4 * 1024 * 1024
-Body = TypeVar("Body", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
@@ -147,9 +147,7 @@ class ChangedMeanwhileError(EpochalError):
 
 async def change_labels(request: Request) -> Response:
     """``PATCH /api/runs/{id}/labels``: replaces the given labels and keeps the others."""
-    change = await body_of(request, LabelsChange, most=MAX_BODY_BYTES)
-    if isinstance(change, Response):
-        return change
+    change = await body_of(request, LabelsChange)
 
     def query(view: RunView) -> Labels | OSError | ChangedMeanwhileError:
         try:
@@ -169,8 +167,6 @@ async def change_labels(request: Request) -> Response:
 async def change_many_labels(request: Request) -> Response:
     """``PATCH /api/labels``: the same change for many runs, or one for each."""
     change = await body_of(request, ManyLabelsChange, most=MAX_BULK_BYTES)
-    if isinstance(change, Response):
-        return change
     if (change.change is None) == (change.changes is None):
         return error_response(400, "the body needs one of 'change' and 'changes'.")
     catalog = server_state(request).reader.catalog
@@ -196,7 +192,7 @@ async def trash(request: Request) -> Response:
     reader = server_state(request).reader
 
     def query() -> TrashList:
-        return TrashList([_trash_row(run) for run in reader.catalog.trash.runs()])
+        return TrashList([_trash_row(run) for run in reader.catalog.store.trash.runs()])
 
     return await json_response(request, await reader.query(query))
 
@@ -204,12 +200,12 @@ async def trash(request: Request) -> Response:
 async def remove(request: Request) -> Response:
     """``POST /api/trash``: moves runs to the trash; live ones are refused."""
     chosen = await body_of(request, ChosenRuns, most=MAX_BULK_BYTES)
-    if isinstance(chosen, Response):
-        return chosen
     catalog = server_state(request).reader.catalog
 
     def query() -> RunsRemoved:
-        removed, refused = _each(catalog, chosen, lambda view: _trash_row(catalog.remove(view)))
+        removed, refused = _each(
+            catalog, chosen, lambda view: _trash_row(catalog.store.remove(view))
+        )
         catalog.refresh(is_due=True)
         return RunsRemoved(removed, refused)
 
@@ -219,12 +215,10 @@ async def remove(request: Request) -> Response:
 async def restore(request: Request) -> Response:
     """``POST /api/trash/restore``: moves deleted runs back."""
     chosen = await body_of(request, TrashKeys, most=MAX_BULK_BYTES)
-    if isinstance(chosen, Response):
-        return chosen
     catalog = server_state(request).reader.catalog
 
     def query() -> RunsRestored:
-        found = {key_of(run): run for run in catalog.trash.runs()}
+        found = {key_of(run): run for run in catalog.store.trash.runs()}
         restored: list[str] = []
         refused: list[Refused] = []
         for key in dict.fromkeys(chosen.keys):
@@ -232,7 +226,7 @@ async def restore(request: Request) -> Response:
             try:
                 if run is None:
                     raise RunNotFoundError("it is no longer in the trash.")
-                catalog.trash.restore(run)
+                catalog.store.trash.restore(run)
                 restored.append(run.id)
             except (OSError, EpochalError) as error:
                 refused.append(Refused(key, key if run is None else run.name, _reason(error)))
@@ -271,12 +265,12 @@ def _views(catalog: Catalog, chosen: ChosenRuns) -> Sequence[tuple[str, RunView 
     if chosen.exclude and chosen.query is None:
         raise UsageError("'exclude' needs 'query'.")
     if chosen.runs is not None:
-        if any(catalog.find(run_id) is None for run_id in chosen.runs):
+        if any(catalog.store.find(run_id) is None for run_id in chosen.runs):
             catalog.refresh(is_due=True)  # perhaps it was created a moment ago
-        return [(run_id, catalog.find(run_id)) for run_id in dict.fromkeys(chosen.runs)]
+        return [(run_id, catalog.store.find(run_id)) for run_id in dict.fromkeys(chosen.runs)]
     catalog.refresh()
     excluded = frozenset(chosen.exclude)
-    views = catalog.judged_runs(chosen.query)
+    views = catalog.store.runs(chosen.query)
     return [(view.id, view) for view in views if view.id not in excluded]
 
 
@@ -329,30 +323,30 @@ def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, tags)))
 
 
-async def body_of(request: Request, kind: type[Body], *, most: int) -> Body | Response:
-    """The body of a request, or a response that refuses its type or size.
-
-    Raises ``FormatError`` for a body that is not of this kind.
-    """
+async def body_of(request: Request, kind: type[T], *, most: int = MAX_BODY_BYTES) -> T:
+    """The body of a request; another type or size is refused, and ``FormatError`` another kind."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return error_response(415, "the body must be application/json.")
-    too_large = error_response(
-        413,
-        f"the body must have at most {most} bytes.",
-        headers={"connection": "close"},  # the rest of the body is not read
+        raise HTTPException(415, "the body must be application/json.")
+    return decoded_body(await read_body(request, most), kind)
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The bytes of a body; one that is too large is not read to its end."""
+    too_large = HTTPException(
+        413, f"the body must have at most {most:,} bytes.", headers={"connection": "close"}
     )
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > most:
-        return too_large
+        raise too_large
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > most:
-            return too_large
-    return decoded_body(body, kind)
+            raise too_large
+    return bytes(body)
 
 
-def decoded_body(body: bytes | bytearray, kind: type[T]) -> T:
+def decoded_body(body: bytes, kind: type[T]) -> T:
     """Decode the JSON body of a request; raises ``FormatError``, which is answered with 400.
 
     A body with more levels than ``read_json`` accepts is refused: nobody could read what is stored.

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError
 from epochal.server.access import Principal, principal_of
-from epochal.server.changes import MAX_BODY_BYTES, body_of
+from epochal.server.changes import body_of
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.store.answers import LIVE_STATES
@@ -94,9 +94,7 @@ async def request_control(request: Request) -> Response:
     run_id, status = await state.reader.query_run(
         run_id_of(request), lambda view: (view.id, view.status)
     )
-    change = await body_of(request, ControlChange, most=MAX_BODY_BYTES)
-    if isinstance(change, Response):
-        return change
+    change = await body_of(request, ControlChange)
 
     def ask() -> ControlRequest | None:
         # A companion that asks is there, whatever records have arrived.

@@ -1,27 +1,22 @@
 """Endpoints that compare many runs: groups, their curves, important keys, and why a run is worse.
 
-The answers are those of the store: ``groups``, ``importance`` and ``why``. Runs are read
-some at a time, so that a slow one delays no other request, and compared afterwards.
+The answers are those of the store: ``groups``, ``importance`` and ``why``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.errors import EpochalError, MetricNotFoundError, RunNotFoundError, UsageError
+from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.series.aggregate import STATISTICS, Number
 from epochal.series.formula import parse_formula
 from epochal.series.goals import possible_range
-from epochal.series.series import Series
 from epochal.series.smooth import parse_smoothing
 from epochal.server.params import (
     bool_param,
@@ -32,42 +27,33 @@ from epochal.server.params import (
     str_param,
     str_params,
 )
+from epochal.server.reader import Reader
 from epochal.server.responses import json_response
-from epochal.server.state import ServerState, server_state
-from epochal.store.answers import Metric
-from epochal.store.facts import RunFacts, common_metric, read_facts
+from epochal.server.state import server_state
 from epochal.store.groups import (
     CHOICES,
-    Choice,
     DropOut,
     Group,
     Grouping,
     GroupSeries,
     GroupTables,
-    Member,
-    MemberRead,
     common_axis,
     group_members,
     group_tables,
-    member_of,
+    members_of,
     read_value,
-    run_values,
     series_of_groups,
     series_or_none,
 )
-from epochal.store.importance import Importance, importance_of
+from epochal.store.importance import importance as ranked
 from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
 from epochal.store.unfinished import ALL_FINISHED, Unfinished
-from epochal.store.why import MOST_WITH_FINDINGS, Project, explain, find_others, learn
-
-T = TypeVar("T")
+from epochal.store.why import Why, why_in
 
 MAX_RUNS = 5000
 # More lines than this say nothing in a chart.
 MAX_CURVES = 100
-_AGAIN_S = 0.2
-_LONGEST_WAIT_S = 60.0
 
 METRIC = required_param("metric", most=1)
 METRICS = required_param("metric", most=16)
@@ -139,13 +125,15 @@ async def group_curves(request: Request) -> Response:
     if unknown := [one for one in columns if one not in STATISTICS]:
         raise UsageError(f"column={unknown[0]!r} is not known: use {', '.join(STATISTICS)}.")
     keys, unfinished = _keys(request), UNFINISHED(request)
-    reader = server_state(request).reader
 
-    def put_together(read: list[tuple[Member, Series | None]]) -> GroupCurves:
-        grouping = group_members([member for member, _ in read], **keys)
-        series = {member.run.id: one for member, one in read}
+    def curves(runs: Sequence[RunView]) -> GroupCurves:
+        members = members_of(runs)
+        series = {
+            one.run.id: series_or_none(one.run, metric, asked_x, smoothing) for one in members
+        }
         if parse_formula(metric) is not None and all(one is None for one in series.values()):
-            raise no_metric(metric, *((one.info.name, one.run.metrics()) for one, _ in read))
+            raise no_metric(metric, *((one.info.name, one.run.metrics()) for one in members))
+        grouping = group_members(members, **keys)
         x = common_axis(series.values(), asked_x)
         found = series_of_groups(
             _largest(grouping.groups),
@@ -160,22 +148,24 @@ async def group_curves(request: Request) -> Response:
         )
         return _curves(metric, x, grouping, found, columns)
 
-    read = await _read(request, lambda run: series_or_none(run, metric, asked_x, smoothing))
-    return await json_response(request, await reader.call(lambda: put_together(read)))
+    return await _compared(request, curves)
 
 
 async def groups(request: Request) -> Response:
     """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
     metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
     keys, unfinished = _keys(request), UNFINISHED(request) or at is not None
-    read = await _read_values(request, metrics, value, at)
 
-    def put_together() -> GroupTables:
-        grouping = group_members([member for member, _ in read], **keys)
+    def tables(runs: Sequence[RunView]) -> GroupTables:
+        members = members_of(runs)
+        read = [
+            (one, {name: read_value(one.run, name, value, at) for name in metrics})
+            for one in members
+        ]
+        grouping = group_members(members, **keys)
         return group_tables(grouping, read, metrics, unfinished=unfinished)
 
-    reader = server_state(request).reader
-    return await json_response(request, await reader.call(put_together))
+    return await _compared(request, tables)
 
 
 async def importance(request: Request) -> Response:
@@ -183,134 +173,65 @@ async def importance(request: Request) -> Response:
     (metric,) = METRIC(request)
     value, at, pair = VALUE(request) or "last", AT(request), PAIR(request)
     unfinished = UNFINISHED(request) or at is not None
-    read = await _read_values(request, [metric], value, at)
-
-    def put_together() -> Importance:
-        inside = [(member, one[metric]) for member, one in read]
-        return importance_of(run_values(inside, metric, unfinished=unfinished), pair=pair)
-
-    reader = server_state(request).reader
-    return await json_response(request, await reader.call(put_together))
+    return await _compared(
+        request,
+        lambda runs: ranked(runs, metric, value=value, at=at, pair=pair, unfinished=unfinished),
+    )
 
 
 async def why(request: Request) -> Response:
     """``/api/why``: two runs, or one against a query or its group."""
     ids, metric, against = WHY_RUNS(request), WHY_METRIC(request), AGAINST(request)
-    if len(ids) == 2 and against is not None:
-        raise UsageError("against= takes one run=.")
+    unfinished, reader = UNFINISHED(request), server_state(request).reader
+
+    def explained() -> Why:
+        reader.catalog.refresh()
+        other = ids[1] if len(ids) == 2 else None
+        return why_in(
+            reader.store, ids[0], other, against=against, metric=metric, unfinished=unfinished
+        )
+
+    return await json_response(request, await reader.call(explained))
+
+
+async def _compared(request: Request, compare: Callable[[Sequence[RunView]], Any]) -> Response:
+    """What a function makes of the chosen runs that can be read."""
+    run_ids, text = RUNS(request), QUERY(request)
     reader = server_state(request).reader
 
-    def around() -> tuple[list[str], Unfinished, list[str]]:
-        """The ids of the other runs, the unfinished ones, and the ids of runs to learn from."""
-        reader.catalog.refresh()
-        own = reader.catalog.find(ids[0])
-        if own is None:
-            raise RunNotFoundError(f"there is no run with the id {ids[0]!r}.")
-        include = UNFINISHED(request)
-        others, left, project = find_others(
-            reader.catalog, own.outline(), against, unfinished=include
-        )
-        if len(ids) == 2:
-            others, left = [one for one in ids[1:] if one != ids[0]], ALL_FINISHED
-        return others, left, project
+    def call() -> Any:
+        runs = [run for run in chosen_runs(reader, run_ids, text) if _is_read(run)]
+        if not runs:
+            raise RunNotFoundError("there is no run to group.")
+        return compare(runs)
 
-    others, unfinished, project = await reader.query(around)
-    compared = [ids[0], *others]
-    if len(compared) < 2:
-        raise UsageError("there is no other run to compare with.")
-    metrics = [await reader.query_run(one, _metrics) for one in compared]
-    name = common_metric(metrics, metric)
-
-    async def read(place: int, run_id: str) -> RunFacts:
-        few = place <= MOST_WITH_FINDINGS
-        return await reader.query_run(run_id, lambda run: read_facts(run, name, with_findings=few))
-
-    facts = await asyncio.gather(*(read(*one) for one in enumerate(compared)))
-    learnt = await _learn(request, project, name)
-    found = await reader.call(lambda: explain(facts[0], facts[1:], learnt, unfinished))
-    return await json_response(request, found)
+    return await json_response(request, await reader.call(call))
 
 
-def _metrics(run: RunView) -> list[Metric]:
-    return list(run.metrics())
-
-
-async def _learn(request: Request, project: Sequence[str], metric: str) -> Project:
-    read = await read_runs(request, project, lambda run: read_value(run, metric, "last", None))
-
-    def put_together() -> Project:
-        try:
-            return learn(run_values(read, metric))
-        except MetricNotFoundError:
-            return Project()
-
-    return await server_state(request).reader.call(put_together)
-
-
-async def _read_values(
-    request: Request, metrics: Sequence[str], value: Choice, at: float | None
-) -> list[tuple[Member, dict[str, MemberRead]]]:
-    return await _read(
-        request, lambda run: {name: read_value(run, name, value, at) for name in metrics}
-    )
-
-
-async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[Member, T]]:
-    """Each requested run with its row and the result of a query; without those that are hidden."""
-    run_ids, text = RUNS(request), QUERY(request)
-    ids = list(run_ids) if run_ids and not text else await chosen_runs(request, text)
-    if run_ids and text:
+def chosen_runs(reader: Reader, run_ids: Sequence[str], text: str | None) -> Sequence[RunView]:
+    """The runs that ids and a query choose, read as far as the query needs."""
+    reader.catalog.refresh()
+    if run_ids and not text:
+        found = [run for one in run_ids if (run := reader.store.find(one)) is not None]
+    else:
         among = set(run_ids)
-        ids = [one for one in ids if one in among]
-    if len(ids) > MAX_RUNS:
+        found = [one for one in reader.store.runs(text or None) if not among or one.id in among]
+    if len(found) > MAX_RUNS:
         raise UsageError(
-            f"{len(ids):,} runs are too many to put together at once: filter the list to"
+            f"{len(found):,} runs are too many to put together at once: filter the list to"
             f" {MAX_RUNS:,}, or use 'epochal compare' with --group-by or --importance."
         )
-    found = await read_runs(request, ids, query)
-    if not found:
-        raise RunNotFoundError("there is no run to group.")
     return found
 
 
-async def chosen_runs(request: Request, text: str | None) -> list[str]:
-    """The ids of the runs that a query chooses, as soon as all of them can be judged."""
-    state = server_state(request)
-    until = time.monotonic() + _LONGEST_WAIT_S
-    async with state.reader.choosing:  # one at a time looks how far the background has read
-        while True:
-            call = partial(_chosen, state, text, time.monotonic() > until)
-            found = await state.reader.query(call)
-            if found is not None:
-                return found
-            await asyncio.sleep(_AGAIN_S)
-
-
-def _chosen(state: ServerState, text: str | None, is_late: bool) -> list[str] | None:
-    """The ids of the runs that a query chooses.
-
-    None while some of them cannot be judged, because they are still read in the background.
-    """
-    catalog = state.reader.catalog
-    catalog.refresh_list(is_followed=state.streams.num_streams > 0)
-    known = catalog.known_runs(text or None)
-    if known.unread and not is_late:
-        return None
-    return [run.id for run in (catalog.runs(text or None) if known.pending else known.runs)]
-
-
-async def read_runs(
-    request: Request, ids: Sequence[str], query: Callable[[RunView], T]
-) -> list[tuple[Member, T]]:
-    """Runs with their rows and the result of a query; without those that are hidden or gone."""
-    reader = server_state(request).reader
-
-    def read_one(run: RunView) -> tuple[Member, T] | None:
-        member = member_of(run)
-        return None if member is None else (member, query(run))
-
-    found = await reader.query_runs(ids, read_one)
-    return [one for one in found if one is not None and not isinstance(one, EpochalError)]
+def _is_read(run: RunView) -> bool:
+    """Read a run up to its end; False where its files cannot be read."""
+    try:
+        with run.lock:
+            run.refresh()
+    except (EpochalError, OSError):
+        return False
+    return True
 
 
 def _curves(

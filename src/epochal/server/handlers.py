@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from epochal.server import wire
 from epochal.server.params import bool_param, int_param, str_param, str_params
+from epochal.server.reader import LIST_BUDGET_S
 from epochal.server.responses import body_response, json_response, run_response
 from epochal.server.rows import group_row, run_detail, run_row
 from epochal.server.state import server_state
@@ -65,7 +66,7 @@ async def runs(request: Request) -> Response:
     reader = state.reader
 
     def query() -> wire.RunList:
-        reader.catalog.refresh_list(is_followed=state.streams.num_streams > 0)
+        reader.catalog.refresh()
         known = reader.catalog.known_runs(text or None, order=order or None, group=group or None)
         found = known.runs
         rows = [
@@ -103,7 +104,7 @@ async def projects(request: Request) -> Response:
     catalog = state.reader.catalog
 
     def query() -> ProjectList:
-        catalog.refresh_list(is_followed=state.streams.num_streams > 0)
-        return catalog.projects()
+        catalog.refresh()
+        return catalog.store.projects(budget_s=LIST_BUDGET_S)
 
     return await json_response(request, await state.reader.query(query))

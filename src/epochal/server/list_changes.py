@@ -75,7 +75,7 @@ class ListChanges:
         if run_ids:
             self._catalog.read_small()
         for run_id in sorted(run_ids):
-            run = self._catalog.find(run_id)
+            run = self._catalog.store.find(run_id)
             if run is None:
                 removed += [run_id] if self._forget(run_id) else []
                 continue
@@ -107,7 +107,7 @@ class ListChanges:
         """Runs of which no row is sent: later looks find out which of them are live."""
         assert self._listed is not None
         for run_id in run_ids:
-            if self._catalog.find(run_id) is None:
+            if self._catalog.store.find(run_id) is None:
                 self._forget(run_id)
             else:
                 self._rows.pop(run_id, None)

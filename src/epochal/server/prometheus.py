@@ -42,7 +42,7 @@ def metric_name(name: str) -> str:
 def _text(catalog: Catalog) -> str:
     catalog.refresh()
     families: dict[str, list[_Sample]] = {}
-    for run in catalog.runs():
+    for run in catalog.store.runs():
         if run.info.status.state in LIVE_STATES:
             with run.lock:
                 run.refresh()

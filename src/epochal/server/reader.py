@@ -20,13 +20,10 @@ from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from epochal.boards import Boards
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import parse_part_name
 from epochal.server.pool import ThreadPool
-from epochal.store.answers import TrashedRun
-from epochal.store.projects import ProjectList
-from epochal.store.store import KnownRuns, RunView, Store, Trash
+from epochal.store.store import KnownRuns, RunView, Store
 
 T = TypeVar("T")
 
@@ -48,8 +45,6 @@ _AGAIN_SHARE = 0.1
 _FIRST_REST_S = 1.0
 # Searching for runs takes at most a tenth of the time, however many there are.
 _REFRESH_SHARE = 0.1
-# Where a search takes longer, lists do not wait for those that event streams have made.
-_LONG_SEARCH_S = 0.05
 # A thread waits this long for a locked run, then serves other runs before it retries.
 _LOCK_TIMEOUT_S = 0.05
 _RETRY_S = 0.05
@@ -76,12 +71,10 @@ class Reader:
     """Runs queries in threads."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         self.catalog = Catalog(store)
         self._runs = ThreadPool("epochal-run", RUN_THREADS)
         self._lists = ThreadPool("epochal-list", LIST_THREADS)
-        # Of requests that wait until their query can judge every run.
-        self.choosing = asyncio.Lock()
         self._locks: WeakValueDictionary[tuple[str, bool], asyncio.Lock] = WeakValueDictionary()
 
     async def query(self, query: Callable[[], T]) -> T:
@@ -214,14 +207,14 @@ class Reader:
         runs_ended = self._runs.close(timeout_s=_CLOSE_TIMEOUT_S)
         lists_ended = self._lists.close(timeout_s=_CLOSE_TIMEOUT_S)
         if runs_ended and lists_ended:
-            self._store.close()
+            self.store.close()
 
 
 class Catalog:
     """The runs of a store by their ids."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         # When the last search began and ended, in monotonic seconds.
         self._searched = (-math.inf, -math.inf)
         self._refresh_lock = threading.Lock()
@@ -242,19 +235,9 @@ class Catalog:
             is_early = started < ended + max(every_s, (ended - before) / _REFRESH_SHARE)
             if is_early and not is_due:
                 return False
-            self._changed |= self._store.refresh(budget_s=LIST_BUDGET_S)
+            self._changed |= self.store.refresh(budget_s=LIST_BUDGET_S)
             self._searched = (started, time.monotonic())
             return True
-
-    def refresh_list(self, *, is_followed: bool) -> None:
-        """Search for a list that is about to be made.
-
-        ``is_followed``: an event stream has searches made in the background anyway. Then a list
-        of thousands of runs does not wait for one.
-        """
-        started, ended = self._searched
-        if not is_followed or not _LONG_SEARCH_S < ended - started < math.inf:
-            self.refresh()
 
     def search_since(self, asked_at: float) -> bool:
         """Search unless a search began after a monotonic time; False until the next one is due."""
@@ -266,36 +249,15 @@ class Catalog:
             changed, self._changed = self._changed, set()
             return changed
 
-    def runs(self, query: str | None = None, *, order: str | None = None) -> Sequence[RunView]:
-        """The runs as of the last refresh."""
-        return self._store.runs(query, order=order)
-
     def known_runs(
         self, query: str | None = None, *, order: str | None = None, group: str | None = None
     ) -> KnownRuns:
         """The runs as far as they are known; the others are read in the background."""
-        return self._store.known_runs(query, order=order, group=group, budget_s=LIST_BUDGET_S)
-
-    def judged_runs(self, query: str | None) -> Sequence[RunView]:
-        """The runs that a query chooses, where a change of them is to leave none out.
-
-        Raises ``UsageError`` while some have not been read as far as the query needs.
-        """
-        known = self.known_runs(query)
-        if known.unread:
-            raise UsageError(
-                f"{known.unread:,} of the runs have not been read as far as the query needs:"
-                " nothing was changed; try again in a moment."
-            )
-        return known.runs
-
-    def projects(self) -> ProjectList:
-        """The projects of the runs, as far as they are known."""
-        return self._store.projects(budget_s=LIST_BUDGET_S)
+        return self.store.known_runs(query, order=order, group=group, budget_s=LIST_BUDGET_S)
 
     def read_small(self) -> None:
         """Read small runs that are not known yet, as far as that takes no time to speak of."""
-        self._store.read_on(_READ_SMALL_S, only_small=True)
+        self.store.read_on(_READ_SMALL_S, only_small=True)
 
     def read_on(self) -> tuple[int, float]:
         """Read runs that are not known yet for a moment; how many are left, and how long to rest.
@@ -304,7 +266,7 @@ class Catalog:
         that grow change faster than they are read: they leave time for everything else.
         """
         started = time.monotonic()
-        read, left = self._store.read_on(_READ_AGAIN_S if self._is_again else _READ_ON_S)
+        read, left = self.store.read_on(_READ_AGAIN_S if self._is_again else _READ_ON_S)
         now = time.monotonic()
         self._is_again = read <= self._read_once
         self._read_once |= read
@@ -315,43 +277,25 @@ class Catalog:
             self._read, self._told_at = set(), now
         return left, (now - started) * (1 / _AGAIN_SHARE - 1) if self._is_again else 0.0
 
-    def find(self, run_id: str) -> RunView | None:
-        """The run with this id as of the last refresh."""
-        return self._store.find(run_id)
-
     def get(self, run_id: str, asked_at: float) -> RunView:
         """The run with this id; raises ``RunNotFoundError``.
 
         A run may have been created since the last search. So only a search that began after
         ``asked_at`` says that there is none; raises ``RunBusyError`` until such a search is due.
         """
-        run = self._store.find(run_id)
+        run = self.store.find(run_id)
         if run is None and self._searched[0] < asked_at:
             if not self.refresh(every_s=0.0):
                 raise RunBusyError
-            run = self._store.find(run_id)
+            run = self.store.find(run_id)
         if run is None:
             raise RunNotFoundError(f"there is no run with the id {run_id!r}.")
         return run
 
-    def remove(self, run: RunView) -> TrashedRun:
-        """Move a run to the trash; raises ``UsageError`` and ``OSError``."""
-        return self._store.remove(run)
-
-    @property
-    def trash(self) -> Trash:
-        """The deleted runs."""
-        return self._store.trash
-
-    @property
-    def boards(self) -> Boards:
-        """The boards of the projects."""
-        return self._store.boards
-
     def current(self) -> str:
         """The id of the newest running run, else of the newest; raises ``RunNotFoundError``."""
         self.refresh()
-        runs = self._store.runs()
+        runs = self.store.runs()
         if not runs:
             raise RunNotFoundError("there are no runs here yet.")
         return next((run for run in runs if run.status.state == "running"), runs[0]).id

@@ -170,7 +170,7 @@ class EventStreams:
             return _News(updates, self._row(run, run_id), run.machines() if live else ())
 
         # A run that has gone is searched for once; the list finds it when it comes back.
-        if since == {} and self._reader.catalog.find(run_id) is None:
+        if since == {} and self._reader.catalog.store.find(run_id) is None:
             return _News()
         found: _News | None = None
         with self._guard.member("event stream", expected=(EpochalError,)) as outcome:
