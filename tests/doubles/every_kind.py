@@ -351,7 +351,8 @@ def _seen(writer: RecordWriter, attempt: Attempt, *, seed: int) -> list[Record]:
         alive: Record = {"log": "heartbeat", "t": writer.at(attempt.begins_s)}
         return [alive, scenario.timeline_record(attempt, began=writer.at(0.0), seed=seed)]
     changes = (("thermal cap", "no cap"), ("no cap", "thermal cap"))
-    found = []
+    began: Record = {"log": "event", "name": "phase", "t": writer.at(attempt.seconds_at(40))}
+    found = [{**began, "step": 40, "phase": scenario.phase(40), "was": scenario.phase(0)}]
     for step, (word, was) in zip(
         (scenario.HOT_STEPS[0], scenario.HOT_STEPS[-1]), changes, strict=True
     ):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import http.server
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -225,27 +223,3 @@ def test_either_side_may_be_of_another_version(hub: HubProcess, tmp_path: Path) 
         server.shutdown()
         server.server_close()
     assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder) == journal(back)
-
-
-def test_a_request_is_sent_in_one_piece() -> None:
-    pieces: list[bytes] = []
-
-    def answer(listening: socket.socket) -> None:
-        taken, _ = listening.accept()
-        with taken:
-            for _ in range(2):
-                pieces.append(taken.recv(65536))
-                taken.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{"have":3}')
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=answer, args=[listening])
-        thread.start()
-        client = HubClient(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout_s=120)
-        with contextlib.closing(client):
-            for _ in range(2):
-                assert client.append("one", "loop.0001.0000", first=0, lines=b"{}\n" * 3) == 3
-        thread.join()
-    for piece in pieces:
-        head, _, body = piece.partition(b"\r\n\r\n")
-        assert f"content-length: {len(body)}" in head.decode().lower()
-        assert body

@@ -179,7 +179,6 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "ls": ("ls", "--sort=project,name"),
     "ls-all": ("ls", "--all", "project == 'endings'", "--sort=name"),
     "ls-query": ("ls", "config.lr < 1e-2 and status == 'finished'", "--sort=-config.lr,name"),
-    "ls-projects": ("ls", "--projects"),
     "show-numbers": ("show", "numbers", "--all"),
     "show-short": ("show", "numbers"),
     "ls-columns": ("ls", "sweep", "--columns=best.eval/loss,lr", "--sort=best.eval/loss,name"),

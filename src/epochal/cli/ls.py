@@ -15,21 +15,18 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import data_command, local_store, reading_store, runs_dir, shared
-from epochal.cli.output import complain, form, hint, remark, said_json, say, say_lines, say_rows
-from epochal.cli.table import say_table, table, terminal_columns
-from epochal.errors import UsageError
-from epochal.format import UNKNOWN, format_number, plural
+from epochal.cli.output import complain, form, hint, remark, say, say_lines, say_rows
+from epochal.cli.table import table, terminal_columns
+from epochal.format import UNKNOWN
 from epochal.query import Field
-from epochal.store.answers import LIVE_STATES
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.lookup import is_address
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
-from epochal.store.status import format_age
 from epochal.store.words import most_severe_text
 
 if TYPE_CHECKING:
-    from epochal.store.store import Store
+    pass
 
 # So long a first list of thousands of runs reads them; the next one goes on.
 _PATIENCE_S = 2.0
@@ -51,16 +48,10 @@ _CAPITALS = frozenset(("loss", *FIELDS))
 @click.option("-s", "--sort", metavar="FIELDS", help="Sort by fields; - descends: -val/acc,name.")
 @click.option("-n", "--limit", type=click.IntRange(0), metavar="N", help="List at most N runs.")
 @click.option("-a", "--all", "with_hidden", is_flag=True, help="Also list hidden runs.")
-@click.option("--projects", is_flag=True, help="List projects instead of runs.")
 @options.csv
 @options.hub
 def command(
-    query: str | None,
-    columns: str | None,
-    sort: str | None,
-    limit: int | None,
-    with_hidden: bool,
-    projects: bool,
+    query: str | None, columns: str | None, sort: str | None, limit: int | None, with_hidden: bool
 ) -> None:
     """List runs, the newest first.
 
@@ -81,15 +72,10 @@ def command(
     query = None if folder is not None else query
     is_project = query is not None and _PROJECT.fullmatch(query) is not None
     selection = f'project == "{query}"' if is_project else query
-    if projects and (query is not None or sort is not None):
-        raise UsageError("--projects lists all projects: it takes no query and no --sort.")
     # The token of a link is not printed.
     where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
     nothing = _nothing(where, query, is_project=is_project, is_here=hub is None)
     with reading_store(hub, folder) as store:
-        if projects:
-            _list_projects(store, limit, nothing)
-            return
         for_programs = form() != "text"
         is_plain = selection is None and sort is None and not for_programs
         known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
@@ -173,32 +159,6 @@ def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:
     style = "bad" if row.open_errors else "warn" if row.open_warnings else ""
     before, found, after = line.rpartition(most_severe_text(row) or UNKNOWN)
     return [(before, ""), (found, style), (after, "")]
-
-
-def _list_projects(store: Store, limit: int | None, nothing: str) -> None:
-    store.read_on(math.inf)
-    rows, now = store.projects(budget_s=math.inf).projects[:limit], time.time()
-    if said_json(rows):
-        return
-    if not rows:
-        remark(nothing)
-        return
-    header = ("PROJECT", "RUNS", "LIVE", "FAILED", "FINDINGS", "BEST", "UPDATED", "OWNERS")
-    cells = [
-        (
-            row.name,
-            f"{row.runs:,}",
-            *(str(sum(row.states.get(one, 0) for one in some)) for some in (LIVE_STATES, _FAILED)),
-            plural(row.errors, "error") if row.errors else plural(row.warnings, "warning"),
-            UNKNOWN
-            if row.best is None
-            else f"{format_number(row.best.value)} {row.best.role.replace('_', ' ')}",
-            UNKNOWN if row.updated is None else f"{format_age(now - row.updated)} ago",
-            ", ".join(row.owners) or UNKNOWN,
-        )
-        for row in rows
-    ]
-    say_table(header, cells, shrink=(7, 0), right=(1, 2, 3))
 
 
 def _nothing(where: str, query: str | None, *, is_project: bool, is_here: bool) -> str:

@@ -13,9 +13,7 @@ import math
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -48,10 +46,6 @@ _REFRESH_SHARE = 0.1
 # A thread waits this long for a locked run, then serves other runs before it retries.
 _LOCK_TIMEOUT_S = 0.05
 _RETRY_S = 0.05
-# Of many runs, a thread takes so many at a time and for so long.
-_TOGETHER = 64
-_TOGETHER_S = 0.1
-_TOGETHER_THREADS = 2
 _CLOSE_TIMEOUT_S = 0.5
 # Errors of a failing or removed disk on an open file; they carry no file name.
 _DISK_ERRORS = frozenset(
@@ -97,38 +91,21 @@ class Reader:
     async def query_runs(
         self, run_ids: Sequence[str], query: Callable[[RunView], T]
     ) -> list[T | EpochalError]:
-        """Query many runs like ``query_run``; one that is gone or unreadable gives its error.
-
-        A thread takes some at a time, for a moment: thousands of calls would leave the event loop
-        no time for anybody else. A run that is being read elsewhere is waited for alone.
-        """
+        """Query many runs one after the other; one that is gone or unreadable gives its error."""
         asked_at = time.monotonic()
-        waiting = deque(
-            list(run_ids[at : at + _TOGETHER]) for at in range(0, len(run_ids), _TOGETHER)
-        )
-        found: dict[str, T | EpochalError] = {}
-        busy: list[str] = []
 
-        async def work() -> None:
-            while waiting:
-                some = waiting.popleft()
-                call = partial(self._with_some, some, query, asked_at, found)
-                left, locked = await self._runs.call(call)
-                busy.extend(locked)
-                if left:
-                    waiting.append(left)
+        def one(run_id: str) -> T | EpochalError:
+            while True:
+                try:
+                    return self._with_run(run_id, query, asked_at, timeout_s=-1.0)
+                except RunBusyError:  # the next search for new runs is not due yet
+                    time.sleep(_RETRY_S)
+                except UsageError:
+                    raise
+                except EpochalError as error:
+                    return error
 
-        async def wait_for(run_id: str) -> None:
-            try:
-                found[run_id] = await self.query_run(run_id, query)
-            except UsageError:
-                raise
-            except EpochalError as error:
-                found[run_id] = error
-
-        await asyncio.gather(*(work() for _ in range(_TOGETHER_THREADS)))
-        await asyncio.gather(*map(wait_for, busy))
-        return [found[run_id] for run_id in run_ids]
+        return await self._runs.call(lambda: [one(run_id) for run_id in run_ids])
 
     async def call(self, call: Callable[[], T]) -> T:
         """Run a slow function that queries no run of this store."""
@@ -155,29 +132,6 @@ class Reader:
             left, rest_s = await self.query(self.catalog.read_on)
             await asyncio.sleep(max(_REST_S if left else _IDLE_S, rest_s))
 
-    def _with_some(
-        self,
-        run_ids: list[str],
-        query: Callable[[RunView], T],
-        asked_at: float,
-        found: dict[str, T | EpochalError],
-    ) -> tuple[list[str], list[str]]:
-        """Query runs for a moment; those that are left, and those that are being read elsewhere."""
-        busy: list[str] = []
-        until = time.monotonic() + _TOGETHER_S
-        for number, run_id in enumerate(run_ids):
-            if time.monotonic() > until:
-                return run_ids[number:], busy
-            try:
-                found[run_id] = self._with_run(run_id, query, asked_at, timeout_s=0.0)
-            except RunBusyError:
-                busy.append(run_id)
-            except UsageError:
-                raise
-            except EpochalError as error:
-                found[run_id] = error
-        return [], busy
-
     def _with_run(
         self,
         run_id: str,
@@ -187,7 +141,8 @@ class Reader:
         timeout_s: float = _LOCK_TIMEOUT_S,
     ) -> T:
         run = self.catalog.get(run_id, asked_at)
-        lock_run(run, timeout_s=timeout_s)
+        if not run.lock.acquire(timeout=timeout_s):
+            raise RunBusyError
         try:
             run.refresh()
             return query(run)
@@ -299,12 +254,6 @@ class Catalog:
         if not runs:
             raise RunNotFoundError("there are no runs here yet.")
         return next((run for run in runs if run.status.state == "running"), runs[0]).id
-
-
-def lock_run(run: RunView, *, timeout_s: float) -> None:
-    """Lock a run; raises ``RunBusyError`` when it stays locked elsewhere."""
-    if not run.lock.acquire(timeout=timeout_s):
-        raise RunBusyError
 
 
 def reading_failure(run: RunView, error: OSError) -> str | None:

@@ -67,36 +67,6 @@ class NotYetError(HubError):
     """What is needed is not there yet, and is expected to come."""
 
 
-class _JoinedSends(http.client.HTTPConnection):
-    """Sends the head and the body of a request together: a hub reads them at once."""
-
-    _held: list[bytes] | None = None
-
-    def exchange(
-        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> http.client.HTTPResponse:
-        """Send a request and return its answer."""
-        self._held = []
-        try:
-            self.request(method, target, body=body, headers=dict(headers))
-            whole = b"".join(self._held)
-        finally:
-            self._held = None
-        self.send(whole)
-        return self.getresponse()
-
-    def send(self, data: Any) -> None:
-        """Send, or keep it for later."""
-        if self._held is None:
-            super().send(data)
-        else:
-            self._held.append(data)
-
-
-class _JoinedTlsSends(_JoinedSends, http.client.HTTPSConnection):
-    """The same over TLS."""
-
-
 class HubClient:
     """A connection to one hub; one thread uses it."""
 
@@ -104,7 +74,7 @@ class HubClient:
         self.url = check_url(url)
         self._token = None if token is None else check_token(token)
         self._timeout_s = timeout_s
-        self._connection: _JoinedSends | None = None
+        self._connection: http.client.HTTPConnection | None = None
         # Headers for a proxy that is asked for whole addresses; None without one.
         self._by_proxy: Mapping[str, str] | None = None
         self._way = ""
@@ -284,9 +254,10 @@ class HubClient:
         target, sent = parts.path.rstrip("/") + path, dict(headers)
         if self._by_proxy is not None:
             target, sent = f"http://{parts.netloc}{target}", {**sent, **self._by_proxy}
-        return self._connection.exchange(method, target, body, sent)
+        self._connection.request(method, target, body=body, headers=sent)
+        return self._connection.getresponse()
 
-    def _connect(self) -> _JoinedSends:
+    def _connect(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)
         is_tls = parts.scheme == "https"
         host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
@@ -297,12 +268,14 @@ class HubClient:
             via = urlsplit(proxy if "://" in proxy else f"//{proxy}")
             there, tunnel = (via.hostname or "", via.port or 3128), _credentials(via)
             self._way = f" through the proxy {there[0]}:{there[1]}"
-        connection: _JoinedSends
+        connection: http.client.HTTPConnection
         if is_tls:
             context = ssl.create_default_context()
-            connection = _JoinedTlsSends(*there, timeout=self._timeout_s, context=context)
+            connection = http.client.HTTPSConnection(
+                *there, timeout=self._timeout_s, context=context
+            )
         else:
-            connection = _JoinedSends(*there, timeout=self._timeout_s)
+            connection = http.client.HTTPConnection(*there, timeout=self._timeout_s)
         if tunnel is not None and is_tls:
             connection.set_tunnel(host, port, headers=tunnel)
         # Without TLS a proxy is asked for the whole address: many tunnel to no port but 443.
