@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch.distributed as dist
 
 from epochal.cli.main import main as epochal_command
 from epochal.sinks.tags import RoleTags
-from flags import PRESETS, Flags
+from flags import PRESETS
 from sample import main as write_text
 from tests.doubles.command_lines import understood
 from tests.examples.gpt2.trainings import SCRIPT, SMALL, environment, run_here
@@ -101,13 +100,8 @@ def test_every_command_works_in_its_order(
     assert "baseline" in capsys.readouterr().out
 
 
-def test_the_table_of_flags_is_the_program_s() -> None:
-    rows = dict(re.findall(r"^\| `--(\w+)` \| (.*?) \|", GUIDE, flags=re.MULTILINE))
-    for entry in fields(Flags):
-        default = "–" if entry.default in (None, False, ()) else f"`{entry.default}`"
-        assert rows[entry.name] == default, entry.name
-    for preset in PRESETS:
-        assert f"`{preset}`" in GUIDE
+def test_every_preset_is_named() -> None:
+    assert [preset for preset in PRESETS if f"`{preset}`" not in GUIDE] == []
 
 
 def test_the_table_of_tags_is_the_program_s() -> None:
