@@ -3,7 +3,7 @@
 A row is valid for files that are as they were when it was made, and the index can be deleted at any
 time. Rows are written as a scan goes, so an interrupted scan keeps what it has learned. SQL only
 narrows a list to a superset; the evaluator of the query language decides. The reasons are in
-``docs/development/decisions/index-of-runs.md``.
+``docs/development/decisions.md``.
 """
 
 from __future__ import annotations
