@@ -8,14 +8,18 @@ import shutil
 import sys
 
 _NAME = "epochal"
+# In uv's cache: the environments that `uvx` makes for a command.
+_UVX_FOLDER = "archive-v0"
 
 
 def invocation() -> str:
     """``epochal`` where a shell finds the one of this environment, else its path or module.
 
-    A printed command begins with this, so that it works as it is printed: under ``make``, in a
-    script started by its interpreter's path, and in an activated environment.
+    A printed command begins with this, so that it works as it is printed: under ``make``, under
+    ``uvx``, in a script started by its interpreter's path, and in an activated environment.
     """
+    if _UVX_FOLDER in sys.prefix.split(os.sep):  # on PATH for this process only
+        return f"uvx {_NAME}"
     beside = os.path.join(os.path.dirname(sys.executable), _NAME)
     if os.path.exists(beside):
         return _shortest(beside)

@@ -9,19 +9,25 @@ import webbrowser
 
 import click
 
-from epochal.cli.command import data_command, runs_dir, shared
+from epochal.cli.command import data_command, local_store, runs_dir, shared
+from epochal.cli.doctor import print_diagnosis
 from epochal.cli.output import form, remark, say_json
 from epochal.console.messages import Verbosity
 from epochal.invocation import invocation
 from epochal.journal.layout import RunFolder, read_json
 from epochal.monitor import Monitor
-from epochal.run.run import recorder_of
+from epochal.run.run import Run, recorder_of
 from epochal.settings import is_ci
+from epochal.store.brief import findings_of
 
 _ARCHIVE = "archive.html"
+_INTRODUCTION = """\
+This trains a small language model for {time} and records it, as `epochal.init` and `run.log` would
+in your script. A piece of its data is damaged on purpose, so that there is something to find.
+"""
 # Commands for a newcomer, and what each of them gives.
 _NEXT = {
-    "doctor {run}": "what is wrong with it, and what to try",
+    "doctor {run}": "the diagnosis above: what is wrong, and what to try",
     "show {run}": "its status, configuration and metrics",
     "serve": "every run in the browser, at any time",
 }
@@ -35,43 +41,58 @@ def command(fast: bool, opens: bool, seed: int) -> None:
     """Train a small model, live in the browser, and tell what to try next."""
     from epochal.recipes.demo.training import FAST, WATCHED, train
 
+    remark(_INTRODUCTION.format(time="a few seconds" if fast else "about half a minute"))
     address: str | None = None
+    started: Run | None = None
 
     def start(monitor: Monitor) -> None:
-        nonlocal address
+        nonlocal address, started
+        started = monitor.run
         if form() == "text" and not is_ci():
             address = monitor.serve()
         if address is not None and opens and not webbrowser.open(address):
             remark("Cannot open a browser.")
         monitor.save_html(monitor.run.dir / _ARCHIVE)
 
-    run = train(
-        FAST if fast else WATCHED,
-        seed=seed,
-        directory=runs_dir(),
-        verbosity=Verbosity.QUIET if form() == "json" else None,
-        on_start=start,
-    )
+    try:
+        run = train(
+            FAST if fast else WATCHED,
+            seed=seed,
+            directory=runs_dir(),
+            verbosity=Verbosity.QUIET if form() == "json" else None,
+            on_start=start,
+        )
+    except KeyboardInterrupt:
+        if started is not None and recorder_of(started).is_recorded:
+            remark("\nYou stopped the demo. What it recorded until then is kept.")
+            remark(_what_next(RunFolder(started.dir)))
+        raise
     if not recorder_of(run).is_recorded:
         remark("Nothing was recorded, because EPOCHAL_MODE is off.")
         return
     folder = RunFolder(run.dir)
-    identity = read_json(folder.identity)
     if form() == "json":
+        identity = read_json(folder.identity)
         names = {key: identity[key] for key in ("id", "name", "project")}
         say_json({**names, "folder": str(folder.path)})
         return
-    remark(_what_next(folder, f"{identity['project']}/{identity['name']}"))
+    remark(f"\nWhat `{invocation()} doctor` found:\n")
+    with local_store() as store:
+        view = store.run(run.id)
+        print_diagnosis(view, findings_of(view))
+    remark(_what_next(folder))
     if address is not None and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
-        remark(f"\nThe page stays at {address}\nPress Enter to end.")
+        remark(f"\nThe live page stays open at {address}\nPress Enter to end.")
         try:
             sys.stdin.readline()
         except KeyboardInterrupt:
             remark("")
 
 
-def _what_next(folder: RunFolder, name: str) -> str:
+def _what_next(folder: RunFolder) -> str:
     """Commands that work as they are printed, where this one was started."""
+    identity = read_json(folder.identity)
+    name = f"{identity['project']}/{identity['name']}"
     place = f" --dir {shlex.quote(shared().dir or '')}" if shared().dir else ""
     lines = {
         f"{invocation()} {words.format(run=shlex.quote(name))}{place}": gives

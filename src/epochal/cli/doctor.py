@@ -42,10 +42,15 @@ def command(run: str | None, severity: Severity, only_open: bool) -> int:
         found = findings_of(view, severity)
         found = [one for one in found if one.state == "open" or not only_open]
         if not said_json(diagnosis(view, found)):
-            say_lines(_report(view, found))
-            say_lines([(line, "")] for line in (*_beside(view), *_own_faults(view)))
+            print_diagnosis(view, found)
     grave = [(one.severity, one.state) for one in found if one.severity != "info"]
     return FINDINGS if any(pair != ("warning", "closed") for pair in grave) else 0
+
+
+def print_diagnosis(view: RunView, found: Sequence[Finding]) -> None:
+    """Print findings with their evidence, and how much of the run they are based on."""
+    say_lines(_report(view, found))
+    say_lines([(line, "")] for line in (*_beside(view), *_own_faults(view)))
 
 
 def _report(view: RunView, found: Sequence[Finding]) -> Iterator[Line]:
