@@ -5,7 +5,7 @@
 Then ask which setting is best, and whether the difference is larger than the noise of the seeds:
 
     epochal ls sweep --columns score,config.lr,config.momentum --sort score
-    epochal compare sweep --group-by lr,momentum -m loss
+    epochal compare sweep --group-by lr,momentum -m eval/loss
     epochal serve    # choose the project and open Compare
 """
 
@@ -40,7 +40,9 @@ for lr, momentum, seed in itertools.product((0.001, 0.01, 0.1), (0.0, 0.9), rang
             loss.backward()
             optimizer.step()
             run.log({"loss": loss}, step=step)
-        with torch.no_grad():
-            score = float(nn.functional.mse_loss(model(x[400:]), y[400:]))
-        run.summary["score"] = score  # the one number by which runs are sorted
+            if step % 10 == 9:
+                with torch.no_grad():
+                    score = nn.functional.mse_loss(model(x[400:]), y[400:])
+                run.log({"eval/loss": score}, step=step)
+        run.summary["score"] = float(score)  # the one number by which runs are sorted
     print(f"lr {lr:<5}  momentum {momentum}  seed {seed}  score {score:.4f}")
