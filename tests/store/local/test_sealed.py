@@ -128,10 +128,7 @@ def test_runs_let_go_of_journals_and_read_them_again(tmp_path: Path) -> None:
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     settle(tmp_path)
     held = MemoryBudget(loaded=LoadedRuns(limit_bytes=0))
-    runs = [
-        LocalRun(FolderSource(folder.path), held=held)
-        for folder in run_folders(tmp_path)
-    ]
+    runs = [LocalRun(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
     for _ in range(2):
         assert [run.series("a").values[0] for run in runs] == [0, 1, 2]
         assert [run.held_bytes > 0 for run in runs] == [False, False, True]
@@ -197,10 +194,7 @@ def test_only_so_many_runs_keep_their_journals(tmp_path: Path) -> None:
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     settle(tmp_path)
     held = MemoryBudget(loaded=LoadedRuns(most=2))
-    runs = [
-        LocalRun(FolderSource(folder.path), held=held)
-        for folder in run_folders(tmp_path)
-    ]
+    runs = [LocalRun(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
     assert [run.info.step for run in runs] == [1] * 5
     assert [run.held_bytes > 0 for run in runs] == [False, False, False, True, True]
 
@@ -209,9 +203,6 @@ def test_runs_being_written_keep_their_journals(tmp_path: Path) -> None:
     for number in range(20):
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     held = MemoryBudget(loaded=LoadedRuns(most=1))
-    runs = [
-        LocalRun(FolderSource(folder.path), held=held)
-        for folder in run_folders(tmp_path)
-    ]
+    runs = [LocalRun(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
     assert [len(run.series("a")) for run in runs] == [1] * 20
     assert all(run.held_bytes > 0 for run in runs)
