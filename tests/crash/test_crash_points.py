@@ -244,7 +244,9 @@ def test_tokens_of_a_hub(original: Path) -> None:
     def change(folder: Path, child: Child) -> None:
         ledger = child.attempt(lambda: Ledger(folder))
         child.acknowledge(child.attempt(lambda: ledger.add_token("new", "write")))
-        child.attempt(lambda: ledger.add_bytes({"run": 1}))  # a hub stores something meanwhile
+        child.attempt(
+            lambda: ledger.claim("run", "tests", "new")
+        )  # a hub stores something meanwhile
         child.attempt(lambda: ledger.revoke_token("old"))
         child.acknowledge("revoked")
         child.acknowledge(child.attempt(lambda: ledger.add_token("old", "read")))

@@ -12,7 +12,6 @@ import pytest
 from epochal.errors import UsageError
 from epochal.hub.documents import Documents, SqliteDocuments
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget, FullError
 from epochal.hub.links import Links
 from epochal.store.clickhouse.database import Database
 from tests.hub.clickhouse import new_database
@@ -75,40 +74,6 @@ def test_a_token_is_valid_at_each_hub_until_one_revokes_it(two: Two) -> None:
     assert [(row.name, row.role, row.revoked) for row in there.tokens()] == [
         ("cluster", "read", None)
     ]
-
-
-def test_bytes_of_several_hubs_are_added_up(two: Two) -> None:
-    here, there = two
-    here.claim("a", "p", "alice")
-    there.claim("a", "p", "mallory")  # nothing is stored yet: whoever comes last
-    here.claim("a", "p", "alice")
-    here.add_bytes({"a": 10})
-    there.add_bytes({"a": 5, "b": 1})
-    here.add_bytes({"a": 1})
-    there.claim("a", "p", "mallory")
-    there.claim("b", "q", "bob")
-    for ledger in two:
-        assert ledger.writer_of("a") == "alice"
-        assert ledger.bytes_by_writer() == {"alice": 16, "bob": 1}
-    there.clear_bytes(["a"])
-    assert here.run_ids() == {"b"}
-    here.claim("a", "p", "mallory")
-    here.add_bytes({"a": 2})
-    here.clear_bytes(["b"])
-    there.clear_bytes(["b"])
-    assert there.bytes_by_writer() == {"mallory": 2, "bob": 0}
-
-
-def test_a_quota_holds_over_several_hubs(two: Two) -> None:
-    now = [0.0]
-    here, there = (Budget(None, one, most_per_writer=100, clock=lambda: now[0]) for one in two)
-    two[0].claim("a", "p", "alice")
-    here.charge("a", "p", 60)
-    here.close()
-    now[0] += 100.0
-    there.charge("a", "p", 30)  # it reads what the other has counted
-    with pytest.raises(FullError, match="has sent 90 B of its quota of 100 B"):
-        there.charge("a", "p", 20)
 
 
 def test_a_removed_run_is_known_to_each_hub(two: Two) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -250,15 +252,15 @@ def test_push_that_watches_brings_no_deleted_run_back(hub: HubProcess, tmp_path:
 
 
 def test_a_writer_gets_its_quota_back_for_what_was_erased(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
-    budget = Budget(tmp_path, ledger, most_per_writer=100.0, reserve=0)
-    for run_id in ("one", "two"):
-        ledger.claim(run_id, "p", "machine")
-    budget.charge("one", "p", 90)
-    with pytest.raises(FullError, match="of its quota of 100 B"):
-        budget.charge("two", "p", 20)
-    budget.release({"one"})
-    budget.charge("two", "p", 20)
-    budget.close()
-    assert ledger.bytes_by_writer() == {"machine": 20}
-    ledger.close()
+    kept = tmp_path / "p" / ".trash" / "1" / "one"
+    kept.mkdir(parents=True)
+    write_json(kept / "run.json", {"id": "one", "padding": "x" * 90})
+    with contextlib.closing(Ledger(tmp_path)) as ledger:
+        budget = Budget(tmp_path, ledger, most_per_writer=120.0, reserve=0)
+        for run_id in ("one", "two"):
+            ledger.claim(run_id, "p", "machine")
+        with pytest.raises(FullError, match="of its quota of 120 B"):
+            budget.charge("two", 20)
+        shutil.rmtree(kept)
+        budget.measure_again()
+        budget.charge("two", 20)

@@ -114,11 +114,11 @@ def test_what_does_not_fit_says_how_much_it_is(tmp_path: Path) -> None:
     with contextlib.closing(Ledger(tmp_path)) as ledger:
         ledger.claim("a", "p", "cluster")
         quota = Budget(tmp_path, ledger, most_per_writer=1000)
-        with pytest.raises(FullError, match=r"1\.\d KiB more do not fit: 'cluster' has sent 0 B"):
-            quota.charge("a", "p", 1500)
+        with pytest.raises(FullError, match=r"1\.\d KiB more do not fit: 'cluster' has stored 0 B"):
+            quota.charge("a", 1500)
         whole = Budget(tmp_path, ledger, most=100)
         with pytest.raises(FullError, match=r"more do not fit: the hub stores .* at most 100 B"):
-            whole.charge("a", "p", 1500)
+            whole.charge("a", 1500)
 
 
 def test_a_folder_has_one_hub(hub: HubProcess, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,9 +185,9 @@ def serve(
     from epochal.hub.serving import runs_in_database, runs_in_folder, serve_hub
 
     tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
-    if store is not None and max_size is not None:
+    if store is not None and not (max_size is None and quota is None):
         raise UsageError(
-            "--max-size measures a folder: with --store, limit the disk of ClickHouse."
+            "--max-size and --quota measure a folder: with --store, limit the disk of ClickHouse."
         )
     if folder is None and store is None:
         raise UsageError("name the folder DIR of the hub, or a --store.")
@@ -196,8 +196,7 @@ def serve(
         if store is not None:
             database = stack.enter_context(open_database(store))
             ledger = stack.enter_context(closing(Ledger(database.documents)))
-            budget = Budget(None, ledger, most_per_writer=quota)
-            runs = runs_in_database(database, budget.charge)
+            budget, runs = None, runs_in_database(database)
         else:
             assert root is not None
             root.mkdir(parents=True, exist_ok=True)

@@ -51,14 +51,8 @@ _MOST_LINES = 20_000
 class ClickHouseInbox:
     """The runs of one database, as shippers see them; see ``Inbox``."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
-    ) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._charge = charge
         self._ingest = Ingest(database.tables)
         self._lock = threading.Lock()
         self._locks: dict[str, threading.RLock] = {}
@@ -110,7 +104,6 @@ class ClickHouseInbox:
                 raise OSError(f"the run {run_id} is being erased: send it again in a minute")
             checked["name"] = checked["name"] if before is None else before["name"]
             if before != checked:
-                self._charge(run_id, checked["project"], len(encode_json(checked)))
                 version = found[RUN].version if RUN in found else 0
                 documents.put(RUN, run_id, checked, after=version)
             if trash is not None:  # it was deleted, and is sent again
@@ -175,12 +168,11 @@ class ClickHouseInbox:
         name = named_part(stem)
         if lines and not lines.endswith(b"\n"):
             raise FormatError("the last line has no end: send whole lines.")
-        project = self._check(run_id)
+        self._check(run_id)
         with self.locked(f"{run_id} {stem}"):
             have = self._ingest.received(run_id, name, expected=first).lines
             new = lines_after(lines, have - first) if first <= have else b""
             if new:
-                self._charge(run_id, project, len(new))
                 have = self._ingest.append(run_id, name, new).lines
             return have
 
@@ -203,7 +195,7 @@ class ClickHouseInbox:
             raise UsageError(f"{name!r} is not a name of a file in {kind} that this hub takes.")
         if not 0 <= offset <= size - len(chunk):
             raise UsageError(f"{len(chunk)} bytes at {offset} do not fit a file of {size} bytes.")
-        project = self._check(run_id)
+        self._check(run_id)
         if kind == "live":
             self._database.documents.put(LIVE, f"{run_id}/{name}", _object(chunk))
             return size
@@ -217,7 +209,6 @@ class ClickHouseInbox:
                 return size
             if offset != blob.have or not (chunk or not size):
                 return blob.have
-            self._charge(run_id, project, len(chunk))
             is_last = offset + len(chunk) == size
             if is_last and digest_of(self._database, run_id, blob, chunk) != sha256:
                 raise FormatError(f"{kind}/{name} does not have the digest that was stated.")

@@ -113,15 +113,12 @@ class _Run:
 class Inbox:
     """The runs below one folder, as shippers see them.
 
-    ``charge`` is called with a run's id and project and the bytes that are about to be stored; it
+    ``charge`` is called with a run's id and the bytes that are about to be stored; it
     raises ``FullError`` when they do not fit.
     """
 
     def __init__(
-        self,
-        root: Path,
-        *,
-        charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
+        self, root: Path, *, charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None
     ) -> None:
         self.root = root
         self._charge = charge
@@ -178,7 +175,7 @@ class Inbox:
         with self._lock:
             path = self._folders().get(run_id)
             if path is None:
-                self._charge(run_id, checked["project"], len(json_bytes(checked)))
+                self._charge(run_id, len(json_bytes(checked)))
                 project = self.root / slugify(checked["project"])
                 is_new_project = not project.is_dir()
                 folder, name = create_run_folder(project, checked["name"])
@@ -290,7 +287,7 @@ class Inbox:
             if have < size or not size:
                 if offset != have:
                     return have
-                self._charge(run.id, run.project, len(chunk))
+                self._charge(run.id, len(chunk))
                 target.parent.mkdir(exist_ok=True)
                 with open(partial, "ab") as file:
                     file.write(chunk)
@@ -394,7 +391,7 @@ class Inbox:
             return part.lines
         new = lines_after(lines, part.lines - first)
         if new:
-            self._charge(run.id, run.project, len(new))
+            self._charge(run.id, len(new))
             self._write(run, part, new)
         return part.lines
 
@@ -474,7 +471,7 @@ class Inbox:
         """Charge what a file that is replaced takes more than before."""
         before = path.stat().st_size if path.exists() else 0
         if size > before:
-            self._charge(run.id, run.project, size - before)
+            self._charge(run.id, size - before)
 
     def _put_live(self, run: _Run, target: Path, chunk: bytes, *, size: int) -> int:
         if size != len(chunk) or size > _MAX_LIVE_BYTES:

@@ -8,8 +8,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,10 @@ from epochal.hub.documents import FOLDER, Body, Documents, Recent, SqliteDocumen
 from epochal.server.access import ROLES, Principal, Role
 
 # Of documents that belong to a hub, and not to the runs that it has.
-KINDS = (
-    *("token", "links-key", "claim", "bytes", "cleared", "removed", "request", "asked", "audit"),
-)
+KINDS = (*("token", "links-key", "claim", "removed", "request", "asked", "audit"),)
 _TOKEN_BYTES = 32  # 256 random bits
 _PREFIX = "ep_"
 _MOST_REQUESTS = 20
-# Runs that are counted in one document, which is written again whenever one of them grows.
-_MOST_COUNTED = 500
 # A companion asks every second; longer ago, it has ended or may not obey.
 _LISTENS_S = 15.0
 _TELL_S = 5.0
@@ -91,9 +86,8 @@ class Ledger:
         self._tokens = Recent(self.documents, "token")
         self._asked = Recent(self.documents, "asked")
         self._listening = Recent(self.documents, "listening")
-        # What this process counted and heard: each process writes documents of its own.
-        self._own, self._page = secrets.token_hex(8), 0
-        self._counted: Counter[str] = Counter()
+        # What this process heard: each process writes a document of its own.
+        self._own = secrets.token_hex(8)
         self._heard: dict[str, float] = {}
         self._told = 0.0
 
@@ -163,48 +157,8 @@ class Ledger:
         return None if claim is None else str(claim["writer"])
 
     def claim(self, run_id: str, project: str, writer: str) -> None:
-        """Note who sends a run; the first one stays while anything of it is stored."""
-        new = {"project": project, "writer": writer}
-        before = self.documents.get("claim", run_id)
-        if before is None or (before != new and not self._bytes_by_run()[run_id]):
-            self.documents.put("claim", run_id, new)
-
-    def add_bytes(self, by_run: Mapping[str, int]) -> None:
-        """Count what was stored for runs: all of them at once, which is one sync of the disk."""
-        with self._lock:
-            counted = self._counted + Counter(by_run)
-            self.documents.put("bytes", f"{self._own}-{self._page}", dict(counted))
-            self._counted = counted
-            if len(counted) >= _MOST_COUNTED:
-                self._counted, self._page = Counter(), self._page + 1
-
-    def bytes_by_writer(self) -> dict[str, int]:
-        """How much each writer has sent."""
-        found: Counter[str] = Counter()
-        by_run = self._bytes_by_run()
-        for run_id, claim in self.documents.all("claim"):
-            found[claim["writer"]] += by_run[run_id]
-        return dict(found)
-
-    def run_ids(self) -> set[str]:
-        """The runs of which something was counted."""
-        return {run_id for run_id, num_bytes in self._bytes_by_run().items() if num_bytes > 0}
-
-    def clear_bytes(self, run_ids: Iterable[str]) -> None:
-        """Count nothing of runs that are no longer stored."""
-        by_run, cleared = self._bytes_by_run(), dict(self.documents.all("cleared"))
-        for run_id in run_ids:
-            before = cleared.get(run_id, {"bytes": 0})
-            self.documents.put("cleared", run_id, {"bytes": before["bytes"] + by_run[run_id]})
-
-    def _bytes_by_run(self) -> Counter[str]:
-        """What all processes have counted, without what was cleared."""
-        found: Counter[str] = Counter()
-        for _, counted in self.documents.all("bytes"):
-            found.update(counted)
-        for run_id, cleared in self.documents.all("cleared"):
-            found[run_id] -= cleared["bytes"]
-        return found
+        """Note who sends a run."""
+        self.documents.put("claim", run_id, {"project": project, "writer": writer})
 
     def note_removed(self, run_id: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""

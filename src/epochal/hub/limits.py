@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,8 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from epochal.errors import EpochalError
 from epochal.format import format_bytes
 from epochal.hub.ledger import Ledger
+from epochal.journal.layout import RunFolder, run_folders
 from epochal.server.access import TrustedProxy, address_of
 from epochal.server.responses import error_response
+from epochal.shipping.offering import json_or_empty
 
 FAILURES_PER_S = 0.2
 FAILURES_BURST = 20
@@ -89,18 +91,17 @@ class GuessLimitMiddleware:
             await refused(scope, receive, send)
 
 
-# How much a hub stores: in all, of each writer, and never the last of its disk.
+# How much a hub stores in its folder: in all, of each writer, and never the last of its disk.
 #
 # What does not fit is refused with a sentence, and stays where it was recorded. Nothing is deleted
 # here.
 
 # Kept free for what else the machine does, and for the hub's own files.
 RESERVE_BYTES = 256 << 20
+# Runs are deleted and sealed meanwhile, so what is there is measured again now and then.
 _MEASURE_EVERY_S = 600.0
 # Between two checks of the disk, what was charged counts as stored.
 _CHECK_EVERY_S = 1.0
-_STORE_EVERY_S = 5.0
-_READ_EVERY_S = 60.0
 
 
 class FullError(EpochalError):
@@ -108,11 +109,11 @@ class FullError(EpochalError):
 
 
 class Budget:
-    """The limits of one hub in bytes; None for no limit, and for no folder whose disk may fill."""
+    """The limits of the hub in a folder, in bytes; None for no limit."""
 
     def __init__(
         self,
-        root: Path | None,
+        root: Path,
         ledger: Ledger,
         *,
         most: float | None = None,
@@ -129,88 +130,58 @@ class Budget:
         self._clock = clock
         self._free = free
         self._lock = threading.Lock()
-        self._storing = threading.Lock()
         self._measured_s = -math.inf
         self._checked_s, self._left = -math.inf, 0
-        self._stored_s = self._read_s = clock()
         self._used = 0
-        self._by_writer = Counter(ledger.bytes_by_writer())
-        self._unstored: Counter[str] = Counter()
-        self._writers: dict[str, str] = {}
+        self._by_writer: Counter[str] = Counter()
 
-    def charge(self, run_id: str, project: str, num_bytes: int) -> None:
+    def charge(self, run_id: str, num_bytes: int) -> None:
         """Count bytes that are about to be stored; raises ``FullError`` when they do not fit."""
         with self._lock:
-            if self._root is not None:
-                self._check_disk(self._root, num_bytes)
-            writer = self._writer_of(run_id)
+            self._check_disk(num_bytes)
+            if self._most is None and self._most_per_writer is None:
+                return
+            if self._clock() - self._measured_s >= _MEASURE_EVERY_S:
+                self._measure()
+            if self._most is not None and self._used + num_bytes > self._most:
+                raise FullError(
+                    f"{format_bytes(num_bytes)} more do not fit: the hub stores"
+                    f" {format_bytes(self._used)} of at most {format_bytes(self._most)}. Delete"
+                    " runs there, then empty the trash."
+                )
+            writer = self._ledger.writer_of(run_id) or "unknown"
             had = self._by_writer[writer]
             if self._most_per_writer is not None and had + num_bytes > self._most_per_writer:
                 raise FullError(
-                    f"{format_bytes(num_bytes)} more do not fit: {writer!r} has sent"
+                    f"{format_bytes(num_bytes)} more do not fit: {writer!r} has stored"
                     f" {format_bytes(had)} of its quota of {format_bytes(self._most_per_writer)}."
                     " Delete runs on the hub and empty its trash, or ask who runs it for more."
                 )
-            self._writers[run_id] = writer
-            self._by_writer[writer] += num_bytes
             self._used += num_bytes
-            self._unstored[run_id] += num_bytes
-            is_due = self._clock() - self._stored_s >= _STORE_EVERY_S
-            if is_due:
-                self._stored_s = self._clock()
-        if is_due:  # it waits for the disk: nobody else does
-            self._store()
+            self._by_writer[writer] += num_bytes
 
-    def release(self, run_ids: Iterable[str]) -> None:
-        """Give the bytes of runs that are no longer stored back to their writers."""
-        self._store()
-        self._ledger.clear_bytes(run_ids)
+    def measure_again(self) -> None:
+        """Measure what is stored before the next charge: something was erased."""
         with self._lock:
-            self._writers.clear()  # others may send these runs from now on
-            self._measured_s = self._read_s = -math.inf
-        self._store()
+            self._measured_s = -math.inf
 
-    def close(self) -> None:
-        """Store what was counted."""
-        self._store()
-
-    def _check_disk(self, root: Path, num_bytes: int) -> None:
+    def _check_disk(self, num_bytes: int) -> None:
         now_s = self._clock()
         if now_s - self._checked_s >= _CHECK_EVERY_S or self._left - num_bytes < self._reserve:
-            self._checked_s, self._left = now_s, self._free(root)
+            self._checked_s, self._left = now_s, self._free(self._root)
         self._left -= num_bytes
         if self._left < self._reserve:
             raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")
-        if self._most is None:
-            return
-        if self._clock() - self._measured_s >= _MEASURE_EVERY_S:
-            # Runs are deleted and sealed meanwhile: what is there is measured again now and then.
-            self._used, self._measured_s = size_of(root), self._clock()
-        if self._used + num_bytes > self._most:
-            raise FullError(
-                f"{format_bytes(num_bytes)} more do not fit: the hub stores"
-                f" {format_bytes(self._used)} of at most {format_bytes(self._most)}. Delete runs"
-                " there, then empty the trash."
-            )
 
-    def _writer_of(self, run_id: str) -> str:
-        return self._writers.get(run_id) or self._ledger.writer_of(run_id) or "unknown"
-
-    def _store(self) -> None:
-        """Store what was counted, and now and then read what other hubs have counted."""
-        with self._storing:
-            with self._lock:
-                counted = self._unstored.copy()
-            if counted:
-                self._ledger.add_bytes(counted)  # what it cannot store stays counted here
-                with self._lock:
-                    self._unstored -= counted
-            if self._clock() - self._read_s >= _READ_EVERY_S:
-                stored = Counter(self._ledger.bytes_by_writer())
-                with self._lock:
-                    self._read_s, self._by_writer = self._clock(), stored
-                    for run_id, num_bytes in self._unstored.items():
-                        self._by_writer[self._writer_of(run_id)] += num_bytes
+    def _measure(self) -> None:
+        self._used, self._by_writer = size_of(self._root), Counter()
+        if self._most_per_writer is not None:
+            trashed = (RunFolder(path.parent) for path in self._root.glob("*/.trash/*/*/run.json"))
+            for folder in (*run_folders(self._root), *trashed):
+                run_id = str(json_or_empty(folder.identity).get("id"))
+                writer = self._ledger.writer_of(run_id) or "unknown"
+                self._by_writer[writer] += size_of(folder.path)
+        self._measured_s = self._clock()
 
 
 def size_of(root: Path) -> int:

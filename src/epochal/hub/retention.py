@@ -181,7 +181,7 @@ class Retention:
         rules: RetentionRules,
         open_store: Callable[[], LocalStore],
         ledger: Ledger,
-        budget: Budget,
+        budget: Budget | None,
         *,
         locked: Callable[[str], AbstractContextManager[object]],
         tell: Callable[[str], object],
@@ -228,20 +228,17 @@ class Retention:
         return Plan(trash, erase)
 
     def apply(self) -> None:
-        """Move and erase what the rules select; give back the quota of what was erased."""
-        sent = self._ledger.run_ids()
+        """Move and erase what the rules select."""
+        if not self._rules:
+            return
         with contextlib.closing(self._open_store()) as store:
-            if self._rules:
-                plan = self.plan(store)
-                for view in plan.trash:
-                    self._each(f"{view.info.project}/{view.info.name}", self._move, store, view)
-                for run in plan.erase:
-                    self._each(f"{run.project}/{run.name}", self._erase, store, run)
-                store.refresh()
-            left = {view.info.id for view in store.runs()}
-            left |= {run.id for run in store.trash.runs()}
-        if gone := sent - left:
-            self._budget.release(gone)
+            plan = self.plan(store)
+            for view in plan.trash:
+                self._each(f"{view.info.project}/{view.info.name}", self._move, store, view)
+            for run in plan.erase:
+                self._each(f"{run.project}/{run.name}", self._erase, store, run)
+        if plan.erase and self._budget is not None:
+            self._budget.measure_again()
 
     def _move(self, store: LocalStore, view: LocalRun) -> None:
         info = view.info

@@ -37,7 +37,7 @@ from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 
-Charge = Callable[[str, str, int], None]
+Charge = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def runs_in_folder(root: Path, charge: Charge = lambda *_: None) -> HubRuns:
     return HubRuns(str(root), inbox, (root,), folders_of, open_store)
 
 
-def runs_in_database(database: Database, charge: Charge = lambda *_: None) -> HubRuns:
+def runs_in_database(database: Database) -> HubRuns:
     """The runs in a database, which other hubs may serve as well."""
-    inbox = ClickHouseInbox(database, charge=charge)
+    inbox = ClickHouseInbox(database)
 
     def open_store(scope: tuple[frozenset[str] | None, frozenset[str] | None]) -> LocalStore:
         projects, runs = scope
@@ -232,7 +232,7 @@ def serve_hub(
     runs: HubRuns,
     ledger: Ledger,
     server: ServerAddress,
-    budget: Budget,
+    budget: Budget | None,
     *,
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,
@@ -246,5 +246,5 @@ def serve_hub(
     app = create_hub(runs, ledger, server, proxy=proxy, allow_control=allow_control)
     open_store = partial(open_noting, runs, ledger, runs.whole)
     keeping = Retention(retention, open_store, ledger, budget, locked=runs.inbox.locked, tell=tell)
-    with server.listening, contextlib.closing(budget), keeping.running():
+    with server.listening, keeping.running():
         run_server(app, server.listening, on_ready=on_ready, tls=tls)
