@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-hub test-frameworks rule-check check check-web format bench web docs clean FORCE
+.PHONY: help demo test test-fast test-hub test-frameworks rule-check check check-web format bench web site clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
@@ -21,7 +21,7 @@ help:
 	@echo "make check       format, lint, types, layers, sizes"
 	@echo "make bench       our costs beside the peers', printed as ratios"
 	@echo "make web         build the page (needs Node)"
-	@echo "make docs        regenerate the parts of the docs that are printed by the program"
+	@echo "make site        build the documentation into site/"
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Epochal needs Python 3.10 or newer; none was found on PATH."; exit 1; }
@@ -91,8 +91,6 @@ check: $(VENV)/.dev
 	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin src
 	$(BIN)/lint-imports
 	$(BIN)/python tools/wire.py --check
-	$(BIN)/python tools/spec_tables.py --check
-	$(BIN)/python tools/findings_guide.py --check
 	$(BIN)/python tools/budget.py
 	$(BIN)/python tools/frameworks.py --check
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
@@ -103,24 +101,24 @@ check-web: web/dist/index.html
 	@cmp web/dist/index.html src/epochal/page/index.html \
 		|| { echo "the committed page is stale: run 'make web' and commit it"; exit 1; }
 
-web: web/dist/index.html
+web: $(VENV)/.base
+	$(BIN)/python tools/wire.py
+	$(MAKE) --no-print-directory web/dist/index.html
 	cp web/dist/index.html src/epochal/page/index.html
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.dev
-	$(BIN)/python tools/commands_page.py
-	$(BIN)/python tools/spec_tables.py
-	$(BIN)/python tools/findings_guide.py
-	$(BIN)/python tools/settings_table.py
-	$(BIN)/python tools/sinks_table.py
-	$(BIN)/python tools/panels_table.py
-	$(BIN)/python tools/wire.py
+$(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs torch
+	@touch $@
+
+site: $(VENV)/.docs
+	$(BIN)/python tools/site.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) .bench .frameworks build dist
+	rm -rf $(VENV) .bench .frameworks build dist site

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import epochal
-from epochal import records, settings
+from epochal import settings
+from epochal.cli.main import program
+from epochal.health.registry import RULES
 from epochal.health.rule_settings import rule_settings
+from epochal.records import KINDS
 from epochal.records.kinds.events import EVENTS
+from epochal.server.endpoints import ENDPOINTS
+from epochal.sinks.registry import own_sinks
 from epochal.sinks.reporting import located_options
 from tests.doubles.command_lines import understood
-from tools import commands_page, panels_table, settings_table, sinks_table
+from tools import docstrings, generated, site
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "development" / "coverage.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
-SPEC = (ROOT / "docs" / "explanation" / "journal.md").read_text(encoding="utf-8")
 
 
 def rows_of_coverage() -> list[list[str]]:
@@ -50,37 +55,99 @@ def test_every_test_that_coverage_names_exists() -> None:
             assert is_there, f"{row[0]} names {function}, which {path} does not have"
 
 
-def test_the_tables_of_the_specification_are_those_of_the_declarations() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "spec_tables.py", "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
+# -- generated parts -----------------------------------------------------------------------------
+
+
+def test_every_generated_part_has_one_place() -> None:
+    parts = [mark.split()[0] for mark in site.marks()]
+    assert set(parts) == generated.PARTS.keys()
+    assert [name for name, count in Counter(parts).items() if count > 1] == ["python"]
+
+
+@pytest.mark.parametrize(
+    ("part", "names"),
+    [
+        ("commands", sorted(f"\n## epochal {name}\n" for name in program.commands)),
+        ("endpoints", sorted(one.path.replace("{run_id}", "{id}") for one in ENDPOINTS)),
+        ("events", [f"| `{event.name}` |" for event in EVENTS]),
+        (
+            "fields",
+            [f"| `{kind.name}.{one.name}` |" for kind in KINDS.values() for one in kind.fields],
+        ),
+        ("kinds", [f"| `{kind}` |" for kind in KINDS]),
+        ("rules", [f"### `{rule.name}`\n" for rule in RULES]),
+        ("settings", [f"`{one.variable}`" for one in settings.DECLARED if one.variable]),
+        ("sinks", [f"| `{name}` |" for name in own_sinks()]),
+    ],
+)
+def test_a_generated_part_has_everything_that_is_declared(part: str, names: list[str]) -> None:
+    text = site.part(part)
+    assert [name for name in names if name not in text] == []
+
+
+def python_marks() -> dict[str, set[str]]:
+    """The names that pages generate from docstrings, by package."""
+    found: dict[str, set[str]] = {}
+    for part, package, *names in (mark.split() for mark in site.marks() if " " in mark):
+        assert part == "python"
+        every = names or list(importlib.import_module(package).__all__)
+        assert found.setdefault(package, set()).isdisjoint(every), f"{package}: a name stands twice"
+        found[package].update(every)
+    return found
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    marks = python_marks()
+    for package in (epochal.console, epochal.health, epochal.torch):
+        assert marks[package.__name__] == set(package.__all__)
+    assert marks["epochal"] == {*epochal.__all__, "open"} - {"__version__"}
+
+
+def test_a_section_of_a_name_has_its_signature_arguments_and_members() -> None:
+    text = "\n".join(docstrings.python_names("epochal", ["board", "Run"]))
+    assert "## `board`\n\n```python\nepochal.board(\n    name: str,\n" in text
+    assert "\n- `blocks`: " in text
+    assert "\n**Returns** " in text
+    assert all(f"### `Run.{call}`\n" in text for call in ("log", "finish", "log_step"))
+    assert "| `step` | The last step" in text
+
+
+def test_links_fit_their_place_on_the_site() -> None:
+    source = ROOT / "CONTRIBUTING.md"
+    text = "[`journal`](docs/explanation/journal.md#3) [c](CHANGELOG.md) [x](Makefile) `[a](b)`"
+    assert site.linked(text, "development/contributing.md", source) == (
+        "[`journal`](../explanation/journal.md#3) [c](changelog.md) x `[a](b)`"
     )
-    assert done.returncode == 0, done.stdout
-    assert all(f"| `{kind}` |" in SPEC for kind in records.KINDS)
-    assert all(f"| `{event.name}` |" in SPEC for event in EVENTS)
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    listed = re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(site.pages())
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_requests_nothing_from_other_hosts() -> None:
+    pytest.importorskip("mkdocs")
+    built = subprocess.run(
+        [sys.executable, ROOT / "tools" / "site.py"], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    pages = list((ROOT / "site").rglob("*.html"))
+    assert len(pages) > len(site.pages())
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source)[^>]+src=\"?https?:|<link[^>]+href=\"?https?:"
+    )
+    assert [page.name for page in pages if loaded.search(page.read_text(encoding="utf-8"))] == []
+    styles = "".join(path.read_text("utf-8") for path in (ROOT / "site").rglob("*.css"))
+    assert re.findall(r"url\(\W?http[^)]*", styles) == []
 
 
 def test_every_environment_variable_is_documented() -> None:
     folder = Path(settings.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     used = set(re.findall(r'"(EPOCHAL_[A-Z_]+)"', source)) - {"EPOCHAL_PARENT_RUN"}
-    assert used == {name for name in used if f"`{name}`" in REFERENCE}
-
-
-def test_the_table_of_settings_is_the_one_that_is_declared() -> None:
-    assert settings_table.with_table(REFERENCE) == REFERENCE, "run 'make docs'"
-
-
-def test_the_tables_of_sinks_are_those_that_are_declared() -> None:
-    page = sinks_table.PAGE.read_text(encoding="utf-8")
-    assert sinks_table.with_tables(page) == page, "run 'make docs'"
-
-
-def test_the_table_of_panels_is_the_one_that_is_declared() -> None:
-    page = panels_table.PAGE.read_text(encoding="utf-8")
-    assert panels_table.with_table(page) == page, "run 'make docs'"
+    page = site.filled((ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8"))
+    assert used == {name for name in used if f"`{name}`" in page}
 
 
 @pytest.mark.parametrize("name", ["settings", "findings"])
@@ -235,42 +302,7 @@ def test_the_journal_of_an_open_run_is_read_as_the_readme_says(
     assert (shown.stdout.split(), shown.stderr) == (["0.5", "0.25"], "")
 
 
-# -- names ---------------------------------------------------------------------------------------
-
-
-def documented_words() -> set[str]:
-    """Every word in code, inline or in a block, of the reference and the guides."""
-    text = "\n".join(page for name, page in PAGES.items() if name != "README.md")
-    blocks = [found["text"] for found in _BLOCK.finditer(text)]
-    inline = re.findall(r"`([^`\n]+)`", _BLOCK.sub("", text))
-    return set(re.findall(r"\w+", "\n".join([*blocks, *inline])))
-
-
-def test_every_public_name_is_documented() -> None:
-    packages = (epochal.console, epochal.health, epochal.torch)
-    names = {*epochal.__all__, "open"}.union(*(package.__all__ for package in packages))
-    assert names - documented_words() == set()
-
-
-@pytest.mark.parametrize(
-    "name", ["Run", "Monitor", "Trend", "TrendGroup", "TrainingRunLogger", "Graph"]
-)
-def test_every_public_member_is_documented(name: str) -> None:
-    from torch import nn
-
-    members = {member for member in dir(getattr(epochal, name)) if not member.startswith("_")}
-    assert members - set(dir(nn.Module)) - documented_words() == set()
-
-
-# -- commands ------------------------------------------------------------------------------------
-
-
-def test_the_page_of_commands_has_every_option() -> None:
-    shown = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
-    # The layout of help differs between versions of click, so options are compared, not lines.
-    pattern = r"^## .*|--[a-z][a-z-]*"
-    now = re.findall(pattern, commands_page.page(), flags=re.MULTILINE)
-    assert re.findall(pattern, shown, flags=re.MULTILINE) == now, "run 'make docs'"
+# -- the repository ------------------------------------------------------------------------------
 
 
 def test_the_readme_commands_exist() -> None:

@@ -36,7 +36,7 @@ def paragraphs(page: str) -> Iterator[tuple[int, str]]:
     block: list[str] = []
     start, fenced = 1, False
     for number, line in enumerate([*page.splitlines(), ""], 1):
-        bare = line.strip()
+        bare = "" if line.startswith("<!--") else line.strip()
         if bare.startswith("```"):
             fenced = not fenced
         ends = (

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import StartRun
 from tests.doubles.every_kind import write_every_kind
 from tests.e2e.browsing import PHONE, OpenPage, Serve, drag, point_at, until
-from tools.panels_table import declared_panels
+from tools.generated import declared_panels
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -6,6 +6,7 @@ from pathlib import Path
 from epochal.health.phase import PHASES
 from epochal.health.rules.loss import LossSpike
 from epochal.health.thresholds import declared
+from tools import generated
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "findings.md").read_text(
     encoding="utf-8"
@@ -13,14 +14,14 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "findings.md").read_
 
 
 def test_a_rule_has_a_section_with_its_thresholds() -> None:
-    section = GUIDE.partition(f"### `{LossSpike.name}`\n")[2].partition("\n##")[0]
+    section = generated.section(LossSpike)
     assert LossSpike.meaning in section
-    assert all(f"`{name} = " in section for name in declared(LossSpike.Thresholds()))
+    assert all(f"<code>{name} = " in section for name in declared(LossSpike.Thresholds()))
 
 
-def test_guide_and_page_say_what_the_rules_declare() -> None:
-    command = [sys.executable, "tools/findings_guide.py", "--check"]
-    subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
+def test_a_section_begins_with_what_to_do() -> None:
+    advice = LossSpike.messages["batch"].advice
+    assert generated.section(LossSpike).splitlines()[2].endswith(f"** → {advice}")
 
 
 def test_every_phase_has_a_row() -> None:

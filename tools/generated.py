@@ -1,0 +1,411 @@
+"""The parts of pages that the program says about itself; ``tools/site.py`` puts them there.
+
+``PARTS`` has them by the name in a page's ``<!-- generated: NAME -->``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from epochal.cli.command import Command, Group
+from epochal.cli.main import program
+from epochal.health.registry import RULES
+from epochal.health.rule import GROUPS, Message, Rule
+from epochal.health.thresholds import declared
+from epochal.media.files import PLOTLY, TABLE
+from epochal.records import KINDS, ROLE_GUESSES, Field, Kind
+from epochal.records.kinds.events import EVENTS
+from epochal.server import endpoints
+from epochal.server.endpoints import Endpoint
+from epochal.server.entries import EntrySource
+from epochal.server.params import Param
+from epochal.settings import DECLARED, RUN_OPTIONS, Setting
+from epochal.sinks.registry import own_sinks
+from epochal.sinks.sink import Sink, is_held
+from tools.docstrings import python_names
+
+PANELS = Path(__file__).parent.parent / "web" / "src" / "panels"
+
+
+def table(*rows: Sequence[str]) -> Iterator[str]:
+    """A table; the first row has the headings."""
+    head, *body = rows
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    yield from (f"| {' | '.join(row)} |" for row in body)
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[str]:
+    """The help of every command; options that all have stand in the first."""
+    yield f"```text\n{help_of(program, 'epochal', is_whole=True)}\n```\n"
+    yield from _commands(program, "epochal")
+
+
+def _commands(group: Group, path: str) -> Iterator[str]:
+    with click.Context(group, info_name=path) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield f"## {path} {name}\n\n```text\n{help_of(command, f'{path} {name}')}\n```\n"
+            if isinstance(command, Group):
+                yield from _commands(command, f"{path} {name}")
+
+
+def help_of(command: click.Command, path: str, *, is_whole: bool = False) -> str:
+    """The help of a command; only the first has the options of all commands."""
+    shared = {"help", *(parameter.name for parameter in Command("any").params)}
+    params, command.params = command.params, []
+    command.params = [one for one in params if is_whole or one.name not in shared]
+    command.add_help_option = is_whole
+    try:
+        context = command.make_context(
+            path, [], resilient_parsing=True, terminal_width=88, max_content_width=88
+        )
+        return command.get_help(context).rstrip()
+    finally:
+        command.params, command.add_help_option = params, True
+
+
+# -- findings ------------------------------------------------------------------------------------
+
+
+def rules() -> Iterator[str]:
+    """A section for each rule, by group."""
+    for group in GROUPS:
+        yield f"## {group.capitalize()}\n"
+        for rule in RULES:
+            if rule.group == group:
+                yield section(rule)
+
+
+def section(rule: type[Rule]) -> str:
+    """One rule: what it says and what to do; its meaning; when it reports, folded."""
+    seen = list(_advice(rule.messages.values()))
+    lines = [f"### `{rule.name}`", ""]
+    if seen:
+        lines += [f"**{seen[0][0]}** → {seen[0][1]}", ""]
+    lines += [rule.meaning, "", "<details><summary>When it reports, and its thresholds</summary>"]
+    lines += ["<ul>", *(f"<li>{_html(line)}</li>" for line in _details(rule)), "</ul>"]
+    if seen[1:]:
+        lines += ["<p>It also says:</p>", "<ul>"]
+        lines += [f"<li><b>{_html(when)}</b> → {_html(then)}</li>" for when, then in seen[1:]]
+        lines += ["</ul>"]
+    return "\n".join([*lines, "</details>", ""])
+
+
+def _advice(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    """What a rule says and what to do, each advice once; … stands for evidence."""
+    known: set[str] = set()
+    for message in messages:
+        when, then = (_without_evidence(text) for text in (message.sentence, message.advice))
+        if then not in known and when.strip(".… "):
+            known.add(then)
+            yield when, then
+
+
+def _without_evidence(template: str) -> str:
+    text = re.sub(r"\{[^}]*\}", "…", template)
+    text = re.sub(r"…(?:[ ,]*…)+", "…", text)
+    return re.sub(r"(\w)…(?=[.,:;])", r"\1", text)
+
+
+def _details(rule: type[Rule]) -> Iterator[str]:
+    yield f"**Healthy:** {rule.described(rule.healthy)}"
+    for severity, when in rule.reports.items():
+        yield f"**{severity.capitalize()}:** {rule.described(when)}"
+    if rule.needs:
+        yield f"**Needs:** {rule.needs}"
+    causes = [
+        f"`{other.name}`"
+        for other in RULES
+        if other is not rule and not rule.symptom_of.isdisjoint(other.causes)
+    ]
+    if causes:
+        yield f"**Not reported** while one of these is a warning or an error: {', '.join(causes)}."
+    values = {"enabled": True, **declared(rule.Thresholds())}
+    settings = (f"`{name} = {_toml(value)}`" for name, value in values.items() if value != ())
+    yield f"**Settings** in `[rules.{rule.name}]`: {', '.join(settings)}."
+
+
+def _html(text: str) -> str:
+    """Markdown with code and bold words as HTML, for a place that is not parsed as Markdown."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", text)
+
+
+def _toml(value: object) -> str:
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def settings() -> Iterator[str]:
+    """Every setting of a run, of a server and of the cache."""
+    head = ("key", "variable", "keyword of `init`", "meaning", "values", "default")
+    yield from table(head, *map(_setting, DECLARED))
+
+
+def _setting(setting: Setting) -> Sequence[str]:
+    return (
+        f"`{setting.key}`" if setting.key else "–",
+        f"`{setting.variable}`" if setting.variable else "–",
+        f"`{setting.name}`" if setting.name in RUN_OPTIONS else "–",
+        setting.meaning,
+        setting.kind.accepts,
+        _default(setting.default),
+    )
+
+
+def _default(value: Any) -> str:
+    if value is None or value == ():
+        return "–"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+# -- sinks ---------------------------------------------------------------------------------------
+
+# Rows of the table of what targets can hold; a row of several contents names those that are held.
+CONTENTS = {
+    "numbers of steps": ("metrics",),
+    "telemetry": ("gpu",),
+    "histograms": ("histogram",),
+    "texts": ("text",),
+    "images": tuple(
+        f"blob:image/{name}" for name in ("png", "jpeg", "gif", "bmp", "webp", "svg+xml")
+    ),
+    "audio": tuple(f"blob:audio/{name}" for name in ("wav", "flac", "mpeg", "ogg")),
+    "video": tuple(f"blob:video/{name}" for name in ("mp4", "webm", "ogg")),
+    "HTML pages": ("blob:text/html",),
+    "tables": (f"blob:{TABLE}",),
+    "Plotly figures": (f"blob:{PLOTLY}",),
+    "arrays (npy, npz)": ("file:application/x-npy",),
+    "files of `run.log_file`": ("file:application/octet-stream",),
+    "model graphs": ("graph",),
+    "configuration": ("option",),
+    "metric definitions": ("define",),
+    "summary values": ("summary",),
+    "alerts": ("event:alert",),
+    "other events": ("event:checkpoint",),
+    "messages": ("message",),
+    "findings": ("finding",),
+}
+
+
+def sinks() -> Iterator[str]:
+    """The sinks, what each can hold, and their options."""
+    own = own_sinks().values()
+    yield from table(
+        ("name", "what it gets", "needs"),
+        *((f"`{sink.name}`", sink.summary, _needs(sink)) for sink in own),
+    )
+    yield "\nWhat each target can hold:\n"
+    yield from table(
+        ("", *(f"`{sink.name}`" for sink in own)),
+        *((name, *(_held(sink, content) for sink in own)) for name, content in CONTENTS.items()),
+    )
+    yield ""
+    yield from table(("option", "meaning"), *(row for sink in own for row in _options(sink)))
+
+
+def _options(sink: type[Sink]) -> Iterator[tuple[str, str]]:
+    for one in fields(sink.options):
+        start = f"; enables `{sink.name}`" if one.metadata.get("starts_sink") else ""
+        yield f"`{one.name}`", f"{one.metadata.get('meaning', '')}{start}"
+
+
+def _held(sink: type[Sink], contents: tuple[str, ...]) -> str:
+    taken = [content for content in contents if is_held(sink.holds, content)]
+    if not taken:
+        return "–"
+    formats = ", ".join(content.rpartition("/")[2].partition("+")[0] for content in taken)
+    return "yes" if len(taken) == len(contents) else formats
+
+
+def _needs(sink: type[Sink]) -> str:
+    return "–" if sink.extra is None else f"`pip install 'epochal[{sink.extra}]'`"
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def kinds() -> Iterator[str]:
+    """Every kind of record."""
+    rows = ((f"`{k.name}`", "–" if k.axis == "none" else k.axis, k.meaning) for k in KINDS.values())
+    yield from table(("kind", "axis", "meaning"), *rows)
+
+
+def record_fields() -> Iterator[str]:
+    """Every field of every kind."""
+    yield from table(("field", "type and unit", "series, and meaning"), *_field_rows())
+
+
+def _field_rows() -> Iterator[Sequence[str]]:
+    for kind in KINDS.values():
+        for path, one in _paths(kind.fields):
+            unit = f", {one.unit}" if one.unit else ""
+            meaning = ": ".join(text for text in (_series(kind, one), _meaning(one)) if text)
+            yield f"`{kind.name}.{path}`", one.type + unit, meaning
+        for start, instead in kind.families.items():
+            yield f"`{kind.name}.{start}<x>`", "number", f"`{instead}<x>`"
+
+
+def events() -> Iterator[str]:
+    """Epochal's own events."""
+    rows = ((f"`{e.name}`", e.writer, _facts(e.fields), e.meaning) for e in EVENTS)
+    yield from table(("event", "written by", "facts", "meaning"), *rows)
+
+
+def roles() -> Iterator[str]:
+    """The names that metrics of a role have."""
+    rows = ((f"`{role}`", f"`{' '.join(names)}`") for role, names in ROLE_GUESSES.items())
+    yield from table(("role", "names, in this order"), *rows)
+
+
+def _facts(declared_fields: Iterable[Field]) -> str:
+    return ", ".join(
+        f"`{path}`" + (f" ({note})" if (note := _note(one)) else "")
+        for path, one in _paths(declared_fields)
+    )
+
+
+def _paths(declared_fields: Iterable[Field]) -> Iterator[tuple[str, Field]]:
+    """Fields with the names to get there, those of inner objects after what holds them."""
+    for one in declared_fields:
+        yield one.name, one
+        inside = f"{one.name}[]." if one.type == "list" else f"{one.name}."
+        for path, inner in _paths(one.fields):
+            yield inside + path, inner
+
+
+def _series(kind: Kind, one: Field) -> str:
+    if kind.name == "allocator" and one.series:
+        return f"`memory/<segment>/{one.name}`, of GPU n `memory/gpu<n>/<segment>/{one.name}`"
+    if not one.series:
+        return ""
+    prefix = kind.prefix_for("<id>")
+    if one.type == "object":
+        return "the name as it is" if one.name == "m" else f"`{prefix}<name>`"
+    return f"`{prefix}{one.name}`"
+
+
+def _meaning(one: Field) -> str:
+    choices = ", ".join(f"`{choice}`" for choice in one.choices)
+    return "; ".join(part for part in (one.meaning, choices) if part)
+
+
+def _note(one: Field) -> str:
+    return ", ".join(part for part in (_meaning(one), one.unit) if part)
+
+
+# -- the HTTP interface --------------------------------------------------------------------------
+
+
+def endpoint_table() -> Iterator[str]:
+    """Every endpoint of the server."""
+    head = ("endpoint", "response", "parameters", "in an archive", "")
+    yield from table(head, *map(_endpoint, endpoints.ENDPOINTS))
+
+
+def _endpoint(endpoint: Endpoint) -> Sequence[str]:
+    kind = endpoint.response_type
+    return (
+        f"`{endpoint.method} {endpoint.path.replace('{run_id}', '{id}')}`",
+        str(endpoint.response) if kind is None else f"`{kind.__name__}`",
+        " ".join(map(_param, endpoint.params)),
+        _archived(endpoint),
+        endpoint.summary,
+    )
+
+
+def _param(param: Param[Any]) -> str:
+    note = f" ({param.note})" if param.note else ""
+    return f"`{param.name}`{'…' if param.is_repeatable else ''}{note}"
+
+
+def _archived(endpoint: Endpoint) -> str:
+    if endpoint.archive is None:
+        return ""
+    return endpoint.archive.keep if isinstance(endpoint.archive, EntrySource) else "whole"
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+_DECLARATION = re.compile(
+    r"^export const section: RunSection = \{(.*?)\};$", re.DOTALL | re.MULTILINE
+)
+_SUMMARY = re.compile(r"/\*\* (.*?) \*/")
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A section of a run on the page, as its file in ``web/src/panels`` declares it."""
+
+    order: int
+    id: str
+    title: str
+    shortcut: str
+    summary: str
+
+
+def declared_panels() -> list[Panel]:
+    """Every panel, in the order of its tab."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.tsx")))
+    found = [_panel(text, match[1]) for text in texts if (match := _DECLARATION.search(text))]
+    return sorted(found, key=lambda panel: panel.order)
+
+
+def _panel(text: str, declaration: str) -> Panel:
+    def value(name: str) -> str:
+        match = re.search(rf'\b{name}: "?([^",]+)', declaration)
+        if match is None:
+            raise ValueError(f"a panel declares no {name} as a plain value: {declaration}")
+        return match[1]
+
+    summary = _SUMMARY.match(text)
+    if summary is None:
+        raise ValueError(f"the file of the panel {value('id')} must begin with a comment: /** … */")
+    names = (value("id"), value("title"), value("shortcut"))
+    return Panel(int(value("order")), *names, summary[1])
+
+
+def panels() -> Iterator[str]:
+    """The sections of a run on the page."""
+    rows = ((panel.title, f"`{panel.shortcut}`", panel.summary) for panel in declared_panels())
+    yield from table(("section", "key", "what it shows"), *rows)
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def python(package: str, *names: str) -> Iterator[str]:
+    """The names of a package, from their docstrings."""
+    return python_names(package, names)
+
+
+PARTS: Mapping[str, Callable[..., Iterator[str]]] = {
+    "commands": commands,
+    "endpoints": endpoint_table,
+    "events": events,
+    "fields": record_fields,
+    "kinds": kinds,
+    "panels": panels,
+    "python": python,
+    "roles": roles,
+    "rules": rules,
+    "settings": settings,
+    "sinks": sinks,
+}

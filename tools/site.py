@@ -1,0 +1,141 @@
+"""Builds the documentation site: hand-written pages, and what the program says about itself.
+
+    python tools/site.py             build/docs, then site/ with mkdocs
+    python tools/site.py --pages     only build/docs
+
+A line ``<!-- generated: NAME … -->`` of a page is replaced by a part of ``tools/generated.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from tools import generated  # noqa: E402 - the folder above is not on the path of a script
+
+DOCS = ROOT / "docs"
+OUT = ROOT / "build" / "docs"
+# Pages from elsewhere in the repository, and where they are on the site.
+ELSEWHERE: Mapping[str, str] = {
+    "CHANGELOG.md": "development/changelog.md",
+    "CONTRIBUTING.md": "development/contributing.md",
+    "SECURITY.md": "development/security.md",
+    "benchmarks/RESULTS.md": "explanation/results.md",
+    "examples/README.md": "how-to/examples.md",
+    "examples/gpt2/README.md": "how-to/gpt2.md",
+    "web/README.md": "development/page.md",
+}
+# What is on the site under another page's address.
+SHOWN_BY: Mapping[str, str] = {"README.md": "index.md", "LICENSE": "index.md"}
+_MARK = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
+_LINK = re.compile(
+    r"`[^`\n]+`"  # code, which is left alone
+    r"|(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]"
+    r"\((?P<target>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)"
+)
+
+
+def pages() -> dict[str, Path]:
+    """Every page of the site by its path there."""
+    own = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
+    return {**own, **{place: ROOT / source for source, place in ELSEWHERE.items()}}
+
+
+def built(place: str, source: Path) -> str:
+    """The text of a page, with its generated parts and the links of the site."""
+    return linked(filled(source.read_text(encoding="utf-8")), place, source)
+
+
+def filled(text: str) -> str:
+    """The text with its marks replaced by what they name."""
+    return _MARK.sub(lambda mark: part(mark[1]), text)
+
+
+def part(mark: str) -> str:
+    """A generated part; the words after its name are its arguments."""
+    name, *arguments = mark.split()
+    make: Callable[..., Iterator[str]] = generated.PARTS[name]
+    return "\n".join(make(*arguments))
+
+
+def marks() -> list[str]:
+    """The marks of all pages."""
+    texts = (path.read_text(encoding="utf-8") for path in pages().values())
+    return [mark for text in texts for mark in _MARK.findall(text)]
+
+
+def linked(text: str, place: str, source: Path) -> str:
+    """The text with links that fit its place on the site; code is left alone."""
+    fences = re.split(r"(^```.*?^```)", text, flags=re.MULTILINE | re.DOTALL)
+    for number in range(0, len(fences), 2):
+        fences[number] = _LINK.sub(lambda link: _link(link, place, source), fences[number])
+    return "".join(fences)
+
+
+def _link(link: re.Match[str], place: str, source: Path) -> str:
+    target, anchor = link["target"], link["anchor"] or ""
+    if not target or "://" in target or target.startswith("mailto:"):
+        return link[0]
+    path = (source.parent / target).resolve()
+    if path.is_relative_to(DOCS):
+        return (
+            link[0]
+            if source.is_relative_to(DOCS)
+            else _to(link, place, path.relative_to(DOCS).as_posix())
+        )
+    name = path.relative_to(ROOT).as_posix()
+    if name in ELSEWHERE or name in SHOWN_BY:
+        return _to(link, place, {**ELSEWHERE, **SHOWN_BY}[name], anchor)
+    if not path.exists():
+        raise SystemExit(f"{source.relative_to(ROOT)} links to {target}, which does not exist")
+    address = source_url()
+    return f"[{link['text']}]({address}/blob/main/{name})" if address else link["text"]
+
+
+def _to(link: re.Match[str], place: str, target: str, anchor: str | None = None) -> str:
+    relative = posixpath.relpath(target, posixpath.dirname(place) or ".")
+    anchor = (link["anchor"] or "") if anchor is None else anchor
+    return f"{link['image']}[{link['text']}]({relative}{anchor})"
+
+
+def source_url() -> str:
+    """The address of the repository; empty until it is known."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["tool"]["epochal-release"]["source_url"])
+
+
+def write_pages() -> None:
+    """Write build/docs."""
+    shutil.rmtree(OUT, ignore_errors=True)
+    shutil.copytree(DOCS, OUT, ignore=shutil.ignore_patterns("*.md"))
+    for place, source in pages().items():
+        path = OUT / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(built(place, source), encoding="utf-8")
+
+
+def main() -> int:
+    write_pages()
+    if "--pages" in sys.argv[1:]:
+        return 0
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
