@@ -107,7 +107,7 @@ def test_a_section_of_a_name_has_its_signature_arguments_and_members() -> None:
     text = "\n".join(docstrings.python_names("epochal", ["board", "Run"]))
     assert "## `board`\n\n```python\nepochal.board(\n    name: str,\n" in text
     assert "\n- `blocks`: " in text
-    assert "\n**Returns** " in text
+    assert "\n**Raises** `UsageError`: " in text
     assert all(f"### `Run.{call}`\n" in text for call in ("log", "finish", "log_step"))
     assert "| `step` | The last step" in text
 

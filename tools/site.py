@@ -34,7 +34,7 @@ ELSEWHERE: Mapping[str, str] = {
     "CHANGELOG.md": "development/changelog.md",
     "CONTRIBUTING.md": "development/contributing.md",
     "SECURITY.md": "development/security.md",
-    "benchmarks/RESULTS.md": "explanation/results.md",
+    "benchmarks/RESULTS.md": "development/results.md",
     "examples/README.md": "how-to/examples.md",
     "examples/gpt2/README.md": "how-to/gpt2.md",
     "web/README.md": "development/page.md",
