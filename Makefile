@@ -1,5 +1,5 @@
 # Every command sets up what it needs. `make demo` and `make test` work on a bare clone.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-hub test-frameworks rule-check check check-web format bench web site clean FORCE
+.PHONY: help demo test test-fast test-hub test-frameworks test-lowest rule-check check check-web format bench web site clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-fast   the tests that are quick; aim: a minute on two cores"
 	@echo "make test-hub    hubs and stores over chdb and two ClickHouse servers, which it fetches"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
+	@echo "make test-lowest the quick tests without torch, with the oldest versions of the dependencies"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
 	@echo "make bench       our costs beside the peers', printed as ratios"
@@ -79,6 +80,20 @@ test-hub: $(VENV)/.hub $(VENV)/.clickhouse
 # An environment for each under .frameworks/; the results are written into docs/how-to/integrations.md.
 test-frameworks: $(VENV)/.dev
 	$(BIN)/python tools/frameworks.py $(NAME)
+
+$(VENV)/lowest/.installed: pyproject.toml constraints-lowest.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/lowest
+	$(VENV)/lowest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable . \
+		hypothesis pytest pytest-timeout pytest-xdist
+	@touch $@
+
+LOWEST_TESTS = tests/exports tests/health tests/journal tests/records tests/run tests/segments \
+	tests/series tests/settings tests/server tests/store tests/tui
+
+test-lowest: $(VENV)/lowest/.installed
+	$(VENV)/lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' \
+		$(LOWEST_TESTS) $(ARGS)
 
 # Replays the journals of tests/reference/clinic.
 rule-check: $(VENV)/.dev

@@ -40,6 +40,48 @@ def test_a_training_node_needs_two_packages_that_need_none() -> None:
     assert f"2 packages, {MOST_NODE_MB} MB" in PAGE
 
 
+def test_the_lowest_constraints_are_the_lower_bounds() -> None:
+    bounds = {
+        canonicalize_name(asked.name): bound.version
+        for asked in _users_requirements()
+        for bound in asked.specifier
+        if bound.operator == ">="
+    }
+    assert _pins("constraints-lowest.txt") == {name: {bounds[name]} for name in bounds}
+
+
+def test_the_newest_tested_version_of_every_dependency_is_pinned() -> None:
+    pins = _pins("constraints.txt")
+    for asked in _users_requirements():
+        versions = pins[canonicalize_name(asked.name)]
+        assert all(asked.specifier.contains(version) for version in versions), asked
+    tools = {
+        canonicalize_name(Requirement(text).name) for text in PROJECT["dependency-groups"]["dev"]
+    }
+    assert tools <= pins.keys()
+
+
+def _users_requirements() -> list[Requirement]:
+    """The dependencies and those of every extra."""
+    project = PROJECT["project"]
+    texts = [
+        *project["dependencies"],
+        *(text for extra in project["optional-dependencies"].values() for text in extra),
+    ]
+    return [asked for asked in map(Requirement, texts) if asked.name != "epochal"]
+
+
+def _pins(file: str) -> dict[str, set[str]]:
+    pins: dict[str, set[str]] = {}
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            pin = Requirement(line)
+            (version,) = pin.specifier
+            assert version.operator == "==", line
+            pins.setdefault(canonicalize_name(pin.name), set()).add(version.version)
+    return pins
+
+
 def _python_packages() -> set[str]:
     project = PROJECT["project"]
     asked = [
