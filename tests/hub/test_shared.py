@@ -220,7 +220,7 @@ def test_a_share_of_a_store(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--store", "chdb:///x", "--max-size", "1GB"], "--max-size measures a folder"),
+        (["--store", "chdb:///x", "--max-size", "1GB"], "--max-size and --quota measure a folder"),
         ([], "name the folder DIR of the hub, or a --store"),
         (["--store", "/data"], "write the store as clickhouse://"),
     ],
