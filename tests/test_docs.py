@@ -311,6 +311,15 @@ def test_the_readme_commands_exist() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
+def test_the_package_is_described_by_the_first_sentence_of_the_readme() -> None:
+    sentence = README.splitlines()[2].partition(". ")[0] + "."
+    site_settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert f"site_description: {sentence}\n" in site_settings
+    sentence = sentence.removeprefix("Epochal ").capitalize()
+    for file in ("pyproject.toml", "CITATION.cff"):
+        assert sentence in (ROOT / file).read_text(encoding="utf-8"), file
+
+
 def test_no_path_or_host_of_a_machine_is_in_the_repository() -> None:
     listing = subprocess.run(
         ["git", "grep", "-nIE", r"/(home|root|work)/[a-z]", "--", ".", ":!*.lock"],

@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from epochal.version import __version__ as VERSION
 
 ROOT = Path(__file__).parent.parent
 SMOKE = """
@@ -23,22 +26,44 @@ with epochal.Monitor(1, name="two", dir=sys.argv[1]) as monitor:
 """
 
 
+MOST_MB = 2.0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source distribution as a release builds it."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
 @pytest.mark.timeout(600)
-def test_a_wheel_in_an_empty_environment_records_and_reads_a_run(tmp_path: Path) -> None:
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path / "dist"), str(ROOT))
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
+def test_the_wheel_is_small_and_has_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.startswith(f"epochal-{VERSION}")}
+    tracked = run("git", "-C", str(ROOT), "ls-files", "src/epochal").split()
+    assert names == {name.removeprefix("src/") for name in tracked}
+    assert wheel.stat().st_size <= MOST_MB * 1e6
+
+
+@pytest.mark.timeout(600)
+def test_a_wheel_in_an_empty_environment_records_and_reads_a_run(
+    wheel: Path, tmp_path: Path
+) -> None:
     venv.create(tmp_path / "env")
     python = tmp_path / "env" / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", str(python))
     run(*pip, "install", "--quiet", "--no-compile", str(wheel))
-    run(str(python), "-W", "error", "-c", SMOKE, str(tmp_path / "runs"))
+    runs = tmp_path / "runs"
+    run(str(python), "-W", "error", "-c", SMOKE, str(runs))
     code = "import importlib.metadata as m, wandb; print(m.version('wandb'), wandb.__name__)"
     told = run(str(python), "-m", "epochal.wandb", "-c", code)
     assert told.split() == ["0.31.0+epochal", "epochal.wandb"]
-    listing = run(
-        str(tmp_path / "env" / "bin" / "epochal"), "--dir", str(tmp_path / "runs"), "ls", "--json"
-    )
-    assert {one["name"] for one in json.loads(listing)} == {"one", "two"}
+    epochal = (str(tmp_path / "env" / "bin" / "epochal"), "--dir", str(runs))
+    run(*epochal, "demo", "--fast")
+    listing = json.loads(run(*epochal, "ls", "--json"))
+    assert {row["name"] for row in listing} == {"one", "two", "sentences"}
 
 
 def run(*command: str) -> str:
