@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal.alarm import BudgetExceeded, Call, interrupting
+from epochal.alarm import Call, interrupting
 from epochal.errors import InternalError, UsageError
 from epochal.guard import DISABLE_AFTER, Fault, Guard, describe
 
@@ -62,14 +62,6 @@ def test_a_member_is_disabled_after_its_last_fault() -> None:
         assert not guard.is_disabled("a")
         guard.run("a", raise_, ValueError())
     assert guard.is_disabled("a")
-
-
-def test_a_call_over_its_budget_is_a_fault() -> None:
-    guard = Guard()
-    assert guard.timed("slow", lambda: 5, budget_s=-1.0) == 5
-    assert guard.timed("fast", lambda: 5, budget_s=60.0) == 5
-    assert list(guard.faults) == ["slow"]
-    assert guard.faults["slow"].error.startswith(BudgetExceeded.__name__)
 
 
 def test_a_block_is_a_member() -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -252,15 +251,6 @@ class Guard:
         if raised:
             self.note(member, raised[0])
         return None
-
-    def timed(self, member: str, call: Callable[..., T], *args: Any, budget_s: float) -> T | None:
-        """Like :meth:`run`; a call that took longer than its budget also counts as a fault."""
-        began_s = time.monotonic()
-        result = self.run(member, call, *args)
-        took_s = time.monotonic() - began_s
-        if took_s > budget_s:
-            self.note(member, BudgetExceeded(f"took {took_s:.1f} s; its budget is {budget_s:g} s"))
-        return result
 
     def wrap(self, member: str, call: Callable[..., T]) -> Callable[..., T | None]:
         """A function that calls the member through this guard."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
-from epochal.server.process import BoundedProtocol, bounded_protocol
+from epochal.server.process import BoundedProtocol
 from epochal.server.state import WriteArchive
 from epochal.serving import write_archive
 from epochal.store.local.store import LocalStore
@@ -191,7 +191,7 @@ def serving_app(
     app = create(port)
     config = uvicorn.Config(
         app.asgi,
-        http=protocol or bounded_protocol(),
+        http=protocol or BoundedProtocol,
         log_config=None,
         log_level="critical",
         access_log=False,

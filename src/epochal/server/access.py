@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
-from http.cookies import CookieError, SimpleCookie
-from typing import Any, Literal, cast
+from typing import Literal, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,8 +29,6 @@ from epochal.server.token_page import is_shown_to_a_person, token_page
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_USER = 100
-# A name has at most 253 characters, and a port follows.
-_MAX_HOST = 300
 _PUBLIC_PATHS = frozenset({"/healthz"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK_FOR_TOKEN = (
@@ -149,12 +146,9 @@ class Access(msgspec.Struct, frozen=True):
 
     def why_refused(self, token: str | None) -> str:
         """A sentence on why a request is refused that has this token, or none."""
-        said = None if self.refused is None or token is None else self.refused(token)
-        if said is not None:
-            return said
-        if token:
-            return _UNKNOWN_TOKEN
-        return _ASK_FOR_TOKEN if self.find is None else _ASK_FOR_HUB_TOKEN
+        if not token:
+            return _ASK_FOR_TOKEN if self.find is None else _ASK_FOR_HUB_TOKEN
+        return (self.refused(token) if self.refused else None) or _UNKNOWN_TOKEN
 
     @property
     def cookie(self) -> str:
@@ -168,14 +162,13 @@ class AccessMiddleware:
     def __init__(self, app: ASGIApp, *, access: Access, page: Page) -> None:
         self._app = app
         self._access = access
-        policy = content_security_policy(page)
-        self._headers = (
-            (b"content-security-policy", policy.encode()),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"x-content-type-options", b"nosniff"),
-        )
+        self._headers = {
+            "content-security-policy": content_security_policy(page),
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "referrer-policy": "no-referrer",
+            "x-content-type-options": "nosniff",
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, redirect or forward the request."""
@@ -186,7 +179,9 @@ class AccessMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(message, self._headers)
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(scope, Headers(scope=scope))
@@ -217,7 +212,7 @@ class AccessMiddleware:
         sent = bearer[7:].strip() if bearer.lower().startswith("bearer ") else None
         proxy = self._access.proxy
         user = None if proxy is None else proxy.user(scope, headers)
-        kept = _cookie(headers, self._access.cookie)
+        kept = Request(scope).cookies.get(self._access.cookie)
         for token in (sent, kept, None):
             principal = user if token is None else find(token)
             if principal is not None:
@@ -292,13 +287,9 @@ def content_security_policy(page: Page) -> str:
     )
 
 
+@lru_cache(256)  # every request names one of a few
 def host_name(host: str) -> str:
     """The normalised name in a Host header, without its port; empty when it is invalid."""
-    return _host_name(host) if len(host) <= _MAX_HOST else ""
-
-
-@lru_cache(256)  # every request says one of a few
-def _host_name(host: str) -> str:
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -333,19 +324,3 @@ def is_embedded_elsewhere(headers: Headers) -> bool:
 
 def _equal(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-
-def _cookie(headers: Headers, name: str) -> str | None:
-    if "cookie" not in headers:
-        return None
-    try:
-        cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return None
-    return cookies[name].value if name in cookies else None
-
-
-def _add_headers(message: MutableMapping[str, Any], headers: Sequence[tuple[bytes, bytes]]) -> None:
-    given = message.get("headers", ())
-    present = {name.lower() for name, _ in given}
-    message["headers"] = [*given, *(one for one in headers if one[0] not in present)]

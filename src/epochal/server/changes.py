@@ -6,7 +6,7 @@ cannot be changed is returned with the reason, and the others are changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -18,13 +18,12 @@ from starlette.responses import Response
 
 from epochal.boards import Board
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
-from epochal.journal.line import MAX_DEPTH, nests_too_deeply
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.store import answers
 from epochal.store.answers import Labels, LabelsEdit
-from epochal.store.label_edits import recorded_tags
+from epochal.store.label_edits import tag_edit
 from epochal.store.store import RunView
 
 MAX_BODY_BYTES = 64 * 1024
@@ -157,10 +156,8 @@ async def change_labels(request: Request) -> Response:
         return view.labels
 
     stored = await server_state(request).reader.query_run(run_id_of(request), query)
-    if isinstance(stored, ChangedMeanwhileError):
-        return error_response(409, str(stored))
-    if isinstance(stored, OSError):
-        return error_response(409, f"the labels could not be saved: {stored.strerror or stored}.")
+    if isinstance(stored, ChangedMeanwhileError | OSError):
+        return error_response(409, f"the labels could not be saved: {_reason(stored)}")
     return await json_response(request, stored)
 
 
@@ -191,10 +188,8 @@ async def trash(request: Request) -> Response:
     """``GET /api/trash``: the deleted runs, the newest deletion first."""
     reader = server_state(request).reader
 
-    def query() -> TrashList:
-        return TrashList([_trash_row(run) for run in reader.catalog.store.trash.runs()])
-
-    return await json_response(request, await reader.query(query))
+    deleted = await reader.query(lambda: reader.catalog.store.trash.runs())
+    return await json_response(request, TrashList(list(map(_trash_row, deleted))))
 
 
 async def remove(request: Request) -> Response:
@@ -289,20 +284,16 @@ def _shown_labels(view: RunView) -> Labels:
 
 
 def _edit(view: RunView, change: LabelsChange) -> LabelsEdit:
-    recorded, first_note = recorded_tags(view), view.facts.get("notes")
+    first_note = view.facts.get("notes")
+    edit_tags = tag_edit(view, add=filter(None, change.add_tags), remove=change.remove_tags)
 
     def edit(labels: Labels) -> Labels:
         if change.name is not msgspec.UNSET:
             labels = replace(labels, name=change.name or None)
         if change.tags is not msgspec.UNSET:
-            tags = None if change.tags is None else _distinct(change.tags)
+            tags = None if change.tags is None else tuple(dict.fromkeys(filter(None, change.tags)))
             labels = replace(labels, tags=tags)
-        if change.add_tags or change.remove_tags:
-            had = recorded if labels.tags is None else labels.tags
-            both = _distinct((*had, *change.add_tags))
-            labels = replace(
-                labels, tags=tuple(tag for tag in both if tag not in change.remove_tags)
-            )
+        labels = edit_tags(labels)
         if change.notes is not msgspec.UNSET:
             stored = first_note if labels.notes is None else labels.notes
             if change.notes_before is not msgspec.UNSET and (stored or "") != (
@@ -317,10 +308,6 @@ def _edit(view: RunView, change: LabelsChange) -> LabelsEdit:
         return labels
 
     return edit
-
-
-def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, tags)))
 
 
 async def body_of(request: Request, kind: type[T], *, most: int = MAX_BODY_BYTES) -> T:
@@ -347,28 +334,18 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def decoded_body(body: bytes, kind: type[T]) -> T:
-    """Decode the JSON body of a request; raises ``FormatError``, which is answered with 400.
-
-    A body with more levels than ``read_json`` accepts is refused: nobody could read what is stored.
-    """
+    """Decode the JSON body of a request; raises ``FormatError``, which is answered with 400."""
     try:
-        may_nest = body.count(b"{") + body.count(b"[") > MAX_DEPTH
-        if not (may_nest and nests_too_deeply(msgspec.json.decode(body))):
-            return msgspec.json.decode(body, type=kind)
-    except RecursionError:
-        pass
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        name = REQUEST_BODIES.get(kind, "request")
-        raise FormatError(f"the body is not a valid {name}: {error}.") from error
-    raise FormatError(f"the body has more than {MAX_DEPTH} nested levels.")
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(f"the body of the request is not valid: {error}.") from error
 
 
-# The bodies of requests, and what people call them.
-REQUEST_BODIES: dict[type, str] = {
-    LabelsChange: "change of labels",
-    ChosenRuns: "choice of runs",
-    ManyLabelsChange: "change of labels",
-    TrashKeys: "list of deleted runs",
-    BoardChange: "board",
-    BoardChoice: "choice of a board",
-}
+REQUEST_BODIES: tuple[type, ...] = (
+    LabelsChange,
+    ChosenRuns,
+    ManyLabelsChange,
+    TrashKeys,
+    BoardChange,
+    BoardChoice,
+)

@@ -52,7 +52,7 @@ async def health(request: Request) -> Response:
             pid=os.getpid(),
             folders=state.folders,
             streams=state.streams.num_streams,
-            faults=state.num_faults,
+            faults=state.guard.total,
         ),
     )
 

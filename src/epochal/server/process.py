@@ -19,42 +19,27 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from epochal.journal.process import liveness, process_identity
 from epochal.server.app import App
 
-# From the first byte to the last; requests have 128 kB at most.
-REQUEST_TIMEOUT_S = 15.0
-MAX_UNFINISHED = 256
-
-
-# Of a request, beside its body: the first line, headers, trailers.
+# The first line of a request and its headers.
 MAX_HEADER_BYTES = 128 * 1024
-# Chunks of a body may have so much around them: an eighth of it.
-_BODY_PER_FRAME = 8
-# Requests that a client sends before it has the answers to earlier ones.
-_MOST_AHEAD = 16
-
-
-class _TooManyAheadError(Exception):
-    """A client does not wait for answers; the parser turns this into an answer of 400."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's connection, closed when its request is too large or does not arrive in time.
+    """uvicorn's connection, closed when its head is too long or a request does not come in time."""
 
-    ``bounded_protocol`` makes the class of one server.
-    """
+    # From the first byte of a request to the last; requests have 128 kB at most.
+    timeout_s: ClassVar[float] = 15.0
+    most: ClassVar[int] = 256
+    # The connections of this process whose request has not arrived whole, the oldest first.
+    unfinished: ClassVar[dict[BoundedProtocol, asyncio.TimerHandle]] = {}
 
-    timeout_s: ClassVar[float]
-    most: ClassVar[int]
-    # The server's connections whose request has not arrived whole, the oldest first.
-    unfinished: ClassVar[dict[BoundedProtocol, asyncio.TimerHandle]]
-
-    # Whether a request has begun and not ended, and its bytes so far: all, and of its body.
-    _is_partial = False
-    _num_bytes = _num_body_bytes = 0
+    # Whether a request has begun and not ended, whether its head has, and the bytes of its head.
+    _is_partial = _is_head = False
+    _num_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit; it also holds for the first byte."""
@@ -65,11 +50,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Receive a piece of a request."""
         self._num_bytes += len(data)
         super().data_received(data)
-        around = self._num_bytes - self._num_body_bytes
-        if around > MAX_HEADER_BYTES + self._num_body_bytes // _BODY_PER_FRAME:
-            self._refuse_size()
-        cycle: RequestResponseCycle | None = self.cycle
-        is_answering = cycle is not None and not cycle.response_complete
+        if self._is_head and self._num_bytes > MAX_HEADER_BYTES:
+            self._give_up()
+        is_answering = not getattr(self.cycle, "response_complete", True)  # None before the first
         self._limit(is_waiting=self._is_partial or not is_answering)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,37 +62,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Count from here; what is left of this piece of data counts for nothing."""
-        if len(self.pipeline) >= _MOST_AHEAD:
-            raise _TooManyAheadError
         super().on_message_begin()
-        self._is_partial = True
-        self._num_bytes = self._num_body_bytes = 0
+        self._is_partial = self._is_head = True
+        self._num_bytes = 0
 
     def on_headers_complete(self) -> None:
-        """Answer; a client that asks for another protocol gets this one, and a connection each."""
+        """Answer, whatever is still missing of the body."""
+        self._is_head = False
         super().on_headers_complete()
-        if self.parser.should_upgrade():
-            self.cycle.keep_alive = False  # the parser reads nothing after such a request
-
-    def on_body(self, body: bytes) -> None:
-        """Receive a piece of a body."""
-        self._num_body_bytes += len(body)
-        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request has arrived whole."""
         self._is_partial = False
-        self._num_bytes = self._num_body_bytes = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Limit a request that has arrived meanwhile; else uvicorn's keep-alive limit holds."""
         super().on_response_complete()
         self._limit(is_waiting=self._is_partial)
-
-    def _refuse_size(self) -> None:
-        if not self.transport.is_closing():
-            self.send_400_response("The head of the request is too long.")
 
     def _limit(self, *, is_waiting: bool) -> None:
         """Start or cancel the time limit, by whether the rest of a request is waited for."""
@@ -133,18 +103,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def _give_up(self) -> None:
         self._forget()
         self.transport.close()
-
-
-def bounded_protocol(
-    *, timeout_s: float = REQUEST_TIMEOUT_S, most: int = MAX_UNFINISHED
-) -> type[BoundedProtocol]:
-    """The connections of one server."""
-
-    class Bounded(BoundedProtocol):
-        pass
-
-    Bounded.timeout_s, Bounded.most, Bounded.unfinished = timeout_s, most, {}
-    return Bounded
 
 
 MOST_OPEN_FILES = 65_536
@@ -208,7 +166,7 @@ def run_server(
     """
     config = uvicorn.Config(
         app.asgi,
-        http=bounded_protocol(),
+        http=BoundedProtocol,
         lifespan="on",
         ws="none",
         access_log=False,  # a token may stand in a URL

@@ -69,8 +69,9 @@ async def body_response(
     sent_headers.update(headers or {})
     if matches_etag(request, tag):
         return Response(status_code=304, headers=sent_headers)
-    if len(body) >= _MIN_GZIP_BYTES and _accepts_gzip(request):
-        compress = partial(_compress, body) if compress is None else compress
+    is_accepted = "gzip" in request.headers.get("accept-encoding", "")
+    if is_accepted and len(body) >= _MIN_GZIP_BYTES:
+        compress = compress or partial(gzip.compress, body, compresslevel=1, mtime=0)
         compressed = compress() if len(body) < _LARGE else await asyncio.to_thread(compress)
         if len(compressed) < 0.9 * len(body):
             body = compressed
@@ -102,15 +103,3 @@ def error_response(
         media_type="application/json",
         headers={"cache-control": "no-store", **(headers or {})},
     )
-
-
-def _compress(body: bytes) -> bytes:
-    return gzip.compress(body, compresslevel=1, mtime=0)
-
-
-def _accepts_gzip(request: Request) -> bool:
-    for one in request.headers.get("accept-encoding", "").split(","):
-        name, _, weight = one.strip().partition(";")
-        if name.strip() in ("gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0")
-    return False

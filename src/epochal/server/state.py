@@ -28,11 +28,11 @@ WriteArchive = Callable[[Sequence[RunView], TextIO, Sequence[StoredBoard], bool]
 
 def server_guard() -> Guard:
     """The fault boundary of a server: it writes each member's first fault to stderr."""
-    return Guard(_to_stderr)
 
+    def to_stderr(fault: Fault) -> None:
+        sys.stderr.write(f"epochal: internal error in {fault.member}\n{fault.traceback}")
 
-def _to_stderr(fault: Fault) -> None:
-    sys.stderr.write(f"epochal: internal error in {fault.member}\n{fault.traceback}")
+    return Guard(to_stderr)
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -47,11 +47,6 @@ class ServerState(msgspec.Struct, frozen=True):
     write_archive: WriteArchive
     folders: str = ""
     part_counts: PartCounts = msgspec.field(default_factory=PartCounts)
-
-    @property
-    def num_faults(self) -> int:
-        """How many faults the guard has counted."""
-        return sum(fault.count for fault in list(self.guard.faults.values()))
 
 
 def server_state(request: Request) -> ServerState:
