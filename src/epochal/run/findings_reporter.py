@@ -17,6 +17,7 @@ from epochal.invocation import invocation
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
+from epochal.settings.toml_file import shown_path
 
 if TYPE_CHECKING:
     from epochal.health.finding import Finding
@@ -77,7 +78,7 @@ class FindingsReporter:
         found = " and ".join(plural(count, word) for count, word in counts if count)
         if found:
             were = "was" if len(severities) == 1 else "were"
-            command = f"{invocation()} doctor {shlex.quote(str(self._recorder.folder.path))}"
+            command = f"{invocation()} doctor {shlex.quote(shown_path(self._recorder.folder.path))}"
             self._recorder.console.line(f"epochal: {found} {were} found: {command}")
 
     def _is_short(self) -> bool:

@@ -21,6 +21,7 @@ from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.run.start import init as start_run
 from epochal.settings import read_settings
+from epochal.settings.toml_file import shown_path
 from epochal.wandb.errors import UsageError
 from epochal.wandb.notices import not_supported, say_once
 from epochal.wandb.run_config import config_file, parse_config
@@ -206,4 +207,4 @@ def _begin(run: Run, asked: Mapping[str, Any]) -> None:
         run._saved.add(script, script.parent, "now", False)
     is_told = not (is_quiet() or asked.get("silent") or asked.get("quiet"))
     if is_told and recorder.rank == 0:
-        recorder.console.notice(f"run {run.name!r} is recorded in {run.sync_dir}")
+        recorder.console.notice(f"run {run.name!r} is recorded in {shown_path(Path(run.sync_dir))}")
