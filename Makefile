@@ -14,13 +14,13 @@ WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
 	@echo "make test        every test"
-	@echo "make test-fast   the tests that are quick; aim: a minute on two cores"
+	@echo "make test-fast   the quick tests, in about a minute and a half on two cores"
 	@echo "make test-hub    hubs and stores over chdb and two ClickHouse servers, which it fetches"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
 	@echo "make test-lowest the quick tests without torch, with the oldest versions of the dependencies"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
-	@echo "make bench       our costs beside the peers', printed as ratios"
+	@echo "make bench       measure costs compared with other trackers"
 	@echo "make web         build the page (needs Node)"
 	@echo "make site        build the documentation into site/"
 
