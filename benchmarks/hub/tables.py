@@ -142,7 +142,7 @@ def measure(database: Database, costs: Costs, num_runs: int, chance: random.Rand
     for name in ("ten", "long", "longer"):
         for _ in range(2):
             with costs.of(f"first chart of {name}"):
-                ClickHouseStore(database).run(name).slices("loss", PIXELS)
+                ClickHouseStore(database).run(name).series("loss").buckets(PIXELS)
         with costs.of(f"row of {name}, all summaries"):
             ClickHouseStore(database).run(name).summary("loss")
     hundred = [f"sweep{number:03}" for number in range(100)]
@@ -154,7 +154,7 @@ def measure(database: Database, costs: Costs, num_runs: int, chance: random.Rand
         for run_id in hundred:
             found = store.find(run_id)
             assert found is not None
-            assert found.slices("loss", PIXELS) is not None
+            assert len(found.series("loss").buckets(PIXELS))
 
     def small(number: int) -> None:
         send(inbox, f"small{number:05}", [lines(0, 3, 1, chance)], lr=number / num_runs)

@@ -39,7 +39,6 @@ from epochal.store.clickhouse.blobs import (
 )
 from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.ingest import Ingest
-from epochal.store.clickhouse.rows import filled
 from epochal.store.clickhouse.source import LABELS, LIVE, RUN, TRASH
 from epochal.store.clickhouse.store import NOTICED_S
 
@@ -241,16 +240,9 @@ class ClickHouseInbox:
         """Lines of a part from a number on, about as many as fit in one batch."""
         self._check(run_id)
         name = named_part(stem)
-        rows = self._database.tables.lines(run_id, name, first, _MOST_LINES)
-        good = [row for is_damage, row in rows if not is_damage]
-        if not rows:
-            return b""
-        start = good[0].place & 0xFFFFFFFF if good else 0
-        some = {name: (start, start + len(good))}
-        records = filled(good, self._database.tables.points(run_id, some) if good else {})
         found, size = list[bytes](), 0
-        for is_damage, row in rows:
-            found.append((row.rest if is_damage else encode_json(next(records))) + b"\n")
+        for line in self._database.tables.lines(run_id, name, first, _MOST_LINES):
+            found.append(line + b"\n")
             size += len(found[-1])
             if size > BATCH_BYTES:
                 break

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
-from epochal.series.series import X_KINDS, X_OF_AXIS, Series
+from epochal.series.series import X_KINDS, Series
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.server import wire
 from epochal.server.params import (
@@ -104,10 +104,6 @@ async def series(request: Request) -> Response:
         for name in names:
             for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
                 try:
-                    one = _sliced(run, name, rank, axis, x or defined_x(run, name), slicing, lo, hi)
-                    if one is not None:
-                        blocks.setdefault(name, []).append(one)
-                        continue
                     own = run.series(name, rank=rank, axis=axis)
                     if x is not None and x not in X_KINDS:
                         run.series(x)  # raises where there is no such metric
@@ -179,44 +175,6 @@ def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[i
     named = (one for one in run.metrics() if one.name == name and axis in (None, one.axis))
     metric = next(named, None) or run.metric(name)
     return (0,) if metric is None or metric.name != name else metric.ranks or (0,)
-
-
-def _sliced(
-    run: RunView,
-    name: str,
-    rank: int,
-    axis: wire.AxisName | None,
-    x: str,
-    slicing: Slicing,
-    lo: float | None,
-    hi: float | None,
-) -> SeriesBlock | None:
-    """A series as the store slices it; None where its points have to be read."""
-    if slicing.is_log or slicing.smoothing is not None:
-        return None
-    found = run.slices(name, slicing.pixels, rank=rank, axis=axis, lo=lo, hi=hi)
-    # A series keeps its own axis where it has no steps.
-    if found is None or (x not in (own_x := X_OF_AXIS[found.axis], "step")):
-        return None
-    head = wire.SeriesHead(
-        run=run.id,
-        name=name,
-        rank=rank,
-        axis=found.axis,
-        x=own_x,
-        raw=False,
-        count=found.columns[0].size,
-        points=found.num_points,
-        nonfinite=found.marks[0].size,
-        nonfinite_points=found.num_nonfinite,
-        duplicates=found.duplicates,
-        hidden=found.hidden,
-        lo=found.lo,
-        hi=found.hi,
-        columns=[],
-        smooth_state=None,
-    )
-    return SeriesBlock(head, [*found.columns, *found.marks])
 
 
 def series_block(

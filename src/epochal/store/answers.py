@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
 from epochal.records import Axis, Position, Record, finite, whole_number
 from epochal.series.trend import Goal
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 State = Literal[
     "waiting",
@@ -106,26 +102,6 @@ class Metric(msgspec.Struct, frozen=True):
     goal: Goal | None = None
     role: str | None = None
     x: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slices:
-    """A series cut into slices for a chart, as an engine made them without its points.
-
-    ``columns`` are first and last step, last, mean, smallest and largest value, and the number of
-    finite points, as ``Buckets`` has them. ``marks`` are positions and kinds of values that are no
-    numbers: 0 for nan, 1 and -1 for the infinities. ``lo`` and ``hi`` are the ends of the series.
-    """
-
-    axis: Literal["step", "epoch", "time"]
-    columns: Sequence[NDArray[np.float64]]
-    marks: tuple[NDArray[np.float64], NDArray[np.float64]]
-    num_points: int
-    num_nonfinite: int
-    duplicates: int
-    hidden: int
-    lo: float
-    hi: float
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -21,7 +21,6 @@ Of a run
     metrics       which series exist: name, axis, unit, goal, role, ranks
     metric, role  the metric of a short name or of a role
     series        every point of one series, exact; its summary and its buckets for a chart
-    slices        the same buckets, where an engine makes them without reading the points
     summary       last, min, max, mean and best of one series, without its points where possible
     goodput       productive time over wall time, and the work that restarts lost
     entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
@@ -78,7 +77,6 @@ from epochal.store.answers import (
     LabelsEdit,
     Machine,
     Metric,
-    Slices,
     Status,
     TrashedRun,
     by_time,
@@ -147,22 +145,6 @@ class RunView(Protocol):
         The name may be a formula (``series/formula.py``) where no metric is named like that. Raises
         ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
         """
-
-    def slices(
-        self,
-        name: str,
-        pixels: int,
-        *,
-        rank: int = 0,
-        axis: Axis | None = None,
-        lo: float | None = None,
-        hi: float | None = None,
-    ) -> Slices | None:
-        """A series in the width of a chart, where the engine makes that without reading points.
-
-        None where ``series`` is to be asked, as for formulas and for few points.
-        """
-        return None
 
     def all_series(self, axis: Axis, *, rank: int = 0) -> Sequence[Series]:
         """Every series of a rank on an axis, in order of first appearance; read together.

@@ -2,7 +2,7 @@
 
 A sender waits until ClickHouse has answered the inserts of its lines. Points are stored first, then
 records, then the row of ``parts`` that counts them. After a fault in between, the sender sends its
-lines again; what was stored by then is stored twice until a merge, and the part is marked so.
+lines again; what was stored by then is stored twice until a merge, and queries count it once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from epochal.journal.layout import PartName
 from epochal.segments.columns import SeriesKey
 from epochal.store.clickhouse.connection import ClickHouseError
-from epochal.store.clickhouse.rows import AXES, Split, first_place, split_lines, text, whole
+from epochal.store.clickhouse.rows import AXES, Split, split_lines, text, whole
 from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES
 from epochal.store.clickhouse.tables import Received, Tables
 
@@ -28,10 +28,10 @@ _MOST_KNOWN = 20_000
 
 @dataclass(slots=True)
 class _Known:
-    """A part as far as it was received, and the last step of each of its series."""
+    """A part as far as it was received, and its series."""
 
     received: Received
-    steps: dict[SeriesKey, int]
+    series: set[SeriesKey]
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Waiting:
     def part_row(self) -> bytes:
         """The row of ``parts``."""
         now = self.received
-        counts = whole(*now[:4]) + bytes([now.repeats]) + struct.pack("<qd", now.step, now.t)
+        counts = whole(*now[:4]) + struct.pack("<qd", now.step, now.t)
         return self.part + counts + text(",".join(sorted(now.kinds)))
 
 
@@ -91,7 +91,7 @@ class Ingest:
         known = self._known.get((run_id, name))
         if known is None or known.received.lines != expected:
             is_empty = known is None and expected == 0 and run_id in self._empty
-            known = _Known(Received(), {}) if is_empty else self._load(run_id, name)
+            known = _Known(Received(), set()) if is_empty else self._load(run_id, name)
             with self._changed:
                 self._known[run_id, name] = known
                 if len(self._known) > _MOST_KNOWN:
@@ -100,12 +100,7 @@ class Ingest:
 
     def _load(self, run_id: str, name: PartName) -> _Known:
         received = self._tables.received([run_id]).get(run_id, {}).get(name, Received())
-        last, end = self._tables.last_points(run_id, name), first_place(name) + received.records
-        listed = self._tables.keys(run_id, [name]).get(name, {}) if last else {}
-        if any(place >= end for _, place in last.values()):
-            # A hub was killed after it had stored points: they will be stored again.
-            received = received._replace(repeats=1)
-        return _Known(received, {key: last[key][0] for key in listed if key in last})
+        return _Known(received, set(self._tables.keys(run_id, [name]).get(name, ())))
 
     def append(self, run_id: str, name: PartName, lines: bytes) -> Received:
         """Store whole lines behind those that are ``received``; returns when they are stored.
@@ -116,16 +111,11 @@ class Ingest:
         known = self._known[run_id, name]
         before = known.received
         split = split_lines(run_id, name, lines, first=before.lines, ordinal=before.records)
-        repeats = any(
-            key.axis != "time" and not (one.ascends and one.first > known.steps.get(key, -(2**63)))
-            for key, one in split.series.items()
-        )
         now = Received(
             before.lines + split.num_lines,
             before.records + split.num_records,
             before.damaged + split.num_damaged,
             before.size + len(lines),
-            max(before.repeats, int(repeats)),
             max(before.step, split.step),
             max(before.t, split.t),
             before.kinds | split.kinds,
@@ -135,10 +125,10 @@ class Ingest:
             start
             + text(key.name)
             + bytes([AXES.index(key.axis)])
-            + whole(one.place)
+            + whole(place)
             + whole(min(number, 0xFFFF), bits=16)
-            for number, (key, one) in enumerate(split.series.items())
-            if key not in known.steps
+            for number, (key, place) in enumerate(split.series.items())
+            if key not in known.series
         )
         waiting = _Waiting(split, series, start + self._hub, now)
         with self._changed:
@@ -146,13 +136,8 @@ class Ingest:
                 raise ClickHouseError("the hub is stopping: send the lines again.")
             self._waiting.append(waiting)
             self._changed.notify_all()
-        try:
-            known.received = waiting.stored.result()
-        except ClickHouseError:
-            known.received = before._replace(repeats=1)
-            raise
-        for key, one in split.series.items():
-            known.steps[key] = max(one.last, known.steps.get(key, one.last))
+        known.received = waiting.stored.result()
+        known.series |= split.series.keys()
         return known.received
 
     def _work(self) -> None:
@@ -169,8 +154,6 @@ class Ingest:
             for one in some:
                 # Rows that ClickHouse refuses concern their sender, and no other.
                 is_shared = error is not None and error.code and len(some) > 1
-                if is_shared:  # what was stored before the refusal is stored again
-                    one.received = one.received._replace(repeats=1)
                 own = self._store([one]) if is_shared else error
                 if own is None:
                     one.stored.set_result(one.received)

@@ -1,14 +1,14 @@
 """The tables of a ClickHouse store, which each hub creates where they are missing.
 
-A run is split as a sealed part is: its numbers are rows of ``points``, and what is left of each
-record is in a row of ``records``. Both together give every record back. ``parts`` says how much of
-a part was received, and its row is written last: what it counts can be read. ``runs`` has one row
-of each run for lists. Identities, labels, boards, tokens and all else that is small and changes are
-rows of ``documents``, where the highest version counts.
+The lines of a journal are in ``records`` as they were written, and their numbers in ``points``,
+where a series can be read without its records. ``parts`` says how much of a part was received, and
+its row is written last: what it counts can be read. ``runs`` has one row of each run for lists.
+Identities, labels, boards, tokens and all else that is small and changes are rows of
+``documents``, where the highest version counts.
 
 All rows of a run are on one shard. A batch that is sent twice is stored twice: its copies have one
-key, and ``parts`` says that queries have to leave copies out. Merges remove them from all tables
-but ``points``, whose merges would cost a quarter more.
+key, and queries leave copies out. Merges remove them from all tables but ``points``, whose merges
+would cost a quarter more.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ POINTS = Table(
     # Who follows a live run asks for the newest points of all its series.
     skips=", INDEX places place TYPE minmax GRANULARITY 1",
 )
-# One row holds the records of a batch that have the same rest: arrays of their lines, steps and
-# times. ``line`` is the first line, ``last`` the last one; the ordinal of a record is the number of
-# its line without ``shift`` damaged lines before it. A damaged line has an empty kind.
+# ``said`` has the lines of a batch that have the same kind and label, and ``lines`` their numbers.
+# ``line`` is the first of them, ``last`` the last one; the ordinal of a record is the number of its
+# line without ``shift`` damaged lines before it. A damaged line has an empty kind.
 RECORDS = Table(
     "records",
     {
@@ -95,17 +95,14 @@ RECORDS = Table(
         "shift": "UInt32",
         "label": "String",
         "lines": "Array(UInt32)",
-        "steps": "Array(Int64)",
-        "times": "Array(Float64)",
-        "rest": "String",
+        "said": "String",
     },
     ("run", "kind", "writer", "attempt", "part", "line", "last"),
     granularity=64,
-    codecs=dict.fromkeys(("lines", "steps", "times", "rest"), "ZSTD(3)"),
+    codecs={"lines": "ZSTD(3)", "said": "ZSTD(3)"},
 )
-# ``repeats`` says that some steps, or some batches, may be there twice. They also may where several
-# hubs have received a part: each has a row of its own. ``step`` and ``t`` are the highest ones, and
-# ``kinds`` those of the records, with commas between. All of it only grows.
+# Each hub that has received something of a part has a row of its own. ``step`` and ``t`` are the
+# highest ones, and ``kinds`` those of the records, with commas between. All of it only grows.
 PARTS = Table(
     "parts",
     {
@@ -118,7 +115,6 @@ PARTS = Table(
         "records": "UInt64",
         "damaged": "UInt64",
         "bytes": "UInt64",
-        "repeats": "UInt8",
         "step": "Int64",
         "t": "Float64",
         "kinds": "String",

@@ -13,7 +13,6 @@ import msgspec
 from epochal.atomic_file import replaced_file
 from epochal.errors import UsageError
 from epochal.journal.layout import PartName, is_patch, slugify
-from epochal.journal.line import decode_json
 from epochal.journal.reader import NewerFormatError, check_version
 from epochal.records import Position, Record
 from epochal.segments.columns import Extent, PartSummary, SeriesKey
@@ -22,7 +21,7 @@ from epochal.store.answers import NO_LABELS, Labels, LabelsEdit, Machine
 from epochal.store.clickhouse.blobs import write_blob
 from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.documents import Document
-from epochal.store.clickhouse.rows import NO_STEP, filled
+from epochal.store.clickhouse.rows import NO_STEP
 from epochal.store.clickhouse.tables import Ranges, Received, Tables
 from epochal.store.local.part import FACT_KINDS, PartFacts
 from epochal.store.local.run_files import check_labels, machines_of, stored_labels
@@ -100,7 +99,7 @@ class TablePart:
         if key not in self.keys:
             return None
         rank = self.facts.origin.rank
-        return self._tables.series(self._source.place, key, self.name, rank)
+        return self._tables.series(self._source.place, key, self._all, rank)
 
     def kinds(self) -> Iterable[str]:
         """The kinds of its records."""
@@ -109,19 +108,15 @@ class TablePart:
     def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
         """Its records of a kind, of one label or of all."""
         if kind in self.known_kinds:
-            found = self._tables.records(self._source.place, [kind], self._all, label=label)
-            for _, ordinal, row in found:
-                yield ordinal, decode_json(row.rest)
+            records = self._tables.records(self._source.place, self._all, [kind], label=label)
+            for _, ordinal, record in records:
+                yield ordinal, record
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
         """Its records, from an ordinal on."""
-        run_id = self._source.place
         for start in range(first, self.facts.num_records, _AT_ONCE):
             some = {self.name: (start, min(start + _AT_ONCE, self.facts.num_records))}
-            found = list(self._tables.any_records(run_id, some))
-            points = self._tables.points(run_id, some)
-            records = filled((row for _, row in found), points)
-            for (ordinal, _), record in zip(found, records, strict=True):
+            for _, ordinal, record in self._tables.records(self._source.place, some):
                 yield Position(*self.name, ordinal), record
 
 
@@ -222,8 +217,7 @@ class ClickHouseSource:
 
     def _read(self, ranges: Ranges) -> None:
         tables, run_id = self.database.tables, self.place
-        for name, ordinal, row in tables.records(run_id, FACT_KINDS, ranges):
-            record = decode_json(row.rest)
+        for name, ordinal, record in tables.records(run_id, ranges, FACT_KINDS):
             if ordinal == 0:
                 check_version(record, self.path)
             self._parts[name].facts.note(ordinal, record)
@@ -237,30 +231,18 @@ class ClickHouseSource:
 
     def summarise(self) -> None:
         """Ask for the summaries of all series, as far as they have grown."""
-        for has_repeats in (False, True):
-            grown = [
-                part
-                for part in self._parts.values()
-                if part.summarised < part.facts.num_records
-                and self.has_repeats(part.name) == has_repeats
-            ]
-            if grown:
-                ranges = {part.name: (part.summarised, part.facts.num_records) for part in grown}
-                axes = {key.axis for part in grown for key in part.keys}
-                found = self.database.tables.summaries(
-                    self.place, ranges, axes, has_repeats=has_repeats
-                )
-                for part in grown:
-                    part.add_summaries(found.get(part.name, {}))
+        grown = [part for part in self._parts.values() if part.summarised < part.facts.num_records]
+        if grown:
+            ranges = {part.name: (part.summarised, part.facts.num_records) for part in grown}
+            axes = {key.axis for part in grown for key in part.keys}
+            found = self.database.tables.summaries(self.place, ranges, axes)
+            for part in grown:
+                part.add_summaries(found.get(part.name, {}))
 
     @property
     def parts(self) -> Sequence[TablePart]:
         """The parts as far as they were received."""
         return list(self._parts.values())
-
-    def has_repeats(self, name: PartName) -> bool:
-        """Whether some steps or batches of a part may be stored twice."""
-        return bool(self._received[name].repeats)
 
     def blob_path(self, file: str) -> Path:
         """Where the copy of a blob lies that is made when it is first asked for."""

@@ -8,23 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epochal.journal.layout import PartName
-from epochal.records import Axis
+from epochal.journal.line import decode
+from epochal.records import Axis, Record
 from epochal.segments.columns import PartSummary, SeriesKey
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.clickhouse.connection import Address, Server, literal
-from epochal.store.clickhouse.rows import (
-    AXES,
-    NO_STEP,
-    ROW_LINES,
-    Points,
-    RecordRow,
-    first_place,
-    unpacked,
-)
+from epochal.store.clickhouse.rows import AXES, NO_STEP, ROW_LINES, first_place, unpacked
 from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES, Table, one_of
 
-_PART_PLACES = 1 << 32
 _POINT = np.dtype([("place", "<u8"), ("step", "<i8"), ("t", "<f8"), ("value", "<f8")])
 # Some records of parts: from an ordinal on, up to another.
 Ranges = Mapping[PartName, tuple[int, int]]
@@ -37,7 +29,6 @@ class Received(NamedTuple):
     records: int = 0
     damaged: int = 0
     size: int = 0
-    repeats: int = 0
     step: int = NO_STEP
     t: float = 0.0
     kinds: frozenset[str] = frozenset()
@@ -75,14 +66,13 @@ class Tables:
         where = "1" if run_ids is None else one_of("run", list(run_ids))
         columns = [
             *(f"max({name})" for name in ("lines", "records", "damaged", "bytes")),
-            "toUInt8(max(repeats) OR uniqExact(hub) > 1)",
             "max(step), max(t), argMax(kinds, lines)",
         ]
         found: dict[str, dict[PartName, Received]] = {}
         for run, writer, attempt, part, *counts, kinds, at in self._rows(
             f"SELECT run, writer, attempt, part, {', '.join(columns)}, toUInt32(max(received))"
             f" FROM {self.name(PARTS)} WHERE {where} GROUP BY run, writer, attempt, part",
-            "ssIIQQQQBqdsI",
+            "ssIIQQQQqdsI",
         ):
             said = frozenset(kinds.decode().split(",")) - {""}
             one = Received(*counts)._replace(kinds=said, at=at)
@@ -92,56 +82,47 @@ class Tables:
     # -- records ----------------------------------------------------------------------------------
 
     def records(
-        self, run_id: str, kinds: Sequence[str], parts: Ranges, *, label: str | None = None
-    ) -> Iterator[tuple[PartName, int, RecordRow]]:
-        """Records of some kinds with their ordinals, part by part in their order."""
-        where = one_of("kind", kinds)
+        self,
+        run_id: str,
+        parts: Ranges,
+        kinds: Sequence[str] | None = None,
+        *,
+        label: str | None = None,
+    ) -> Iterator[tuple[PartName, int, Record]]:
+        """Records of some kinds or of all with their ordinals, part by part in their order."""
+        where = "kind != ''" if kinds is None else one_of("kind", kinds)
         if label is not None:
             where += f" AND label = {literal(label)}"
-        return self._record_rows(run_id, where, parts)
-
-    def any_records(self, run_id: str, parts: Ranges) -> Iterator[tuple[int, RecordRow]]:
-        """Records of every kind, in their order."""
-        found = self._record_rows(run_id, "kind != ''", parts)
-        return ((ordinal, row) for _, ordinal, row in found)
-
-    def _record_rows(
-        self, run_id: str, where: str, parts: Ranges
-    ) -> Iterator[tuple[PartName, int, RecordRow]]:
         statement = (
-            f"SELECT writer, attempt, part, shift, lines, steps, times, rest"
-            f" FROM {self.name(RECORDS)} WHERE {_of_run(run_id)} AND {where}"
-            f" AND ({_records_in(parts)})"
+            f"SELECT writer, attempt, part, shift, lines, said FROM {self.name(RECORDS)}"
+            f" WHERE {_of_run(run_id)} AND {where} AND ({_records_in(parts)})"
         )
-        found: dict[PartName, dict[int, RecordRow]] = {}
-        for writer, attempt, part, shift, *columns, rest in self._rows(statement, "sIIIALDs"):
+        found: dict[PartName, dict[int, bytes]] = {}
+        for writer, attempt, part, shift, lines, said in self._rows(statement, "sIIIAs"):
             name = PartName(writer.decode(), attempt, part)
-            (first, end), place = parts[name], first_place(name)
+            first, end = parts[name]
             rows = found.setdefault(name, {})  # of a batch that was sent twice, one counts
-            for line, step, t in zip(*(column.tolist() for column in columns), strict=True):
+            for line, one in zip(lines, said.split(b"\n"), strict=True):
                 if first <= line - shift < end:
-                    rows[line - shift] = RecordRow(line, place + line - shift, step, t, rest)
+                    rows[line - shift] = one
         for name in sorted(found):
-            for ordinal, row in sorted(found[name].items()):
-                yield name, ordinal, row
+            for ordinal, line in sorted(found[name].items()):
+                record = decode(line)
+                assert record is not None
+                yield name, ordinal, record
 
-    def lines(
-        self, run_id: str, name: PartName, first: int, most: int
-    ) -> list[tuple[bool, RecordRow]]:
-        """Lines of a part from a number on, and whether each is damaged."""
+    def lines(self, run_id: str, name: PartName, first: int, most: int) -> list[bytes]:
+        """Lines of a part from a number on, damaged ones included."""
         statement = (
-            f"SELECT kind = '', shift, lines, steps, times, rest FROM {self.name(RECORDS)}"
+            f"SELECT lines, said FROM {self.name(RECORDS)}"
             f" WHERE {_of_run(run_id)} AND {_of_part(name)}"
             f" AND line >= {max(first - ROW_LINES, 0)} AND last >= {first}"
             f" AND line < {first + most}"
         )
-        found: dict[int, tuple[bool, RecordRow]] = {}
-        for is_damaged, shift, *columns, rest in self._rows(statement, "BIALDs"):
-            for line, step, t in zip(*(column.tolist() for column in columns), strict=True):
-                if first <= line < first + most:
-                    place = first_place(name) + line - shift
-                    found[line] = bool(is_damaged), RecordRow(line, place, step, t, rest)
-        return [row for _, row in sorted(found.items())]
+        found: dict[int, bytes] = {}
+        for lines, said in self._rows(statement, "As"):
+            found.update(zip(lines, said.split(b"\n"), strict=True))
+        return [line for number, line in sorted(found.items()) if first <= number < first + most]
 
     # -- points -----------------------------------------------------------------------------------
 
@@ -159,21 +140,10 @@ class Tables:
             of_part[SeriesKey(name.decode(), AXES[axis])] = None
         return found
 
-    def last_points(self, run_id: str, name: PartName) -> dict[SeriesKey, tuple[int, int]]:
-        """The highest step and place of each series of a part."""
-        statement = (
-            f"SELECT name, axis, max(step), max(place) FROM {self.name(POINTS)}"
-            f" WHERE {_of_run(run_id)} AND ({_places_in({name: (0, _PART_PLACES)})})"
-            " GROUP BY name, axis"
-        )
-        return {
-            SeriesKey(series.decode(), AXES[axis]): (step, place)
-            for series, axis, step, place in self._rows(statement, "sBqQ")
-        }
-
-    def series(self, run_id: str, key: SeriesKey, name: PartName, rank: int) -> Series | None:
+    def series(self, run_id: str, key: SeriesKey, part: Ranges, rank: int) -> Series | None:
         """The points of one series of a part in the order written; None where there are none."""
-        where = f"{of_series(run_id, key)} AND ({_places_in({name: (0, _PART_PLACES)})})"
+        where = f"{_of_run(run_id)} AND name = {literal(key.name)}"
+        where += f" AND axis = {AXES.index(key.axis)} AND ({_places_in(part)})"
         answer = self.server.query(
             f"SELECT place, step, t, value FROM {self.name(POINTS)} WHERE {where} FORMAT RowBinary"
         )
@@ -186,20 +156,8 @@ class Tables:
         step, t, value = (rows[column].copy() for column in ("step", "t", "value"))
         return Series(*key, rank, step, t, value)
 
-    def points(self, run_id: str, parts: Ranges) -> Points:
-        """All points of some records of one part, by series."""
-        where = f"{_of_run(run_id)} AND ({_places_in(parts)})"
-        statement = (
-            "SELECT name, groupArray(place), groupArray(value)"
-            f" FROM {self.name(POINTS)} WHERE {where} GROUP BY name"
-        )
-        return {
-            series.decode(): (places, values)
-            for series, places, values in self._rows(statement, "sUD")
-        }
-
     def summaries(
-        self, run_id: str, parts: Ranges, axes: Collection[Axis], *, has_repeats: bool
+        self, run_id: str, parts: Ranges, axes: Collection[Axis]
     ) -> dict[PartName, dict[SeriesKey, PartSummary | None]]:
         """The summary of every series of each part.
 
@@ -211,7 +169,7 @@ class Tables:
                 continue
             known = "isFinite(value)"
             columns = [
-                f"count() = uniqExact({key})" if has_repeats else "toUInt8(1)",
+                f"count() = uniqExact({key})",
                 "count()",
                 f"countIf({known})",
                 *(f"toFloat64({end}({at}))" for end in ("min", "max")),
@@ -238,11 +196,6 @@ class Tables:
 
 def _of_run(run_id: str) -> str:
     return f"run = {literal(run_id)}"
-
-
-def of_series(run_id: str, key: SeriesKey) -> str:
-    """A condition for the points of a series of a run."""
-    return f"{_of_run(run_id)} AND name = {literal(key.name)} AND axis = {AXES.index(key.axis)}"
 
 
 def _of_part(name: PartName) -> str:
