@@ -126,7 +126,7 @@ def test_a_number_of_epochs_that_is_none_is_refused(given: Any, tmp_path: Path) 
 
 def test_a_name_in_the_place_of_the_epochs_is_shown_its_place(tmp_path: Path) -> None:
     name: Any = "ten"
-    with pytest.raises(TypeError, match=r"got 'ten'; the name comes second: Monitor\(10, 'name'\)"):
+    with pytest.raises(TypeError, match=r"not 'ten'; the name comes second: Monitor\(10, 'name'\)"):
         Monitor(name, dir=tmp_path, console=False)
 
 

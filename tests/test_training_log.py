@@ -154,7 +154,7 @@ def test_an_unknown_verbosity_is_refused_whoever_prints(
 ) -> None:
     if with_run:
         epochal.init(name="mine")
-    with pytest.raises(UsageError, match="SILENT"):
+    with pytest.raises(ValueError, match="LogVerbosity"):
         TrainingRunLogger(tmp_path / "t.json", verbosity=verbosity)
     assert not (tmp_path / "t.json").exists()
 

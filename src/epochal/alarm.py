@@ -101,11 +101,10 @@ class Alarm:
 def interrupting() -> Iterator[None]:
     """Let guards interrupt hanging calls of this process's main thread by SIGALRM.
 
-    For processes that are ours alone: the companion and the command line. A system without such an
-    alarm goes on without.
+    For processes that are ours alone: the companion and the command line.
     """
     global _may_interrupt
-    before, _may_interrupt = _may_interrupt, hasattr(signal, "setitimer")
+    before, _may_interrupt = _may_interrupt, True
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,14 +50,9 @@ def between_processes(path: Path, *, waits: bool = True) -> Iterator[None]:
     """Hold the lock file `path`, so that one process at a time runs the block; makes the file.
 
     Without `waits`, ``BlockingIOError`` is raised where another process holds it. Without effect
-    on systems and disks that have no such locks. The file stays: deleting it would let two
+    on disks that have no such locks. The file stays: deleting it would let two
     processes hold two locks of one name.
     """
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
@@ -71,8 +67,7 @@ def between_processes(path: Path, *, waits: bool = True) -> Iterator[None]:
 
 def sync_folder(path: Path) -> None:
     """Write the names in a folder to the disk, so that renames survive a power cut."""
-    if os.name != "nt":  # folders cannot be opened there, and renames are journalled
-        _sync(path, os.O_RDONLY)
+    _sync(path, os.O_RDONLY)
 
 
 def _sync(path: Path, flags: int) -> None:

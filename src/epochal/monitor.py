@@ -289,11 +289,9 @@ def _epoch_count(given: Any) -> int:
     except UsageError:
         count = -1
     if count < 0:
-        kind = ValueTypeError if isinstance(given, str) else UsageError
-        hint = "; the name comes second: Monitor(10, 'name')" if isinstance(given, str) else ""
-        raise kind(
-            "num_epochs must be a whole number of at least 0, or None when unknown, "
-            f"got {given!r}{hint}."
+        raise ValueTypeError(
+            f"num_epochs must be a whole number of at least 0, or None, not {given!r}; the name"
+            " comes second: Monitor(10, 'name')."
         )
     return count
 

@@ -43,7 +43,7 @@ def user_name() -> str | None:
 
     try:
         return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a container without a line for this user
+    except (KeyError, OSError):  # a container without a line for this user
         return None
 
 

@@ -144,28 +144,19 @@ class Redactor:
             return value
         if self._is_given(name, path) and not isinstance(value, bool) and value is not None:
             return self._redacted(path)
-        if isinstance(value, Mapping):
-            return self.config(value, within=path)
-        if isinstance(value, str):
-            is_secret = _hides_all(path) or _is_secret(name)
-            if is_secret and len(value) >= _LEAST_CHARACTERS:
-                return self._redacted(path)
-            return self.text(value)
-        if isinstance(value, (list, tuple)):
-            return [self._element(path, index, one) for index, one in enumerate(value)]
-        return value
+        return self._inner(path, value, is_secret=_hides_all(path) or _is_secret(name))
 
-    def _element(self, path: str, index: int, value: Any) -> Any:
-        """One of a list: secret where the list's own name says so in so many words."""
+    def _inner(self, path: str, value: Any, *, is_secret: bool) -> Any:
+        """A value; one of a list is secret where the list's own name says so in so many words."""
         if isinstance(value, Mapping):
             return self.config(value, within=path)
         if isinstance(value, (list, tuple)):
-            return [self._element(path, index, one) for one in value]
-        if isinstance(value, str):
-            if _hides_all(path) and len(value) >= _LEAST_CHARACTERS:
-                return self._redacted(path)
-            return self.text(value)
-        return value
+            return [self._inner(path, one, is_secret=_hides_all(path)) for one in value]
+        if not isinstance(value, str):
+            return value
+        if is_secret and len(value) >= _LEAST_CHARACTERS:
+            return self._redacted(path)
+        return self.text(value)
 
     def _is_secret(self, name: str) -> bool:
         if self._is_kept(name, name):

@@ -68,7 +68,7 @@ class TrainingRunLogger:
         total_tokens: int | None = None,
         num_epochs: float | None = None,
     ) -> None:
-        level = _checked_level(verbosity)
+        level = LogVerbosity(verbosity)
         current = OPEN_RUNS.current
         totals = (total_steps, total_tokens, num_epochs)
         if current is not None and totals != (None, None, None):
@@ -181,11 +181,3 @@ def _make_room(path: Path, existing: str) -> None:
     numbers = itertools.count(1)
     free = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in numbers)
     path.rename(next(old for old in free if not old.exists()))
-
-
-def _checked_level(verbosity: LogVerbosity | int) -> LogVerbosity:
-    try:
-        return LogVerbosity(verbosity)
-    except ValueError:
-        names = ", ".join(f"{level.name} ({level.value})" for level in LogVerbosity)
-        raise UsageError(f"verbosity={verbosity!r} is not known: use {names}.") from None

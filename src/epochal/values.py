@@ -102,19 +102,10 @@ def is_jax_array(value: Any) -> bool:
     return module.startswith(("jax.", "jaxlib.")) and hasattr(value, "copy_to_host_async")
 
 
-def device_values(record: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
-    """The tensors a record still holds: the mapping they are in (None for itself), name, tensor."""
-    return _held(record, is_device_tensor)
-
-
-def pending_arrays(record: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
-    """The arrays of JAX that a record still holds, like :func:`device_values`."""
-    return _held(record, is_jax_array)
-
-
-def _held(
-    record: Mapping[str, Any], accept: Callable[[Any], bool]
+def device_values(
+    record: Mapping[str, Any], accept: Callable[[Any], bool] = is_device_tensor
 ) -> list[tuple[str | None, str, Any]]:
+    """The tensors a record still holds: the mapping they are in (None for itself), name, tensor."""
     found = [(None, name, value) for name, value in record.items() if accept(value)]
     inner = [
         (field, name, value)

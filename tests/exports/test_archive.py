@@ -139,7 +139,7 @@ def test_only_the_pages_own_script_may_run(tmp_path: Path) -> None:
 
 @pytest.fixture
 def long_run(tmp_path: Path) -> Path:
-    """60,000 points of noise with one spike, a NaN, and a finding about step 20,000."""
+    """60,000 points of noise with one spike and a NaN."""
     values = np.random.default_rng(0).standard_normal(60_000)
     values[12_345] = 99.0
     values[30_000] = np.nan
@@ -151,8 +151,6 @@ def long_run(tmp_path: Path) -> Path:
         )
     )
     journal.metrics(59_999, short=1.0)
-    finding = {"log": "finding", "id": "f", "series": "x", "steps": [20_000, 20_000]}
-    journal.add(finding, writer="findings")
     return tmp_path
 
 
@@ -174,14 +172,12 @@ def test_a_long_series_that_fits_is_whole(long_run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_slices_lose_no_extreme_and_are_single_points_where_it_matters(long_run: Path) -> None:
+def test_slices_lose_no_extreme(long_run: Path) -> None:
     body = body_of(saved(long_run, "x", budget_bytes=tight()))
     _, columns = series_of(body, "x")
     first_x, last_x, last, mean, least, most, count, nonfinite, kinds = columns
     assert max(value for value in most if value == value) == 99.0
     assert sum(count) == 59_999
-    singles = {x for x, num in zip(first_x, count, strict=True) if num == 1}
-    assert {12_344.0, 12_345.0, 20_000.0, 20_003.0, 59_995.0, 59_999.0} <= singles
     assert max(count) > 1
     assert (nonfinite, kinds) == ([30_000.0], [0.0])
     assert all(a <= b for a, b in zip(first_x, last_x, strict=True))

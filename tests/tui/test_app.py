@@ -148,12 +148,10 @@ def test_why_a_run_ended_is_said_at_the_top(tmp_path: Path) -> None:
     assert screen(AppState(LocalStore(tmp_path))).splitlines()[1] == "ValueError: no data"
 
 
-@pytest.mark.parametrize("is_ascii", [False, True])
-def test_printed_once_it_is_plain_lines(demo: AppState, is_ascii: bool) -> None:
+def test_printed_once_it_is_plain_lines(demo: AppState) -> None:
     demo.choose(next(i for i, run in enumerate(demo.runs) if run.info.name == "bad"))
-    lines = print_once(demo, columns=100, now=0.0, is_ascii=is_ascii)
+    lines = print_once(demo, columns=100, now=0.0)
     text = "\n".join("".join(piece for piece, _ in line) for line in lines)
     assert all(len(line) <= 100 for line in text.splitlines())
     for part in ("finished p/bad", "best 2.0439 @ 59", "The loss grows.", "Lower the learning"):
         assert part in text
-    assert text.isascii() == is_ascii

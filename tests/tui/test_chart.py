@@ -57,10 +57,6 @@ def test_a_logarithmic_axis_has_powers_of_ten() -> None:
     assert all(f"{label}┤" in text for label in ("1", "0.1", "0.01", "0.001"))
 
 
-def test_without_braille_it_is_drawn_with_stars() -> None:
-    assert "*" in drawn([curve([1.0, 2.0, 3.0])], is_ascii=True)
-
-
 def test_a_loss_has_its_evaluations_smoothing_and_the_compared_runs(tmp_path: Path) -> None:
     for name in ("one", "two"):
         journal = Journal(tmp_path, name)

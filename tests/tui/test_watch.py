@@ -178,12 +178,6 @@ def test_without_a_terminal_it_is_printed_once(tmp_path: Path) -> None:
     assert any("⠀" < character <= "⣿" for character in shown.stdout)
 
 
-def test_a_stream_without_unicode_gets_ascii(tmp_path: Path) -> None:
-    shown = once(str(Journal(tmp_path).metrics(0, loss=1.0).folder.path), PYTHONIOENCODING="ascii")
-    assert shown.returncode == 0
-    assert shown.stdout.isascii()
-
-
 def test_a_run_is_named_like_everywhere_and_compared_with_another(tmp_path: Path) -> None:
     Journal(tmp_path, "one").metrics(0, loss=1.0).metrics(9, loss=2.0)
     Journal(tmp_path, "two").metrics(0, loss=2.0).metrics(9, loss=1.0)

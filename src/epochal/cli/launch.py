@@ -250,8 +250,7 @@ class Launch:
             if number != signal.SIGINT or sys.stdin is None or not sys.stdin.isatty():
                 process.send_signal(number)
 
-        names = ("SIGINT", "SIGTERM", "SIGHUP")
-        numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = {number: signal.signal(number, pass_on) for number in numbers}
         try:
             yield

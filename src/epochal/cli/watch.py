@@ -52,17 +52,9 @@ def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
 def _print_once(state: AppState) -> int:
     from epochal.tui.once import print_once
 
-    columns, now = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns, time.time()
-    is_ascii = not _has_unicode(sys.stdout.encoding)
-    say_lines(print_once(state, columns=columns, now=now, is_ascii=is_ascii))
+    columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
+    say_lines(print_once(state, columns=columns, now=time.time()))
     return 0 if state.run is not None else ERROR
-
-
-def _has_unicode(encoding: str | None) -> bool:
-    try:
-        return bool("⣿".encode(encoding or "ascii"))
-    except (LookupError, UnicodeEncodeError):
-        return False
 
 
 def _watch(state: AppState) -> int:

@@ -30,6 +30,7 @@ from epochal.console.stream import write_line
 from epochal.errors import UsageError
 from epochal.guard import attempt
 from epochal.settings import read_setting
+from epochal.values import shown_text
 
 Text = str | Callable[..., str]
 
@@ -171,22 +172,11 @@ def render(text: Text, args: tuple[object, ...]) -> str:
 
     One that cannot be made gives its format and arguments as they are.
     """
-    made, _ = attempt(_rendered, text, args)
-    if made is not None:
-        return made
-    shown = text if isinstance(text, str) else getattr(text, "__qualname__", type(text).__name__)
-    return " ".join([shown, *(_shown(argument) for argument in args)])
-
-
-def _rendered(text: Any, args: tuple[object, ...]) -> str:
-    if isinstance(text, str):
-        return text % args if args else text
-    return str(text(*args)) if callable(text) else str(text)  # whatever its annotation says
-
-
-def _shown(argument: object) -> str:
-    shown = attempt(repr, argument)[0]
-    return f"<{type(argument).__name__}>" if shown is None else shown
+    if callable(text):
+        made = attempt(lambda: str(text(*args)))[0]
+    else:
+        made = attempt(lambda: str(text) % args if args else str(text))[0]
+    return " ".join(map(shown_text, (text, *args))) if made is None else made
 
 
 def _say(text: Text, args: tuple[object, ...], level: Verbosity) -> None:

@@ -1,24 +1,20 @@
 """The series of an archive: every point where they fit, else as many slices as fit.
 
 A long series keeps the mean, the smallest, largest and last value of each slice, and moving
-averages. Around its extremes, around findings about it, at its start and at its end it keeps every
-point, as slices of one.
+averages.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
-from epochal.records import finite
-from epochal.series.downsample import Buckets
 from epochal.series.formula import is_formula
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
@@ -31,7 +27,6 @@ Floats = NDArray[np.float64]
 # Beyond this many series only the lowest rank of each is kept.
 MAX_SERIES = 4000
 MAX_KNOTS = 2000
-_MAX_FINDINGS = 20
 # A point is 24 bytes; nothing that training logs is compressed to less than a tenth.
 _MAX_COMPRESSION = 10
 # A slice is 96 bytes before compression and about so many as base64 after it.
@@ -48,13 +43,8 @@ SMOOTHED_WEIGHTS = (1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110)
 _LEVEL = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
-    """One series of one run, and the steps around which every point is kept."""
-
-    run_id: str
-    series: Series
-    steps: tuple[float, ...]
+# One series of a run, by the id of the run.
+Line = tuple[str, Series]
 
 
 def lines_of(run: RunView, *, all_ranks: bool, names: Sequence[str] = ()) -> Iterator[Line]:
@@ -62,8 +52,6 @@ def lines_of(run: RunView, *, all_ranks: bool, names: Sequence[str] = ()) -> Ite
 
     ``names`` may have formulas: their results are there as well, where the run has the metrics.
     """
-    run_id = run.info.id
-    findings = _finding_steps(run)
     metrics = list(run.metrics())
     known = {metric.name for metric in metrics}
     asked = (run.metric(name) for name in dict.fromkeys(names) if name not in known)
@@ -74,9 +62,7 @@ def lines_of(run: RunView, *, all_ranks: bool, names: Sequence[str] = ()) -> Ite
                 series = run.series(metric.name, rank=rank, axis=metric.axis)
             except MetricNotFoundError:  # a formula with an axis that the run did not record
                 continue
-            steps = findings.get(metric.name, ()) if metric.axis == "step" else ()
-            moved = series.reindex(metric.x or "step", run)
-            yield Line(run_id, moved, steps if moved.x == series.x else ())
+            yield run.info.id, series.reindex(metric.x or "step", run)
 
 
 def failed_formulas(runs: Sequence[RunView], names: Sequence[str]) -> dict[str, str]:
@@ -96,12 +82,12 @@ def failed_formulas(runs: Sequence[RunView], names: Sequence[str]) -> dict[str, 
 
 def pack_series(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
     """Series bodies in base64, one per run: exact where they fit, else downsampled."""
-    points = sum(len(line.series) for line in lines)
+    points = sum(len(series) for _, series in lines)
     if points * 24 < budget_bytes * _MAX_COMPRESSION:
         bodies = _bodies(lines, pixels=0)
-        if _size(bodies) <= budget_bytes:
+        if sum(map(len, bodies)) <= budget_bytes:
             return bodies
-    longest = max((len(line.series) for line in lines), default=0)
+    longest = max((len(series) for _, series in lines), default=0)
     pixels = budget_bytes // (_SLICE_TEXT_BYTES * max(len(lines), 1))
     best: list[str] | None = None
     tried: set[int] = set()
@@ -111,7 +97,7 @@ def pack_series(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
             break
         tried.add(pixels)
         bodies = _bodies(lines, pixels=pixels)
-        size = _size(bodies)
+        size = sum(map(len, bodies))
         fits = size <= budget_bytes
         if best is None or fits:
             best = bodies
@@ -144,20 +130,10 @@ def knots_of(run: RunView) -> dict[XKind, Knots]:
     return found
 
 
-def _finding_steps(run: RunView) -> Mapping[str, tuple[float, ...]]:
-    steps: dict[str, list[float]] = {}
-    for finding in run.findings(most=None):
-        series, about = finding.record.get("series"), finding.record.get("steps")
-        if isinstance(series, str) and isinstance(about, list):
-            numbers = [at for step in about if (at := finite(step)) is not None]
-            steps.setdefault(series, []).extend(numbers)
-    return {name: tuple(dict.fromkeys(found))[-_MAX_FINDINGS:] for name, found in steps.items()}
-
-
 def _bodies(lines: Sequence[Line], *, pixels: int) -> list[str]:
     by_run: dict[str, list[SeriesBlock]] = {}
-    for line in lines:
-        by_run.setdefault(line.run_id, []).append(_block(line, pixels=pixels))
+    for run_id, series in lines:
+        by_run.setdefault(run_id, []).append(_block(run_id, series, pixels=pixels))
     return [
         base64.b64encode(
             gzip.compress(series_body(blocks, missing=(), positions={}), _LEVEL, mtime=0)
@@ -166,70 +142,20 @@ def _bodies(lines: Sequence[Line], *, pixels: int) -> list[str]:
     ]
 
 
-def _size(bodies: Sequence[str]) -> int:
-    return sum(map(len, bodies))
-
-
-def _block(line: Line, *, pixels: int) -> SeriesBlock:
-    series = line.series
-    whole = series_block(line.run_id, series, Slicing(pixels))
-    if whole.head.raw:
-        return whole
-    ranges = list(_ranges(line, pixels=pixels))
-    parts = [series.select(slice(start, stop)).buckets(num) for start, stop, num in ranges]
-    slices = _concatenated(parts)
-    last = np.concatenate(
-        [start + part.last_index for (start, _, _), part in zip(ranges, parts, strict=True)]
-    )
-    further: dict[str, Floats] = {}
-    for weight in SMOOTHED_WEIGHTS:
-        smoothing = Smoothing("ema", weight)
-        further[str(smoothing)] = series.smoothed(smoothing).floats[last]
-    head = msgspec.structs.replace(whole.head, count=slices[0].size, columns=list(further))
-    marks = whole.columns[len(SLICE_COLUMNS) :]
-    return SeriesBlock(head, [*slices, *marks, *map(_rounded, further.values())])
-
-
-def _ranges(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
-    """Start, end and number of slices of each range: coarse ranges, and those kept whole."""
-    size = len(line.series)
-    done = 0
-    for start, stop in _full_ranges(line, reach=max(8, pixels // 40)):
-        if start > done:
-            yield done, start, max(1, round(pixels * (start - done) / size))
-        yield start, stop, stop - start
-        done = stop
-    if done < size:
-        yield done, size, max(1, round(pixels * (size - done) / size))
-
-
-def _full_ranges(line: Line, *, reach: int) -> list[tuple[int, int]]:
-    """Ranges of points that are kept whole, in order, without overlaps."""
-    at, values = line.series.at, line.series.floats
-    centres = [0, at.size - 1, *(int(np.searchsorted(at, step)) for step in line.steps)]
-    known = np.flatnonzero(np.isfinite(values))
-    if known.size:
-        centres += [int(known[values[known].argmin()]), int(known[values[known].argmax()])]
-    ranges: list[tuple[int, int]] = []
-    for centre in sorted(centres):
-        start, stop = max(0, centre - reach), min(at.size, centre + reach + 1)
-        if ranges and start <= ranges[-1][1]:
-            ranges[-1] = (ranges[-1][0], max(stop, ranges[-1][1]))
-        elif start < stop:
-            ranges.append((start, stop))
-    return ranges
-
-
-def _concatenated(parts: Sequence[Buckets]) -> list[Floats]:
-    columns = {
-        name: np.concatenate([np.asarray(getattr(part, name), np.float64) for part in parts])
-        for name in SLICE_COLUMNS
+def _block(run_id: str, series: Series, *, pixels: int) -> SeriesBlock:
+    block = series_block(run_id, series, Slicing(pixels))
+    if block.head.raw:
+        return block
+    last = series.buckets(pixels).last_index
+    averages = {
+        str(one): _rounded(series.smoothed(one).floats[last])
+        for one in (Smoothing("ema", weight) for weight in SMOOTHED_WEIGHTS)
     }
-    # Points kept whole may be infinite; slices say that with a mark and nan.
-    for name in ("last", "mean", "min", "max"):
-        columns[name][~np.isfinite(columns[name])] = np.nan
-    columns["mean"] = np.where(columns["finite"] > 1, _rounded(columns["mean"]), columns["mean"])
-    return list(columns.values())
+    columns = list(block.columns)
+    mean = SLICE_COLUMNS.index("mean")
+    columns[mean] = _rounded(columns[mean])
+    head = msgspec.structs.replace(block.head, columns=list(averages))
+    return SeriesBlock(head, [*columns, *averages.values()])
 
 
 def _rounded(values: Floats) -> Floats:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import struct
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from epochal.errors import EpochalError, FormatError, MissingPackageError
 from epochal.guard import attempt, describe
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 _MAGIC = b"EPXL1"
 _HEADER = struct.Struct("<5s4If")
-_PNG_COLORS = {1: 0, 2: 4, 3: 2, 4: 6}
-_VIDEO_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # Encoding takes three times as many bytes of memory.
 MAX_VALUES = 300_000_000
 
@@ -52,8 +55,7 @@ def read_raw(content: bytes) -> Pixels:
     if width * height * channels * frames > MAX_VALUES:
         raise FormatError(f"a picture of {width}×{height} pixels is too large to be encoded.")
     data = memoryview(content)[_HEADER.size :]
-    is_known = channels in (_VIDEO_MODES if fps else _PNG_COLORS) and frames > 0
-    if not is_known or len(data) != width * height * channels * frames:
+    if channels not in _MODES or not frames or len(data) != width * height * channels * frames:
         raise FormatError("a file of raw pixels is damaged.")
     return Pixels(data, width, height, channels, frames, fps)
 
@@ -69,35 +71,26 @@ def encode(pixels: Pixels) -> bytes:
 
 
 def encode_png(pixels: Pixels) -> bytes:
-    """A PNG, in which each byte is stored as the difference to its left neighbour."""
-    import numpy as np
-
-    width, height, channels = pixels.width, pixels.height, pixels.channels
-    rows = np.frombuffer(pixels.data, np.uint8).reshape(height, width * channels)
-    lines = np.empty((height, 1 + width * channels), np.uint8)
-    lines[:, 0] = 1  # the filter "Sub"
-    lines[:, 1:] = rows
-    lines[:, 1 + channels :] -= rows[:, :-channels]
-    about = struct.pack(">IIBBBBB", width, height, 8, _PNG_COLORS[channels], 0, 0, 0)
-    chunks = ((b"IHDR", about), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    )
+    """A picture as a PNG."""
+    file = io.BytesIO()
+    next(_pictures(pixels)).save(file, "PNG")
+    return file.getvalue()
 
 
 def _webp(pixels: Pixels) -> bytes:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise MissingPackageError("a video of an array", error) from error
-    mode = _VIDEO_MODES[pixels.channels]
-    size, length = (pixels.width, pixels.height), len(pixels.data) // pixels.frames
-    first, *others = (
-        Image.frombytes(mode, size, bytes(pixels.data[start : start + length]))
-        for start in range(0, len(pixels.data), length)
-    )
+    first, *others = _pictures(pixels)
     file = io.BytesIO()
     pause_ms = max(round(1000 / pixels.fps), 1)
     first.save(file, "WEBP", save_all=True, append_images=others, duration=pause_ms, loop=0)
     return file.getvalue()
+
+
+def _pictures(pixels: Pixels) -> Iterator[Image]:
+    try:
+        from PIL import Image  # which takes longer to import than all of this package
+    except ModuleNotFoundError as error:
+        raise MissingPackageError("a picture of an array", error) from error
+    size, length = (pixels.width, pixels.height), len(pixels.data) // pixels.frames
+    for start in range(0, len(pixels.data), length):
+        picture = bytes(pixels.data[start : start + length])
+        yield Image.frombytes(_MODES[pixels.channels], size, picture)

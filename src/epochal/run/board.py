@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.boards import MAX_BLOCKS, Board, save_board
+from epochal.boards import Board, save_board
 from epochal.console.messages import msg
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError, ValueTypeError
 from epochal.journal.layout import BOARDS_FOLDER, slugify
@@ -24,25 +23,6 @@ from epochal.settings import read_settings
 _KINDS = ("chart", "samples", "text")
 _OPTIONS = ("title", "x", "log_y", "limits", "width", "height")
 _WIDE = 12
-# Where msgspec found a mistake: in a block, or in the board.
-_PLACE = re.compile(r"`\$(?:\.blocks\[(\d+)\])?\.(\w+)")
-_VALID = {
-    "series": "a name or a list of names",
-    "text": "a text or Markdown",
-    "title": "a text",
-    "x": "a text, such as 'epoch'",
-    "log_y": "True or False",
-    "limits": "two numbers or None, such as (0, None)",
-    "width": "3, 4, 6, 8 or 12",
-    "height": "1, 2 or 3",
-    "name": "a text of 1 to 200 characters",
-    "blocks": f"at most {MAX_BLOCKS} blocks",
-    "query": "a text, such as 'config.lr < 0.01'",
-    "runs": "a list of ids of runs",
-    "group": "a text, such as 'lr' or 'lr, model'",
-    "spread": "'none', 'line', 'std', 'stderr', 'ci', 'minmax' or 'iqr'",
-    "smooth": "a number from 0 to below 1",
-}
 
 
 def board(
@@ -128,31 +108,17 @@ def save_with_run(
         recorder.report_unstored(f"board {name}", name, error)
 
 
-def _board(fields: Mapping[str, Any], blocks: Iterable[Any]) -> Board:
+def _board(fields: Mapping[str, Any], blocks: Any) -> Board:
     runs = fields["runs"]
     if isinstance(runs, Iterable) and not isinstance(runs, str):
         fields = {**fields, "runs": list(runs)}
-    if not isinstance(blocks, Iterable):
+    if not isinstance(blocks, Iterable) or isinstance(blocks, str):
         raise UsageError(f"blocks is a list, such as ['train/loss'], not {blocks!r}.")
-    if isinstance(blocks, str):
-        raise UsageError("blocks is a list, such as ['train/loss'], not one text.")
-    given = {**fields, "blocks": [_block(one, number) for number, one in enumerate(blocks, 1)]}
+    given = [_block(one, number) for number, one in enumerate(blocks, 1)]
     try:
-        return msgspec.convert(given, Board)
+        return msgspec.convert({**fields, "blocks": given}, Board)
     except msgspec.ValidationError as error:
-        raise UsageError(_sentence(str(error), given)) from error
-
-
-def _sentence(error: str, given: Mapping[str, Any]) -> str:
-    """What is wrong with a board, in place of the error of msgspec."""
-    found = _PLACE.search(error)
-    if found is None or found[2] not in _VALID:
-        return f"the board {given['name']!r} is not valid: {error}."
-    number, field = found.groups()
-    owner = given if number is None else given["blocks"][int(number)]
-    where = "" if number is None else f" of block {int(number) + 1}"
-    value = "" if field == "blocks" else f", not {reprlib.repr(owner[field])}"
-    return f"{owner['kind'] if field == 'series' else field}{where} must be {_VALID[field]}{value}."
+        raise UsageError(f"the board {fields['name']!r} is not valid: {error}.") from error
 
 
 def _block(given: Any, number: int) -> dict[str, Any]:

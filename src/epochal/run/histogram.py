@@ -103,15 +103,11 @@ def _binned(finite: npt.NDArray[np.float64], bins: int) -> tuple[float, float, l
     """
     import numpy as np
 
-    scale = 0.125  # the width of the widest range must still be a float
-    scaled = finite * scale
-    lo, hi = float(scaled.min()), float(scaled.max())
+    lo, hi = float(finite.min()), float(finite.max())
     if lo == hi:
-        lo, hi = lo - 0.5 * scale, hi + 0.5 * scale
+        lo, hi = lo - 0.5, hi + 0.5
     narrowest = 2.0 * bins * float(np.spacing(max(abs(lo), abs(hi))))
     if hi - lo < narrowest:
         lo, hi = lo - narrowest, hi + narrowest
-    counts, edges = np.histogram(scaled, bins=bins, range=(lo, hi))
-    largest = float(np.finfo(np.float64).max)
-    low, high = (max(-largest, min(largest, float(edge) / scale)) for edge in edges[[0, -1]])
-    return low, high, counts.tolist()
+    counts, _ = np.histogram(finite, bins=bins, range=(lo, hi))
+    return lo, hi, counts.tolist()

@@ -17,8 +17,8 @@ from epochal.records import Record
 from epochal.values import (
     DeviceReader,
     device_values,
+    is_jax_array,
     open_device_reader,
-    pending_arrays,
     plain_number,
 )
 
@@ -38,7 +38,7 @@ class PendingValues:
 
     def defer(self, record: Record) -> bool:
         """Keep a record until its values have come; False for one that has them all."""
-        is_of_jax = bool(pending_arrays(record))
+        is_of_jax = bool(device_values(record, is_jax_array))
         if not is_of_jax and not device_values(record):
             return False
         make = ArrayReader if is_of_jax else open_device_reader
@@ -66,7 +66,7 @@ class ArrayReader:
 
     def defer(self, record: Record) -> None:
         """Hand the record on when the arrays it holds are computed."""
-        for _, _, value in pending_arrays(record):
+        for _, _, value in device_values(record, is_jax_array):
             attempt(value.copy_to_host_async)
         self._records.put(record)
 
@@ -84,7 +84,7 @@ class ArrayReader:
 
     def _hand_on(self, record: Record) -> None:
         filled = dict(record)
-        for inner, name, value in pending_arrays(record):
+        for inner, name, value in device_values(record, is_jax_array):
             if inner is not None and filled[inner] is record[inner]:
                 filled[inner] = dict(record[inner])
             target = filled if inner is None else filled[inner]

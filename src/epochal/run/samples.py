@@ -6,7 +6,6 @@ returned, the sample is in the kernel's hands, like a record.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
@@ -71,20 +70,20 @@ class SampleStore:
     def copy(self, source: BinaryIO, suffix: str) -> tuple[str, int]:
         """Copy an open file, and return the name and the size of the copy.
 
-        The name is made from the copy: the source may be changed meanwhile.
+        The name is made of the bytes that were copied: the source may be changed meanwhile.
         """
-        size = os.fstat(source.fileno()).st_size
+        size, digest = os.fstat(source.fileno()).st_size, new_digest()
         self.reserve(size)
         blobs = self._recorder.folder.blobs
         blobs.mkdir(parents=True, exist_ok=True)
         temporary = blobs / f".{os.getpid()}-{threading.get_ident()}.tmp"
         try:
-            with open(temporary, "w+b", buffering=0) as copy:
-                _copy_content(source, copy, size)
-                size, digest = copy.tell(), new_digest()
-                copy.seek(0)
-                while piece := copy.read(_PIECE_BYTES):
+            with open(temporary, "wb") as copy:
+                # As many bytes as the source had: it may grow meanwhile.
+                while piece := source.read(min(size - copy.tell(), _PIECE_BYTES)):
                     digest.update(piece)
+                    copy.write(piece)
+                size = copy.tell()
             ending = suffix.lower()
             is_plain = _SUFFIX.fullmatch(ending) is not None and ending != RAW
             file = digest.hexdigest()[:32] + (ending if is_plain else ".bin")
@@ -156,15 +155,3 @@ class SampleStore:
                 return sum(entry.stat().st_size for entry in entries if entry.is_file())
         except OSError:
             return 0
-
-
-def _copy_content(source: BinaryIO, target: BinaryIO, size: int) -> None:
-    """Copy as many bytes as the source had; it may grow meanwhile."""
-    # The kernel copies without reading where it can: some file systems share the blocks.
-    copy: Callable[[int, int, int], int] | None = getattr(os, "copy_file_range", None)
-    with contextlib.suppress(OSError):
-        while size and copy and (copied := copy(source.fileno(), target.fileno(), size)):
-            size -= copied
-    with open(target.fileno(), "ab", closefd=False) as rest:  # which writes whole pieces or raises
-        while size and (piece := source.read(min(size, _PIECE_BYTES))):
-            size -= rest.write(piece)

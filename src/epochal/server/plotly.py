@@ -15,26 +15,7 @@ from starlette.responses import Response
 from epochal.page.loader import Page
 from epochal.server.responses import body_response, error_response
 
-_DRAW = b"""
-addEventListener("message", async ({ data, source }) => {
-  if (source !== parent) return;
-  try {
-    const { data: traces, layout = {}, frames } = JSON.parse(data);
-    const fitted = { ...layout, autosize: true, width: undefined, height: undefined };
-    const config = { responsive: true, displaylogo: false };
-    await Plotly.react("figure", { data: traces, layout: fitted, frames, config });
-    document.querySelector("p")?.remove();
-  } catch (error) {
-    document.body.textContent = `Plotly cannot draw this figure: ${error.message}`;
-  }
-});
-"""
-_FRAME = b"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Plotly</title>
-<style>html, body, #figure { height: 100%%; margin: 0; font-family: sans-serif }
-p { position: absolute; margin: 12px }</style>
-<p>Drawing\xe2\x80\xa6</p><div id="figure"></div><script>%s</script><script>%s</script></html>
-"""
+_FRAME = Path(__file__).with_name("plotly.html")
 # Plotly compiles what it draws with WebGL.
 _POLICY = (
     "default-src 'none'; script-src {scripts} 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -65,7 +46,8 @@ async def plotly(request: Request) -> Response:
 
 @cache
 def _frame(library: Path) -> Page:
-    return Page(_FRAME % (library.read_bytes(), _DRAW), is_built=True)
+    page = _FRAME.read_bytes().replace(b"$library", library.read_bytes(), 1)
+    return Page(page, is_built=True)
 
 
 def _installed() -> Path | None:

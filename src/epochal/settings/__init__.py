@@ -126,8 +126,6 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
         return Path(given).expanduser().absolute()
     if shared := env.get("XDG_CACHE_HOME"):
         return Path(shared).absolute() / "epochal"
-    if sys.platform == "win32":
-        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "epochal"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "epochal"
     return Path.home() / ".cache" / "epochal"

@@ -87,7 +87,6 @@ def draw_chart(
     rows: int,
     is_log: bool = False,
     flagged: Sequence[float] = (),
-    is_ascii: bool = False,
 ) -> list[Text]:
     """Draw curves with axes; ``×`` are values that are not finite, ``▲`` the flagged positions."""
     if is_log:
@@ -107,7 +106,7 @@ def draw_chart(
     plotext.xaxes(True, False)
     plotext.yaxes(True, False)
     for curve in curves:
-        _draw_curve(curve, columns, is_ascii=is_ascii)
+        _draw_curve(curve, columns)
         _scatter(curve.x[~np.isfinite(curve.values)], high, "×", _BAD)
     _scatter(np.array([at for at in flagged if left <= at <= right]), low, "▲", _FLAG)
     plotext.xlim(left, right)
@@ -152,7 +151,7 @@ def position_text(at: float, axis: X) -> str:
     return _tick_text(at)
 
 
-def _draw_curve(curve: Curve, columns: int, *, is_ascii: bool) -> None:
+def _draw_curve(curve: Curve, columns: int) -> None:
     """Draw one curve; of a long one every column shows its smallest and its largest value."""
     cut = buckets(curve.x, curve.values, pixels=2 * columns)
     if cut.raw:
@@ -164,8 +163,7 @@ def _draw_curve(curve: Curve, columns: int, *, is_ascii: bool) -> None:
     if curve.mark or y.size == 1:
         _scatter(x, y, curve.mark or "◆", curve.colour)
     elif y.size:
-        marker = "*" if is_ascii else "braille"
-        plotext.plot(x.tolist(), y.tolist(), marker=marker, color=curve.colour)
+        plotext.plot(x.tolist(), y.tolist(), marker="braille", color=curve.colour)
 
 
 def _scatter(x: Floats, y: float | Floats, mark: str, colour: int) -> None:

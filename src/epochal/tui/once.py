@@ -10,7 +10,7 @@ from rich.text import Text
 from epochal.store.progress import progress_of
 from epochal.tui.chart import View, curves_of, draw_chart, title
 from epochal.tui.state import AppState
-from epochal.tui.text import as_ascii, printable, run_line
+from epochal.tui.text import printable, run_line
 from epochal.tui.vitals import finding_lines, findings_of, vital_lines, vitals_of
 
 _CHART_ROWS, _FINDING_ROWS = 16, 12
@@ -19,14 +19,12 @@ _CHART_ROWS, _FINDING_ROWS = 16, 12
 Pieces = list[tuple[str, str]]
 
 
-def print_once(state: AppState, *, columns: int, now: float, is_ascii: bool) -> Iterator[Pieces]:
+def print_once(state: AppState, *, columns: int, now: float) -> Iterator[Pieces]:
     """The chosen run as it is at the Unix time ``now``, line by line."""
-    for line in _lines(state, columns, now, is_ascii):
-        pieces = _pieces(line)
-        yield [(as_ascii(text), style) for text, style in pieces] if is_ascii else pieces
+    yield from map(_pieces, _lines(state, columns, now))
 
 
-def _lines(state: AppState, columns: int, now: float, is_ascii: bool) -> Iterator[Text]:
+def _lines(state: AppState, columns: int, now: float) -> Iterator[Text]:
     run = state.run
     if run is None:
         yield Text("No runs here yet.")
@@ -47,7 +45,6 @@ def _lines(state: AppState, columns: int, now: float, is_ascii: bool) -> Iterato
             columns=columns,
             rows=_CHART_ROWS,
             flagged=flagged if axis == "step" else (),
-            is_ascii=is_ascii,
         )
     if vitals := vital_lines(vitals_of(run), columns=columns):
         yield Text()

@@ -43,16 +43,6 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _RECENT_POINTS = 240
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
 _LARGE = 1e6
-# What streams without these characters get in their place.
-_ASCII = str.maketrans(
-    {
-        **dict.fromkeys("▁▂▃", "."),
-        **dict.fromkeys("▄▅▆", "-"),
-        **dict.fromkeys("▇█", "="),
-        **dict.fromkeys("┌┐└┘┬┴┤├┼", "+"),
-        **dict(zip("│─━●○◆×▲↘↗→…°", "|-=*o*x^\\/-.'", strict=True)),
-    }
-)
 
 
 def console_for(stream: TextIO) -> Console:
@@ -73,11 +63,6 @@ def clip(text: str, columns: int) -> str:
     clipped = Text(printable(text))
     clipped.truncate(max(columns, 0), overflow="ellipsis")
     return clipped.plain
-
-
-def as_ascii(text: str) -> str:
-    """Replace the characters that this package draws with; others are escaped by the stream."""
-    return text.translate(_ASCII)
 
 
 def short_number(value: float) -> str:
