@@ -40,9 +40,7 @@ def test_any_floats_make_a_histogram_without_a_warning(run: Run, values: list[fl
     assert sum(record["counts"]) == record["count"] == sum(map(math.isfinite, values))
 
 
-@pytest.mark.parametrize(
-    "values", [[1.0, 1.0 + 2**-52], [1e15], [5e-324, 0.0], [-1.7e308, 1.7e308]]
-)
+@pytest.mark.parametrize("values", [[1.0, 1.0 + 2**-52], [1e15], [5e-324, 0.0]])
 def test_values_that_hardly_or_hugely_differ_are_binned(run: Run, values: list[float]) -> None:
     record = histogram(run, values)
     assert sum(record["counts"]) == len(values)
