@@ -17,7 +17,7 @@ import click
 from epochal.cli.command import Command, Group
 from epochal.cli.main import program
 from epochal.health.registry import RULES
-from epochal.health.rule import GROUPS, Message, Rule
+from epochal.health.rule import GROUPS, Rule
 from epochal.health.thresholds import declared
 from epochal.media.files import PLOTLY, TABLE
 from epochal.records import KINDS, ROLE_GUESSES, Field, Kind
@@ -90,27 +90,43 @@ def rules() -> Iterator[str]:
 
 def section(rule: type[Rule]) -> str:
     """One rule: what it says and what to do; its meaning; when it reports, folded."""
-    seen = list(_advice(rule.messages.values()))
+    advice = list(_advice(rule))
+    headline = next((when for when, _ in advice), rule.meaning)
     lines = [f"### `{rule.name}`", ""]
-    if seen:
-        lines += [f"**{seen[0][0]}** → {seen[0][1]}", ""]
-    lines += [rule.meaning, "", "<details><summary>When it reports, and its thresholds</summary>"]
+    lines += [f"**{headline}** → {then}\n" for _, then in advice[:1]]
+    lines += [] if headline == rule.meaning and advice else [rule.meaning, ""]
+    lines += ["<details><summary>When it reports, and its thresholds</summary>"]
     lines += ["<ul>", *(f"<li>{_html(line)}</li>" for line in _details(rule)), "</ul>"]
-    if seen[1:]:
-        lines += ["<p>It also says:</p>", "<ul>"]
-        lines += [f"<li><b>{_html(when)}</b> → {_html(then)}</li>" for when, then in seen[1:]]
+    if advice[1:]:
+        lines += ["<p>Depending on the evidence, it also says:</p>", "<ul>"]
+        for when, then in advice[1:]:
+            heading = "" if when == headline else f"<b>{_html(when)}</b> → "
+            lines += [f"<li>{heading}{_html(then)}</li>"]
         lines += ["</ul>"]
     return "\n".join([*lines, "</details>", ""])
 
 
-def _advice(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """What a rule says and what to do, each advice once; … stands for evidence."""
+def _advice(rule: type[Rule]) -> Iterator[tuple[str, str]]:
+    """What a rule says and what to do, each advice once; … stands for evidence.
+
+    Where a sentence is nearly all evidence, the meaning of the rule replaces it, and the last
+    message, which is the most general one, comes first.
+    """
     known: set[str] = set()
+    messages = list(rule.messages.values())
+    if messages and _is_evidence(messages[0].sentence):
+        messages = messages[-1:] + messages[:-1]
     for message in messages:
-        when, then = (_without_evidence(text) for text in (message.sentence, message.advice))
-        if then not in known and when.strip(".… "):
+        then = _without_evidence(message.advice)
+        if then not in known and not _is_evidence(then):
             known.add(then)
-            yield when, then
+            is_vague = _is_evidence(message.sentence)
+            yield rule.meaning if is_vague else _without_evidence(message.sentence), then
+
+
+def _is_evidence(template: str) -> bool:
+    text = _without_evidence(template)
+    return text.startswith("…") and len(re.findall(r"\w+", text)) < 7
 
 
 def _without_evidence(template: str) -> str:
