@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epochal.health.diagnosis import Diagnosis
+from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.journal.layout import FINDINGS, rank_of_writer
 from epochal.records import Record, moment_of, scalars_of
@@ -119,17 +119,18 @@ def fault_of(name: str) -> str:
 
 def findings_of(config: dict[str, Any], entries: Iterable[Entry]) -> list[Finding]:
     """What the rules find, each finding once and in its last state; the clock ticks meanwhile."""
-    diagnosis = Diagnosis(config=config)
+    diagnosis = Health(config=config)
     now = 0.0
     for rank, writer, record in entries:
         t = moment_of(record)
         if now and t - now > 1:
             for second in range(min(_MAX_TICKS, math.floor(t - now))):
                 diagnosis.tick(now + second + 1)
+                diagnosis.renotify()
         now = max(now, t)
         diagnosis.feed(record, rank=rank, writer=writer)
     diagnosis.close()
-    diagnosis.renotify_at_end()
+    diagnosis.renotify(is_over=True)
     return diagnosis.latest()
 
 

@@ -50,12 +50,8 @@ class ConditionTracker:
 
     def __init__(self, condition: Condition) -> None:
         self.condition = condition
-        self.forget()
-
-    def forget(self) -> None:
-        """Start again without any point."""
         self.values: dict[str, float] = {}
-        self._counts = dict.fromkeys(self.condition.comparisons, 0)
+        self._counts = dict.fromkeys(condition.comparisons, 0)
 
     def update(self, values: Mapping[str, float]) -> bool | None:
         """Return whether the condition is met after one record; None if it has no such metric.

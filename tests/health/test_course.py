@@ -7,12 +7,12 @@ import pytest
 
 from epochal.health.blocks import Block, Blocks
 from epochal.health.course import Course
-from epochal.health.curve import Curve, CurveThresholds
+from epochal.health.curve import Curve
 from tests.health.curve_records import falling, flat
 
 
 def followed(losses: Sequence[float], *, shift_at: int | None = None) -> Course:
-    course = Course(Curve("loss", axis="step", thresholds=CurveThresholds()))
+    course = Course(Curve("loss", axis="step"))
     for step, loss in enumerate(losses):
         if step == shift_at:
             course.curve.expect_a_shift()
@@ -68,7 +68,7 @@ class _Counted(Blocks):
 
 
 def test_a_point_costs_the_same_however_long_the_run_is() -> None:
-    course = Course(Curve("loss", axis="step", thresholds=CurveThresholds()))
+    course = Course(Curve("loss", axis="step"))
     blocks = course.curve.blocks = _Counted(size=course.curve.blocks.size)
     reads = []
     for step, loss in enumerate(falling(40_000)):

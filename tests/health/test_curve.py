@@ -2,12 +2,12 @@ import math
 
 import pytest
 
-from epochal.health.curve import Curve, CurveThresholds
+from epochal.health.curve import Curve
 from tests.health.curve_records import noise
 
 
 def curve_of(values: list[float], *, is_log: bool = False) -> Curve:
-    curve = Curve("loss", axis="step", thresholds=CurveThresholds(), is_log=is_log)
+    curve = Curve("loss", axis="step", is_log=is_log)
     for position, value in enumerate(values):
         curve.push(position, value)
     return curve

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from epochal.health import diagnose
-from epochal.health.diagnosis import Diagnosis
+from epochal.health.engine import Health
 from epochal.health.finding import dedup_key
 
 
@@ -36,7 +36,7 @@ def test_a_silenced_rule_finds_nothing() -> None:
 
 
 def test_what_was_written_before_is_not_said_again() -> None:
-    first, again = Diagnosis(), Diagnosis()
+    first, again = Health(), Health()
     said = [finding for record in LOST for finding in first.feed(record)]
     again.written |= {dedup_key(finding.record()) for finding in said}
     assert said
@@ -44,7 +44,7 @@ def test_what_was_written_before_is_not_said_again() -> None:
 
 
 def test_closing_twice_says_nothing_twice() -> None:
-    diagnosis = Diagnosis()
+    diagnosis = Health()
     for record in LOST:
         diagnosis.feed(record)
     diagnosis.close()

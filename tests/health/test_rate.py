@@ -1,9 +1,8 @@
-from epochal.health.curve import CurveThresholds
 from epochal.health.rate import LearningRate
 
 
 def followed(rates: list[float]) -> tuple[LearningRate, list[int]]:
-    rate = LearningRate(CurveThresholds())
+    rate = LearningRate()
     return rate, [n for n, value in enumerate(rates) if rate.push(n, value)]
 
 

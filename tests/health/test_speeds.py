@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from epochal.health import diagnose
-from epochal.health.diagnosis import Diagnosis
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.rule import Rule
@@ -34,7 +33,7 @@ def replayed(losses: Sequence[float], speed: float, **columns: Sequence[float]) 
 
 
 def found(rule: type[Rule], records: list[Record]) -> list[Finding]:
-    diagnosis = Diagnosis(rules=[rule])
+    diagnosis = Health(rules=[rule])
     for record in records:
         diagnosis.feed(record)
     diagnosis.close()

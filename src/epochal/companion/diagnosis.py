@@ -85,13 +85,14 @@ class Diagnosis:
             self._is_behind = self._read_on()
         if not self._is_behind:
             self._say(self._findings.tick(self._clock()))
+            self._say(self._findings.renotify())
 
     def go_on(self) -> bool:
         """Read on after the run has ended; false when all of it has been seen."""
         self._is_behind = self._read_on()
         if not self._is_behind:
             self._say(self._findings.close())
-            self._say(self._findings.renotify_at_end())
+            self._say(self._findings.renotify(is_over=True))
             self._journal.close(**self._findings.evaluated._asdict())
         return self._is_behind
 

@@ -26,10 +26,10 @@ def diagnose(
     Each finding is given as far as it has come; its ``state`` says whether it still holds.
     """
     # The training process imports findings and nothing else of this package.
-    from epochal.health.diagnosis import Diagnosis
+    from epochal.health.engine import Health
 
-    diagnosis = Diagnosis(config=config, thresholds=thresholds, silenced=silenced)
+    health = Health(config=config, thresholds=thresholds, silenced=silenced)
     for record in records:
-        diagnosis.feed(record)
-    diagnosis.close()
-    return diagnosis.latest()
+        health.feed(record)
+    health.close()
+    return health.latest()

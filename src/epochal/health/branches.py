@@ -6,8 +6,7 @@ A layer of a chain that gets no gradient cuts off those before it. A branch does
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence, Set
 from functools import lru_cache
 
 # Lists and dictionaries of modules of which a sample takes some, and single modules named alike.
@@ -19,25 +18,17 @@ _CHOOSES = re.compile(r"gat(e|ing)|router|switch")
 _IN_DEPTH = re.compile(r"(^h|layers?|blocks?|stages?)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """One of several with the same parameters, which stand beside each other."""
-
-    parameters: frozenset[str]
-
-
-def idle_branches(idle: Collection[str], parameters: Collection[str]) -> list[Branch]:
-    """The branches of which every parameter is idle, while all of another one beside it are not."""
-    still = frozenset(idle)
-    found: list[Branch] = []
-    for family in _families(tuple(parameters)) if still else ():
-        if any(one.parameters.isdisjoint(still) for one in family):
-            found += [one for one in family if one.parameters <= still]
+def in_idle_branches(idle: Set[str], parameters: Iterable[str]) -> set[str]:
+    """The parameters of branches that are wholly idle, while another one beside them is not."""
+    found: set[str] = set()
+    for family in _families(tuple(parameters)) if idle else ():
+        if any(branch.isdisjoint(idle) for branch in family):
+            found.update(*(branch for branch in family if branch <= idle))
     return found
 
 
 @lru_cache(64)
-def _families(parameters: tuple[str, ...]) -> list[tuple[Branch, ...]]:
+def _families(parameters: tuple[str, ...]) -> list[list[frozenset[str]]]:
     """Every set of two or more branches among the parameters of a model."""
     choosing = {
         ".".join(parts[:place])
@@ -54,7 +45,7 @@ def _families(parameters: tuple[str, ...]) -> list[tuple[Branch, ...]]:
                 branch, rest = ".".join(parts[: place + 1]), ".".join(parts[place + 1 :])
                 grouped.setdefault(family, {}).setdefault(branch, {})[rest] = parameter
     return [
-        tuple(Branch(frozenset(members.values())) for members in branches.values())
+        [frozenset(members.values()) for members in branches.values()]
         for branches in grouped.values()
         if len(branches) > 1 and len({frozenset(members) for members in branches.values()}) == 1
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.health.course import Course
-from epochal.health.curve import Curve, CurveThresholds
+from epochal.health.curve import Curve
 from epochal.health.data_window import label_range
 from epochal.health.evaluations import num_classes
 from epochal.health.finding import Finding
@@ -37,7 +37,7 @@ class Context:
     ``course`` describes the loss. Times are Unix seconds.
 
     ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
-    (``PhaseThresholds.warmup``), whatever the length of the run, and stays so in a run without a
+    (``phase.py``), whatever the length of the run, and stays so in a run without a
     loss. A rule about something else counts its own first points. ``is_game``: the run has rewards,
     or the losses of two players, so that its loss need not fall.
     """
@@ -61,7 +61,7 @@ class Context:
     curves: dict[str, Curve] = field(default_factory=dict)
     updated_curves: dict[str, Curve] = field(default_factory=dict)
     course: Course | None = None
-    rate: LearningRate = field(default_factory=lambda: LearningRate(CurveThresholds()))
+    rate: LearningRate = field(default_factory=LearningRate)
 
     @property
     def is_resumed(self) -> bool:

@@ -10,60 +10,49 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice
 
 from epochal.health.blocks import Blocks
 from epochal.health.recent import Recent
 
-# The numbers of the curve kit, each with its reason: what all rules on curves share.
+# How a curve is followed, and what counts as an outlier: what all rules on curves share. Windows
+# are in logged points, shares are of 1. A width is a robust standard deviation of the points
+# around their level.
 
-
-@dataclass(frozen=True, slots=True)
-class CurveThresholds:
-    """How a curve is followed, and what counts as an outlier.
-
-    Windows are in logged points, shares are of 1. A width is a robust standard deviation of the
-    points around their level.
-    """
-
-    # The level is a median of so many points: short enough to follow a fall, long enough to be
-    # known to a fifth of a width.
-    level_points: int = 31
-    # Before so many points nothing is said to stand out of them.
-    level_least: int = 20
-    # Heavy tails show themselves once in some hundred points, so that many are remembered.
-    memory: int = 1000
-    # Noise that does not shrink with the level shows as a growing share of it, in so many points.
-    noise_points: int = 150
-    # Of fewer distances nothing is known about noise at all.
-    noise_least: int = 5
-    # Blocks of ten points keep a whole run: 512 of them, then twice as long ones.
-    block: int = 10
-    # The start is the median of so many points, but never above the first: a step that was too
-    # large lifts those after it.
-    start: int = 3
-    # A change below a tenth of the level is not worth a word, however quiet the curve...
-    material_share: float = 0.1
-    # ...nor one that nobody would see in a picture of the whole run.
-    material_of_range: float = 0.005
-    # ...though near the floor of a loss that fell by orders of magnitude the eye needs a log scale.
-    material_most: float = 0.45
-    # After the rate jumped (a warm restart) the loss may take so many points to its new level.
-    grace: int = 100
-    rate_jump: float = 1.5
-    # Rises of the rate so few points apart are one: a warm-up, or a jump taken in steps.
-    rate_one_jump: int = 20
-    # Eight widths never happen in normal noise, about once in ten thousand in natural batches...
-    spike_widths: float = 8.0
-    # ...so it must also be farther out than anything before it, by more than half.
-    spike_over_tail: float = 1.6
-    # Of few points the tail is not known yet: with so many the bar is twice as high.
-    spike_caution: float = 30.0
-    # So many points are looked at together: three that stand out of five are no single batch.
-    spike_lasting_of: int = 5
-    # What has stood out for so many points in a row is no spike but a new level.
-    accept: int = 60
+# The level is a median of so many points: short enough to follow a fall, long enough to be
+# known to a fifth of a width.
+_LEVEL_POINTS = 31
+# Before so many points nothing is said to stand out of them.
+_LEVEL_LEAST = 20
+# Heavy tails show themselves once in some hundred points, so that many are remembered.
+_MEMORY = 1000
+# Noise that does not shrink with the level shows as a growing share of it, in so many points.
+_NOISE_POINTS = 150
+# Of fewer distances nothing is known about noise at all.
+_NOISE_LEAST = 5
+# Blocks of ten points keep a whole run: 512 of them, then twice as long ones.
+_BLOCK = 10
+# The start is the median of so many points, but never above the first: a step that was too
+# large lifts those after it.
+_START = 3
+# A change below a tenth of the level is not worth a word, however quiet the curve...
+_MATERIAL_SHARE = 0.1
+# ...nor one that nobody would see in a picture of the whole run.
+_MATERIAL_OF_RANGE = 0.005
+# ...though near the floor of a loss that fell by orders of magnitude the eye needs a log scale.
+_MATERIAL_MOST = 0.45
+# After the rate jumped (a warm restart) the loss may take so many points to its new level.
+_GRACE = 100
+# Eight widths never happen in normal noise, about once in ten thousand in natural batches...
+_SPIKE_WIDTHS = 8.0
+# ...so it must also be farther out than anything before it, by more than half.
+_SPIKE_OVER_TAIL = 1.6
+# Of few points the tail is not known yet: with so many the bar is twice as high.
+_SPIKE_CAUTION = 30.0
+# So many points are looked at together: three that stand out of five are no single batch.
+_SPIKE_LASTING_OF = 5
+# What has stood out for so many points in a row is no spike but a new level.
+_ACCEPT = 60
 
 
 # Half of normal noise lies within 0.6745 standard deviations to both sides.
@@ -82,11 +71,11 @@ class Noise:
 
     __slots__ = ("_distances", "_extremes", "_late", "_unit")
 
-    def __init__(self, thresholds: CurveThresholds) -> None:
+    def __init__(self) -> None:
         self._unit: float | None = None
-        self._distances = Recent(thresholds.memory)
-        self._late = Recent(thresholds.noise_points)
-        self._extremes = Recent(thresholds.memory)
+        self._distances = Recent(_MEMORY)
+        self._late = Recent(_NOISE_POINTS)
+        self._extremes = Recent(_MEMORY)
 
     def __len__(self) -> int:
         return len(self._distances)
@@ -161,16 +150,14 @@ class Curve:
     first points, ``first`` the very first of them, ``shifted_at`` where a shift was last expected.
     """
 
-    def __init__(
-        self, name: str, *, axis: str, thresholds: CurveThresholds, is_log: bool = False
-    ) -> None:
+    def __init__(self, name: str, *, axis: str, is_log: bool = False) -> None:
         self.name = name
         self.axis = axis
         self.is_log = is_log
         self.count = 0
         self.newest: tuple[int, float] = (0, math.nan)
-        self.points: deque[tuple[int, float]] = deque(maxlen=thresholds.memory)
-        self.blocks = Blocks(size=thresholds.block)
+        self.points: deque[tuple[int, float]] = deque(maxlen=_MEMORY)
+        self.blocks = Blocks(size=_BLOCK)
         self.start: float | None = None
         self.first: float | None = None
         self.highest = -math.inf
@@ -181,10 +168,9 @@ class Curve:
         self.distance: float | None = None
         self.stands_out = False
         self.shifted_at: int | None = None
-        self.outliers: deque[bool] = deque(maxlen=thresholds.spike_lasting_of)
-        self._thresholds = thresholds
-        self._settled = Recent(thresholds.level_points)
-        self._noise = Noise(thresholds)
+        self.outliers: deque[bool] = deque(maxlen=_SPIKE_LASTING_OF)
+        self._settled = Recent(_LEVEL_POINTS)
+        self._noise = Noise()
         self._first: list[float] = []
         self._row_of_outliers = 0
         self._grace = 0
@@ -199,7 +185,7 @@ class Curve:
         self.points.append((position, value))
         self.blocks.push(position, value)
         self._widen(value)
-        if self.count <= self._thresholds.start:
+        if self.count <= _START:
             self.first = value if self.first is None else self.first
             self._first.append(value)
             self.start = min(self._first[0], _median(self._first))
@@ -218,7 +204,7 @@ class Curve:
 
     def expect_a_shift(self) -> None:
         """For some points from now on a new level is no surprise (the learning rate jumped)."""
-        self._grace = self._thresholds.grace
+        self._grace = _GRACE
         self.shifted_at = self.points[-1][0] if self.points else None
 
     def forget_from(self, position: int) -> None:
@@ -260,12 +246,11 @@ class Curve:
 
         A share of the level where the curve never reached zero; else of the range it covered.
         """
-        thresholds = self._thresholds
         covered = self.highest - self.lowest
         if self.lowest > 0:
-            of_range = min(thresholds.material_of_range * covered, thresholds.material_most * level)
-            return max(thresholds.material_share * level, of_range)
-        return thresholds.material_share * covered
+            of_range = min(_MATERIAL_OF_RANGE * covered, _MATERIAL_MOST * level)
+            return max(_MATERIAL_SHARE * level, of_range)
+        return _MATERIAL_SHARE * covered
 
     def width_at(self, level: float) -> float:
         """The width that the noise of the run has at a level, also one it has left since."""
@@ -292,10 +277,9 @@ class Curve:
 
     def _judge(self, position: int, value: float) -> float:
         """Compare a value with the points before; returns it as the curve has it."""
-        thresholds = self._thresholds
         scaled = math.log(max(value, 1e-300)) if self.is_log else value
         self.newest = (position, value)
-        if len(self._settled) < thresholds.level_least:
+        if len(self._settled) < _LEVEL_LEAST:
             self.level = self.width = self.outlier_limit = self.distance = None
             self.stands_out = False
             return scaled
@@ -306,11 +290,11 @@ class Curve:
         least = 0.0 if self.is_log else self.least_change(level)
         tail = self._noise.farthest(unit)
         # Few distances have not shown their tail yet.
-        caution = 1 + thresholds.spike_caution / max(1, len(self._noise))
+        caution = 1 + _SPIKE_CAUTION / max(1, len(self._noise))
         self.outlier_limit = max(
-            thresholds.spike_widths * self.width, thresholds.spike_over_tail * tail * caution, least
+            _SPIKE_WIDTHS * self.width, _SPIKE_OVER_TAIL * tail * caution, least
         )
-        is_known = len(self._noise) >= thresholds.noise_least
+        is_known = len(self._noise) >= _NOISE_LEAST
         # A new level that was to be expected is no surprise, unless nothing was ever as high.
         is_surprise = self._grace == 0 or value > self.highest
         self.stands_out = is_known and is_surprise and self.distance > self.outlier_limit > 0
@@ -323,8 +307,8 @@ class Curve:
                 min(self.distance, self.outlier_limit) if self.stands_out else self.distance
             )
         self._row_of_outliers = self._row_of_outliers + 1 if self.stands_out else 0
-        if self._row_of_outliers >= self._thresholds.accept:
-            self._settled = Recent(self._thresholds.level_points)
+        if self._row_of_outliers >= _ACCEPT:
+            self._settled = Recent(_LEVEL_POINTS)
             self._row_of_outliers = 0
         elif not self.stands_out:
             self._settled.push(scaled)

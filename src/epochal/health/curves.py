@@ -6,7 +6,7 @@ import math
 
 from epochal.health.context import Context
 from epochal.health.course import Course
-from epochal.health.curve import Curve, CurveThresholds, is_usable
+from epochal.health.curve import Curve, is_usable
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
 from epochal.health.roles import CURVE_ROLES
@@ -16,10 +16,9 @@ from epochal.records import Axis
 class Curves:
     """Updates the curves in a context, once per record, before any rule runs."""
 
-    def __init__(self, context: Context, thresholds: CurveThresholds) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._thresholds = thresholds
-        context.rate = LearningRate(thresholds)
+        context.rate = LearningRate()
 
     def note(self, observation: Observation) -> None:
         """Take in one record of rank 0."""
@@ -76,9 +75,7 @@ class Curves:
                 return None
         if not is_point:
             return None
-        thresholds = self._thresholds
-        curve = Curve(name, axis=axis, thresholds=thresholds, is_log=role == "norm")
-        self._context.curves[role] = curve
+        curve = self._context.curves[role] = Curve(name, axis=axis, is_log=role == "norm")
         return curve
 
 

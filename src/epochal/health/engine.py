@@ -1,7 +1,8 @@
 """Passes records to the rules and turns their verdicts into findings.
 
 The same records in the same order give the same findings with the same ids. So a live run, a reader
-and a later check agree.
+and a later check agree. Whoever reads an attempt again from its beginning can leave out the
+findings that were written before.
 
 Nothing raises out of here. A rule that fails is rebuilt and continues without its history. At its
 third fault it is disabled. Its findings stay unchanged, and the other rules continue.
@@ -16,17 +17,16 @@ from typing import Any
 from epochal.alarm import Call
 from epochal.guard import Guard
 from epochal.health.context import Context
-from epochal.health.curve import CurveThresholds
 from epochal.health.curves import Curves
 from epochal.health.evaluations import evaluation_names, is_of_a_game
-from epochal.health.finding import Evaluated, Finding
+from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
 from epochal.health.rate_limiter import RateLimiter, Sample
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import RuleThresholds, with_values
+from epochal.health.thresholds import with_values
 from epochal.records import Record, finite, scalars_by_name
 
 _LOOP = "loop"
@@ -35,13 +35,8 @@ RULE_BUDGET_S = 1.0
 # Own statements, and kinds without numbers that speak only to people.
 _IGNORED = frozenset({"finding", "text", "blob", "graph"})
 # Members of the fault boundary besides the rules: what all of them are built on.
-_CURVES, _PHASE, _RATE_LIMITER, _RECORD, _FINDINGS = (
-    "curves",
-    "phase",
-    "rate limiter",
-    "record",
-    "findings",
-)
+_CURVES, _PHASE, _RATE_LIMITER = "curves", "phase", "rate limiter"
+_RECORD, _FINDINGS = "record", "findings"
 _NO_SCALARS = frozenset({"run", "define", "option", "resume", "finish", "message", "event", "span"})
 
 
@@ -52,7 +47,9 @@ class Health:
     none at all, nothing is evaluated.
     ``thresholds`` replaces numbers by rule and name; what does not fit is a fault, and that rule
     keeps its own. ``config`` is what is known of the run's configuration beforehand; records add to
-    it. ``guard`` keeps the faults of the rules.
+    it. ``guard`` keeps the faults of the rules. ``written`` are the statements that are known
+    already, as ``dedup_key`` has them: each is returned once. ``said`` has them in order, a finding
+    that grew or closed again.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class Health:
         self._thresholds = dict(thresholds or {})
         self.context = Context(config=dict(config or {}))
         self._budget_s = rule_budget_s
-        self._curves = Curves(self.context, CurveThresholds())
+        self._curves = Curves(self.context)
         self._rules: list[Rule] = []
         self._is_off = rules is not None and not rules
         if rules is None:
@@ -85,6 +82,9 @@ class Health:
         self._phase = PhaseDetector()
         self._trackers = FindingTrackers(self.context)
         self._rate_limiter = RateLimiter()
+        self.written: set[tuple[str, ...]] = set()
+        self.said: list[Finding] = []
+        self._is_closed = False
 
     @property
     def open_findings(self) -> list[Finding]:
@@ -118,7 +118,7 @@ class Health:
         if kind not in _IGNORED and not self._is_off:
             judge = self._judge_extreme if sample.is_extreme else self._judge
             self.guard.run(_RECORD, judge, sample.record, kind, rank, writer, news)
-        return news
+        return self._new(news)
 
     def flush(self) -> list[Finding]:
         """Judge the extremes of the records since the last one that the rules saw.
@@ -139,7 +139,7 @@ class Health:
         """Call the rules that depend on the clock; ``now`` in Unix seconds."""
         news: list[Finding] = []
         self._ask(lambda rule: rule.tick(now, self.context), now, news)
-        return news
+        return self._new(news)
 
     def renotify(self, *, is_over: bool = False) -> list[Finding]:
         """Open findings that go on, with their steps and figures by now; ask now and then.
@@ -147,13 +147,37 @@ class Health:
         A finding is returned when it has lasted several times as long as last reported. With
         ``is_over``, at the end of the records, any growth is enough.
         """
-        return self.guard.run(_FINDINGS, lambda: self._trackers.renotify(is_over=is_over)) or []
+        found = self.guard.run(_FINDINGS, lambda: self._trackers.renotify(is_over=is_over))
+        return self._keep(found or [])
 
     def close(self) -> list[Finding]:
-        """The run has ended: the last findings of the rules. Open findings stay open."""
-        news = self.flush()
+        """The run has ended: the last findings of the rules, once. Open findings stay open."""
+        if self._is_closed:
+            return []
+        self._is_closed = True
+        last, news = self.flush(), list[Finding]()
         self._ask(lambda rule: rule.finish(self.context), self.context.now, news)
-        return news
+        return last + self._new(news)
+
+    def statements(self) -> list[Finding]:
+        """All reports in order; open findings in their current state."""
+        last = {finding.id: place for place, finding in enumerate(self.said)}
+        for finding in self.open_findings:
+            if finding.id in last:
+                self.said[last[finding.id]] = finding
+        return list(self.said)
+
+    def latest(self) -> list[Finding]:
+        """Each finding once, in its last state, in the order they were found."""
+        return list({finding.id: finding for finding in self.statements()}.values())
+
+    def _new(self, findings: list[Finding]) -> list[Finding]:
+        return self._keep([f for f in findings if dedup_key(f.record()) not in self.written])
+
+    def _keep(self, findings: list[Finding]) -> list[Finding]:
+        self.written.update(dedup_key(finding.record()) for finding in findings)
+        self.said += findings
+        return findings
 
     # -- rules and their faults -------------------------------------------------------------------
 
@@ -161,14 +185,11 @@ class Health:
         member = member_of(kind)
         if self.guard.is_disabled(member):
             return
-        rule = self.guard.run(member, kind, self._thresholds_of(kind))
+        values = self._thresholds.get(kind.name, {})
+        numbers = self.guard.run(f"thresholds of {kind.name}", with_values, kind.Thresholds, values)
+        rule = self.guard.run(member, kind, numbers or kind.Thresholds())
         if rule is not None:
             self._rules.insert(len(self._rules) if place is None else place, rule)
-
-    def _thresholds_of(self, kind: type[Rule]) -> RuleThresholds:
-        values = self._thresholds.get(kind.name, {})
-        member = f"thresholds of {kind.name}"
-        return self.guard.run(member, with_values, kind.Thresholds, values) or kind.Thresholds()
 
     def _each(self, rules: Sequence[Rule], visit: Callable[[Iterator[Rule], Call], object]) -> None:
         self.guard.each(rules, visit, budget_s=self._budget_s, on_fault=self._replace)
@@ -324,10 +345,12 @@ class Health:
         context.updated_curves = {}
         if observation.rank <= 0:
             self._follow_curves(observation)
+            loss = observation.roles.get("loss")
+            epoch = observation.record.get("epoch") if observation.kind == "epoch" else None
             if observation.step is not None and observation.kind != "span":
                 self._note_step(observation, observation.step)
-            elif observation.kind == "epoch" and context.step is None:
-                self._note_epoch(observation)
+            elif isinstance(epoch, int) and context.step is None and loss is not None:
+                self._follow_phase(epoch, loss)  # a run that counts no steps
 
     def _note_step(self, observation: Observation, step: int) -> None:
         context = self.context
@@ -339,19 +362,13 @@ class Health:
             context.first_step = step if context.first_step is None else context.first_step
             context.step = step if context.step is None else max(context.step, step)
 
-    def _note_epoch(self, observation: Observation) -> None:
-        """A run that counts no steps has a phase by its epochs."""
-        epoch, loss = observation.record.get("epoch"), observation.roles.get("loss")
-        if isinstance(epoch, int) and loss is not None:
-            self._follow_phase(epoch, loss)
-
     def _follow_curves(self, observation: Observation) -> None:
         if not observation.roles or self.guard.is_disabled(_CURVES):
             return
         if self.guard.outcome(_CURVES, self._curves.note, observation).error is not None:
             self.context.curves.clear()
             self.context.updated_curves.clear()
-            self._curves = Curves(self.context, CurveThresholds())
+            self._curves = Curves(self.context)
 
     def _follow_phase(self, step: int, loss: float) -> None:
         if self.guard.is_disabled(_PHASE):

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+import msgspec
+
 from epochal.format import format_bytes, format_number
 from epochal.records import Record, moment_of
 
 Severity = Literal["info", "warning", "error"]
 State = Literal["open", "closed"]
-Evidence = Mapping[str, float | int | str]
+Evidence = Mapping[str, bool | int | float | str]
 
 SEVERITIES: tuple[str, ...] = get_args(Severity)  # from mild to grave
-_STATES = get_args(State)
 _BYTES = "_bytes"
 
 
@@ -64,26 +65,14 @@ class Finding:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Finding | None:
         """The finding in a journal record; None if there is no valid one."""
-        texts = [record.get(key) for key in ("id", "rule", "sentence")]
-        severity, state = record.get("severity"), record.get("state", "open")
-        if record.get("log") != "finding" or not all(isinstance(text, str) for text in texts):
+        if record.get("log") != "finding":
             return None
-        if severity not in SEVERITIES or state not in _STATES:
+        absent: Record = {"series": None, "steps": None, "evidence": {}, "advice": ""}
+        given = {"state": "open", **absent, **record, "t": moment_of(record)}
+        try:
+            return msgspec.convert(given, cls)
+        except msgspec.ValidationError:
             return None
-        identity, rule, sentence = (str(text) for text in texts)
-        series, evidence = record.get("series"), record.get("evidence")
-        return cls(
-            id=identity,
-            rule=rule,
-            severity=severity,
-            sentence=sentence,
-            series=series if isinstance(series, str) else None,
-            steps=_span(record.get("steps")),
-            evidence=_understood(evidence) if isinstance(evidence, Mapping) else {},
-            advice=str(record.get("advice") or ""),
-            state=state,
-            t=moment_of(record),
-        )
 
 
 def evidence_text(name: str, value: float | str) -> str:
@@ -117,15 +106,3 @@ def is_more_severe(severity: Severity, than: Severity) -> bool:
 def _plain(value: float | str) -> float | str:
     # JSON has no words for these numbers; as a text they can still be read.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _understood(evidence: Mapping[Any, Any]) -> dict[str, float | int | str]:
-    return {str(k): v for k, v in evidence.items() if isinstance(v, (int, float, str))}
-
-
-def _span(steps: Any) -> tuple[int, int] | None:
-    if isinstance(steps, (list, tuple)) and len(steps) == 2:
-        first, last = steps
-        if isinstance(first, int) and isinstance(last, int):
-            return first, last
-    return None

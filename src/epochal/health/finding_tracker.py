@@ -22,18 +22,6 @@ class FindingTracker:
     closing it stays shut for ``cooldown_steps``. ``finding`` is what was said last.
     """
 
-    __slots__ = (
-        "_began",
-        "_clear",
-        "_closed_at",
-        "_held",
-        "_holding",
-        "_last_held",
-        "_last_t",
-        "_rule",
-        "finding",
-    )
-
     def __init__(self, rule: Rule) -> None:
         self.finding: Finding | None = None
         self._rule = rule

@@ -8,40 +8,39 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
+# When a loss counts as falling, constant, unstable or rising; windows in points.
 
-@dataclass(frozen=True, slots=True)
-class PhaseThresholds:
-    """When a loss counts as falling, constant, unstable or rising; windows in points."""
-
-    # The first points of a run fall or jump for reasons of their own (warm-up of the rate, of the
-    # optimizer's moments), and say nothing about where it is going.
-    warmup: int = 50
-    # Two halves of fifty: long enough that their means differ by noise of a seventh of a deviation.
-    window: int = 100
-    # A mean of fifty points strays by 0.14 deviations; two of them differ by more than 0.6
-    # deviations about once in seven hundred comparisons.
-    deviations: float = 0.6
-    # A slow fall needs more points to be seen in: the last half of the run, up to six hundred.
-    long_share: float = 0.5
-    long_window: int = 600
-    # Standard errors of the difference of two means: three come by chance once in seven hundred.
-    # What was falling goes on with half of them, or the word would change with every few points.
-    fall_errors: float = 3.0
-    stay_errors: float = 1.5
-    # The fall has stopped where the newest points lack what it would have brought, beyond doubt.
-    stop_errors: float = 2.0
-    # A rise must also undo a noticeable part of what was gained: otherwise it is a plateau's drift.
-    rise_share: float = 0.1
-    # So much of it gone is a training that is lost, even once the loss rises no more.
-    stay_share: float = 0.3
-    # Until it came down from the top of the rise by so much.
-    back_share: float = 0.75
-    # Where a loss above zero fell by orders of magnitude, twice its lowest level is enough.
-    rise_most: float = 1.0
-    # Noise this many times what it was through the run so far is no longer the same regime.
-    noise_ratio: float = 3.0
-    # Of what was gained: less is the bend of a curve without noise.
-    noise_share: float = 0.01
+# The first points of a run fall or jump for reasons of their own (warm-up of the rate, of the
+# optimizer's moments), and say nothing about where it is going.
+_WARMUP = 50
+# Two halves of fifty: long enough that their means differ by noise of a seventh of a deviation.
+_WINDOW = 100
+# Judged once per block; the blocks are the points of the longer window.
+_BLOCK = _WINDOW // 10
+# A mean of fifty points strays by 0.14 deviations; two of them differ by more than 0.6
+# deviations about once in seven hundred comparisons.
+_DEVIATIONS = 0.6
+# A slow fall needs more points to be seen in: the last half of the run, up to six hundred.
+_LONG_SHARE = 0.5
+_LONG_WINDOW = 600
+# Standard errors of the difference of two means: three come by chance once in seven hundred.
+# What was falling goes on with half of them, or the word would change with every few points.
+_FALL_ERRORS = 3.0
+_STAY_ERRORS = 1.5
+# The fall has stopped where the newest points lack what it would have brought, beyond doubt.
+_STOP_ERRORS = 2.0
+# A rise must also undo a noticeable part of what was gained: otherwise it is a plateau's drift.
+_RISE_SHARE = 0.1
+# So much of it gone is a training that is lost, even once the loss rises no more.
+_STAY_SHARE = 0.3
+# Until it came down from the top of the rise by so much.
+_BACK_SHARE = 0.75
+# Where a loss above zero fell by orders of magnitude, twice its lowest level is enough.
+_RISE_MOST = 1.0
+# Noise this many times what it was through the run so far is no longer the same regime.
+_NOISE_RATIO = 3.0
+# Of what was gained: less is the bend of a curve without noise.
+_NOISE_SHARE = 0.01
 
 
 # Empty: too few points to tell.
@@ -86,17 +85,10 @@ class PhaseDetector:
     ``total`` is the number of steps of the run, if known.
     """
 
-    def __init__(
-        self, thresholds: PhaseThresholds | None = None, *, total: float | None = None
-    ) -> None:
-        self._thresholds = thresholds or PhaseThresholds()
+    def __init__(self, *, total: float | None = None) -> None:
         self._total = total
-        # Judged once per block; the blocks are the points of the longer window.
-        self._block = max(1, self._thresholds.window // 10)
-        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.window)
-        self._blocks: deque[tuple[int, float]] = deque(
-            maxlen=self._thresholds.long_window // self._block
-        )
+        self._window: deque[tuple[int, float]] = deque(maxlen=_WINDOW)
+        self._blocks: deque[tuple[int, float]] = deque(maxlen=_LONG_WINDOW // _BLOCK)
         self._num_points = 0
         self._usual_noise: float | None = None
         self._highest = -math.inf
@@ -117,10 +109,10 @@ class PhaseDetector:
         self._window.append((step, loss))
         self._num_points += 1
         self._smallest = min(self._smallest, loss)
-        if self._num_points % self._block == 0:
-            newest = [value for _, value in list(self._window)[-self._block :]]
-            self._blocks.append((step, _mean(newest, outliers=self._block // 10)))
-            if self._num_points >= self._thresholds.warmup + self._thresholds.window // 2:
+        if self._num_points % _BLOCK == 0:
+            newest = [value for _, value in list(self._window)[-_BLOCK:]]
+            self._blocks.append((step, _mean(newest, outliers=_BLOCK // 10)))
+            if self._num_points >= _WARMUP + _WINDOW // 2:
                 self._judged = self._judge()
         self.phase = "warm-up" if self._is_warmup(step) else self._judged
         return self.phase
@@ -137,10 +129,9 @@ class PhaseDetector:
 
     def _is_warmup(self, step: int) -> bool:
         is_early = self._total is None or step < _WARMUP_SHARE * self._total
-        return is_early and self._num_points <= self._thresholds.warmup
+        return is_early and self._num_points <= _WARMUP
 
     def _judge(self) -> Phase:
-        thresholds = self._thresholds
         values = [value for _, value in self._window]
         half = len(values) // 2
         older, recent = values[:half], values[half:]
@@ -154,15 +145,14 @@ class PhaseDetector:
         )
         if self._diverges(change, self._height(level)):
             return "diverging"
-        if noise > max(thresholds.noise_ratio * usual, thresholds.noise_share * self._gained):
+        if noise > max(_NOISE_RATIO * usual, _NOISE_SHARE * self._gained):
             return "unstable"
         return "converging" if self._falls(change) else "plateau"
 
     def _diverges(self, change: _Change, height: float) -> bool:
-        thresholds = self._thresholds
         # What happened twice and was undone is the nature of this run (warm restarts, a game).
-        least = max(thresholds.deviations * change.deviation, self._undone[0])
-        if height <= max(least, self._of_gain(thresholds.rise_share)):
+        least = max(_DEVIATIONS * change.deviation, self._undone[0])
+        if height <= max(least, self._of_gain(_RISE_SHARE)):
             self._rise = None
             return False
         if self._moves(change, up=True):
@@ -173,8 +163,8 @@ class PhaseDetector:
         if self._rise is None:
             return False
         # It rises no more: the word stays for as long as the loss stays far up.
-        is_far = height > self._of_gain(thresholds.stay_share)
-        if not is_far or height < thresholds.back_share * self._rise.top:
+        is_far = height > self._of_gain(_STAY_SHARE)
+        if not is_far or height < _BACK_SHARE * self._rise.top:
             self._rise = None
         return self._rise is not None and not self._falls(change)
 
@@ -183,7 +173,7 @@ class PhaseDetector:
         lowest = self._lowest[1] if self._lowest is not None else 0.0
         if self._smallest <= 0 or lowest <= 0:
             return share * self._gained
-        return min(share * self._gained, self._thresholds.rise_most * lowest)
+        return min(share * self._gained, _RISE_MOST * lowest)
 
     def _falls(self, change: _Change) -> bool:
         return self._moves(change, up=False)
@@ -193,9 +183,8 @@ class PhaseDetector:
 
         The longer one must not just have stopped to. Less keeps a movement going.
         """
-        thresholds = self._thresholds
         sign = 1 if up else -1
-        if sign * change.rise > thresholds.deviations * change.deviation:
+        if sign * change.rise > _DEVIATIONS * change.deviation:
             return True
         means = self._longer_window(up=up)
         half = len(means) // 2
@@ -203,21 +192,21 @@ class PhaseDetector:
             return False
         moved = sign * (_level(means[-half:]) - _level(means[-2 * half : -half]))
         goes_on = self._judged == ("diverging" if up else "converging")
-        errors = thresholds.stay_errors if goes_on else thresholds.fall_errors
-        points = half * self._block
+        errors = _STAY_ERRORS if goes_on else _FALL_ERRORS
+        points = half * _BLOCK
         if moved <= errors * change.deviation * math.sqrt(2 / points):
             return False
         # At half the pace of the longer window the short one would have come so much farther.
         missing = change.points * moved / points / 2 - sign * change.rise
-        return missing <= thresholds.stop_errors * change.deviation * math.sqrt(2 / change.points)
+        return missing <= _STOP_ERRORS * change.deviation * math.sqrt(2 / change.points)
 
     def _longer_window(self, *, up: bool) -> list[float]:
         """The newest means: of the last part of the run; for a fall after a rise, only since."""
-        count = int(self._thresholds.long_share * self._num_points)
+        count = int(_LONG_SHARE * self._num_points)
         if not up and self._rise is not None:
             count = min(count, self._num_points - self._rise.since)
         means = [mean for _, mean in self._blocks]
-        return means[-max(self._thresholds.window, count) // self._block :]
+        return means[-max(_WINDOW, count) // _BLOCK :]
 
     def _height(self, level: float) -> float:
         """How far a level is above the lowest; the gain is counted up to that one."""

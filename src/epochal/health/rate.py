@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epochal.health.curve import CurveThresholds
+_LEAST_JUMP = 1.5
+# Rises of the rate so few points apart are one: a warm-up, or a jump taken in steps.
+_ONE_JUMP = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class RateJump:
 class LearningRate:
     """Follows the learning rate point by point; None before the first."""
 
-    def __init__(self, thresholds: CurveThresholds) -> None:
+    def __init__(self) -> None:
         self.first: float | None = None
         self.latest: float | None = None
         self.peak: float | None = None
@@ -36,8 +38,6 @@ class LearningRate:
         self.count = 0
         self.jump: RateJump | None = None  # the newest
         self.points_since_jump = 0
-        self._least_jump = thresholds.rate_jump
-        self._one_jump = thresholds.rate_one_jump
 
     def push(self, position: int, rate: float, *, is_point: bool = True) -> bool:
         """Take in the newest rate; True when it jumped upwards.
@@ -52,7 +52,7 @@ class LearningRate:
         if self.peak is None or rate > self.peak:
             self.peak, self.peak_since = rate, position
         self.points_since_jump += is_point
-        if before is None or before <= 0 or rate <= self._least_jump * before:
+        if before is None or before <= 0 or rate <= _LEAST_JUMP * before:
             return False
         self._note_jump(position, before, rate, former_peak or before)
         return True
@@ -68,9 +68,9 @@ class LearningRate:
         return self.first is not None and self.peak is not None and self.first >= share * self.peak
 
     def _note_jump(self, position: int, before: float, rate: float, former_peak: float) -> None:
-        is_new = rate > self._least_jump * former_peak
+        is_new = rate > _LEAST_JUMP * former_peak
         last = self.jump
-        if last is not None and last.after == before and self.points_since_jump <= self._one_jump:
+        if last is not None and last.after == before and self.points_since_jump <= _ONE_JUMP:
             # Steps of one climb: what counts is where it began.
             position, before, is_new = last.position, last.before, last.is_new or is_new
         self.jump = RateJump(position, before, rate, is_new)

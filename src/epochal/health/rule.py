@@ -80,7 +80,8 @@ class Verdict(NamedTuple):
 class Rule(ABC):
     """One kind of fault.
 
-    A rule keeps its own history and returns a verdict when it has enough data. Without a verdict,
+    A rule keeps its own history, begins it in ``reset``, and returns a verdict when it has enough
+    data. Without a verdict,
     an open finding stays open. The same records must give the same verdicts: a rule uses neither
     the clock nor random numbers.
     """
@@ -116,6 +117,10 @@ class Rule(ABC):
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         self.thresholds = thresholds
+        self.reset()
+
+    def reset(self) -> None:  # noqa: B027
+        """Set what the rule remembers to what it is at the start of a run."""
 
     @abstractmethod
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -125,8 +130,9 @@ class Rule(ABC):
         """Check by the clock alone, in Unix seconds; called about once a second for a live run."""
         return ()
 
-    def forget_from(self, step: int, context: Context) -> None:  # noqa: B027
-        """A new attempt takes over at ``step``: forget what lies there and after."""
+    def forget_from(self, step: int, context: Context) -> None:
+        """A new attempt takes over at ``step``: forget what lies there and after, here all."""
+        self.reset()
 
     def finish(self, context: Context) -> Iterable[Verdict]:
         """Report what only the end of the run shows."""
@@ -163,3 +169,10 @@ class Rule(ABC):
     def described(cls, text: str) -> str:
         """Fill ``healthy`` or one of ``reports`` with the default thresholds."""
         return fill(text, declared(cls.Thresholds()))
+
+
+class CurveRule(Rule):
+    """A rule about a series that rank 0 logs point by point, such as the loss."""
+
+    kinds = frozenset({"step", "metrics", "eval", "epoch"})
+    every_rank = False

@@ -36,7 +36,7 @@ from epochal.journal.layout import RunFolder, read_json
 from epochal.settings import Located, Settings, mistake, nearest, read_settings
 
 if TYPE_CHECKING:
-    from epochal.health.diagnosis import Diagnosis
+    from epochal.health.engine import Health
 
 Threshold = int | float | tuple[float, ...] | list[dict[str, str]]
 SILENCE = "silence"
@@ -63,12 +63,12 @@ class RuleSettings:
         """The rules to evaluate: None for all that there are."""
         return None if self.enabled else ()
 
-    def diagnosis(self, **more: Any) -> Diagnosis:
-        """A diagnosis with these settings; ``more`` are other arguments of ``Diagnosis``."""
-        from epochal.health.diagnosis import Diagnosis
+    def diagnosis(self, **more: Any) -> Health:
+        """The engine with these settings; ``more`` are other arguments of ``Health``."""
+        from epochal.health.engine import Health
 
         own: dict[str, Any] = {"silenced": self.silenced, "thresholds": self.thresholds}
-        return Diagnosis(**own, rules=self.chosen, **more)
+        return Health(**own, rules=self.chosen, **more)
 
     def record(self) -> dict[str, Any]:
         """What ``run.json`` keeps: the same table as ``[rules]``."""

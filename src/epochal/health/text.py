@@ -10,8 +10,6 @@ from epochal.format import format_bytes, format_duration, format_number
 from epochal.health.curve import Curve
 from epochal.health.rate import RateJump
 
-# Kinds of records that points of a curve come from.
-CURVE_KINDS = frozenset({"step", "metrics", "eval", "epoch"})
 # What to check where a model's output does not depend on its input.
 INPUTS_REACH_THE_OUTPUT = (
     "that inputs reach the output: no ReLU that is always 0, no initialisation near 0."

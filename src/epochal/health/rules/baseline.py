@@ -66,8 +66,8 @@ class NoBetterThanBaseline(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """A new process evaluates and reads its data again."""
         self._values: dict[str, list[tuple[int | None, float]]] = {}
         # The spread of the targets by whether they are of training, and the one that counts.
         self._spreads: dict[bool, dict[str, float]] = {}
@@ -100,11 +100,6 @@ class NoBetterThanBaseline(Rule):
             names.sort(key=lambda name: name != loss)
             return self._judge(names, loss, classes or 0, context)
         return ()
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A new process evaluates and reads its data again."""
-        self._values.clear()
-        self._spreads, self._targets = {}, {}
 
     def _judge(
         self, names: list[str], loss: str | None, classes: int, context: Context

@@ -47,11 +47,11 @@ class ConditionMet(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Count points again."""
         self._trackers = [
             (setting, ConditionTracker(Condition(setting.when)))
-            for setting in thresholds.conditions
+            for setting in self.thresholds.conditions
         ]
         self._full_names: dict[str, str] = {}
 
@@ -69,11 +69,6 @@ class ConditionMet(Rule):
                 yield self._met(setting, tracker.values, observation.step)
             elif is_met is not None:
                 yield Verdict(setting.when, False)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Count points again."""
-        for _, tracker in self._trackers:
-            tracker.forget()
 
     def _value(self, name: str, observation: Observation, context: Context) -> float | None:
         """The value that a name has in a record, by the rules of ``store.metrics.resolve``."""

@@ -45,10 +45,6 @@ class DataRule(Rule):
     kinds = DATA_KINDS
     replaces_text = True
 
-    def __init__(self, thresholds: RuleThresholds) -> None:
-        super().__init__(thresholds)
-        self.reset()
-
     def reset(self) -> None:
         """Forget everything: a new process counts its epochs from 1."""
         self.epochs = Epochs()
@@ -66,10 +62,6 @@ class DataRule(Rule):
     def check(self, window: DataWindow, context: Context) -> Iterable[Verdict]:
         """Check one window of a loader."""
         raise NotImplementedError
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Begin again."""
-        self.reset()
 
     def row(
         self,

@@ -9,8 +9,8 @@ from epochal.health.course import Course, evaluation_is_fine, evaluation_suffers
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, rate_rose, steps_of
+from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.text import rate_rose, steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _ALL = 0.9  # of the gain: what is left of it is noise
@@ -18,7 +18,7 @@ _EARLY = 50  # points, before which there is rarely a checkpoint to resume from
 _ROSE = "The loss rose from {best} to {level} between {since} and {place}, and has not recovered."
 
 
-class Divergence(Rule):
+class Divergence(CurveRule):
     """The level of the loss is far above the best of the run, and does not fall.
 
     Far is relative to the loss, its gain, its noise, and the rises from which this run has
@@ -78,8 +78,6 @@ class Divergence(Rule):
     }
     causes = frozenset({"divergence"})
     symptom_of = frozenset({"lost values", "instability"})
-    kinds = CURVE_KINDS
-    every_rank = False
     release = 20
 
     class Thresholds(RuleThresholds):
@@ -106,8 +104,8 @@ class Divergence(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Count again."""
         self._in_row = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -130,10 +128,6 @@ class Divergence(Rule):
         if not is_far or not (is_open or self._begins(course, context, lasted, risen_at)):
             return (Verdict(curve.name, False),)
         return (self._describe(course, context),)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Count again."""
-        self._in_row = 0
 
     def _jump_that_lost(self, course: Course, context: Context) -> RateJump | None:
         """Return the jump to a rate never tried before since which the loss has not come back."""

@@ -13,9 +13,9 @@ from epochal.health.data_window import DATA_KINDS, numbers, window_of
 from epochal.health.evaluations import accuracy_of, is_accuracy
 from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.rule import CurveRule, Message, Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
-from epochal.health.text import CURVE_KINDS, steps_of
+from epochal.health.text import steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _TRAIN_POINTS = 15
@@ -48,7 +48,7 @@ class EvalMode(EvaluationRule):
     }
     needs = "`epochal.watch(model)`, and evaluations under `torch.no_grad()`."
     causes = frozenset({"poor evaluation"})
-    kinds = CURVE_KINDS | {"event"}
+    kinds = CurveRule.kinds | {"event"}
     messages = {
         "mode": Message(
             "warning",
@@ -59,8 +59,8 @@ class EvalMode(EvaluationRule):
         )
     }
 
-    def __init__(self, thresholds: RuleThresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Forget an evaluation that is void."""
         self._evaluated_at: int | None = None
         self._is_by_design = False
 
@@ -87,10 +87,6 @@ class EvalMode(EvaluationRule):
             "mode", subject, steps=steps, words=words, dropouts=dropouts, batchnorms=norms
         )
         return (mode,)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Forget an evaluation that is void."""
-        self._evaluated_at = None
 
 
 class StaleBatchNorm(EvaluationRule):
@@ -217,7 +213,7 @@ class EvalGap(EvaluationRule):
     needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
     causes = frozenset({"memorising"})
     symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
-    kinds = CURVE_KINDS | DATA_KINDS
+    kinds = CurveRule.kinds | DATA_KINDS
     patience = 2
     messages = {
         "gap": Message(

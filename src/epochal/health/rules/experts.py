@@ -150,13 +150,14 @@ class MoeImbalance(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Learn the usual values again."""
         self._num_experts: float | None = None
         self._top_k: float | None = None
         self._count = 0
         self._worst: str | None = None  # the layer that uses the fewest experts
-        self._forget()
+        self._recent = {name: deque[float](maxlen=count) for name, count in _RECENT.items()}
+        self._num_poor = 0  # records in a row with a poor load
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check all layers together, and each layer's load where it is known."""
@@ -172,14 +173,6 @@ class MoeImbalance(Rule):
             self._count += 1
             if self._count > self.thresholds.skip:
                 yield from self._judge(context)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Learn the usual values again."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._recent = {name: deque[float](maxlen=count) for name, count in _RECENT.items()}
-        self._num_poor = 0  # records in a row with a poor load
 
     def _learn(self, observation: Observation, context: Context) -> None:
         """Find the number of experts, and of experts per token."""

@@ -13,14 +13,14 @@ from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CLIPPED, CURVE_KINDS, rate_rose, steps_of
+from epochal.health.rule import CurveRule, Message, Rule, Verdict
+from epochal.health.text import CLIPPED, rate_rose, steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _NORM = "{norm} at {place}, {ratio:times} times the usual {usual}."
 
 
-class GradientExplosion(Rule):
+class GradientExplosion(CurveRule):
     """Norms many times the usual one, lasting; or a level far above that of the run.
 
     The norm is that before clipping where both are logged. A single high norm is only a note.
@@ -67,8 +67,6 @@ class GradientExplosion(Rule):
         ),
     }
     symptom_of = frozenset({"lost values", "instability"})
-    kinds = CURVE_KINDS
-    every_rank = False
     wants_extremes = True
     release = 20
 
@@ -145,7 +143,7 @@ class GradientExplosion(Rule):
         )
 
 
-class GradientVanishing(Rule):
+class GradientVanishing(CurveRule):
     """A norm a small share of what it used to be, and a loss that did not fall with it."""
 
     name = "gradient-vanishing"
@@ -168,8 +166,6 @@ class GradientVanishing(Rule):
         )
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
-    kinds = CURVE_KINDS
-    every_rank = False
     patience = 5
     release = 20
 
@@ -247,9 +243,9 @@ class AlwaysClipped(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._ratios: deque[float] = deque(maxlen=thresholds.window)
+    def reset(self) -> None:
+        """Start again: a resumed run may clip otherwise."""
+        self._ratios: deque[float] = deque(maxlen=self.thresholds.window)
         self._count = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -276,12 +272,8 @@ class AlwaysClipped(Rule):
             ),
         )
 
-    def forget_from(self, step: int, context: Context) -> None:
-        """Start again: a resumed run may clip otherwise."""
-        self._ratios.clear()
 
-
-class GradientsAddUp(Rule):
+class GradientsAddUp(CurveRule):
     """A watched model shows that gradients are kept; without one, the norm is judged.
 
     A sum of k gradients is up to k times as long as one, and the next gradient changes it by a
@@ -319,8 +311,7 @@ class GradientsAddUp(Rule):
     }
     causes = frozenset({"instability", "standstill"})
     symptom_of = frozenset({"lost values"})
-    kinds = CURVE_KINDS | {"event"}
-    every_rank = False
+    kinds = CurveRule.kinds | {"event"}
 
     class Thresholds(RuleThresholds):
         # Steps from the first: earlier every norm may grow so, later a sum turns round.
@@ -342,8 +333,8 @@ class GradientsAddUp(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """A new attempt may be of another script."""
         self._is_known = False  # by the event: nothing is left to be judged
         self._hits = self._checks = 0
 
@@ -366,10 +357,6 @@ class GradientsAddUp(Rule):
         if self._hits < max(limits.checks, limits.share * self._checks):
             return ()
         return (self._describe(curve),)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A new attempt may be of another script."""
-        self._is_known = False
 
     def _judge_event(self, event: Observation, context: Context) -> Iterable[Verdict]:
         if event.record.get("name") != "gradients-kept":

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import median
 from typing import TYPE_CHECKING
 
-from epochal.health.branches import idle_branches
+from epochal.health.branches import in_idle_branches
 from epochal.health.layer_series import (
     DEAD_UNITS,
     GRADIENT_NORMS,
@@ -118,7 +118,7 @@ class UntrainedParameters(Rule):
         bar = 1e-4 * median(gradients.values()) if gradients else 0.0
         still = {one for one, move in moves.items() if move == 0}
         idle = {one for one in still if gradients.get(one, 0.0) <= bar}
-        unused = {one for branch in idle_branches(idle, moves) for one in branch.parameters}
+        unused = in_idle_branches(idle, moves)
         for layer in moves:
             ails = layer in still - unused and has_gradient(layer, gradients)
             self._unchanged.note(layer, ails=ails, step=self._step)
@@ -254,8 +254,7 @@ class DeadLayer(Rule):
         bar = (usual or largest) * self.thresholds.gradient_share
         # Where none has a gradient the training as a whole stands still: not a matter of layers.
         idle = {layer for layer, norm in gradients.items() if largest > 0 and norm <= bar}
-        branches = idle_branches(idle, gradients)
-        excused = {parameter for branch in branches for parameter in branch.parameters}
+        excused: Set[str] = in_idle_branches(idle, gradients)
         excused |= _finished(idle - excused, list(gradients), self._has_learned)
         self._has_learned |= gradients.keys() - idle
         for layer in gradients:

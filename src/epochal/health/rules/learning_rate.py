@@ -14,8 +14,8 @@ from epochal.health.curve import Curve
 from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, steps_of
+from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.text import steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
@@ -84,11 +84,8 @@ class _Updates:
         self.ratios[observation.step] = median(moved.values())
         return True
 
-    def forget(self) -> None:
-        self.ratios.clear()
 
-
-class LearningRateTooHigh(Rule):
+class LearningRateTooHigh(CurveRule):
     """Steps that are far too large for the weights, and a loss that shows it.
 
     The relative size of the first updates is measured before any curve shows it. A large update is
@@ -143,8 +140,6 @@ class LearningRateTooHigh(Rule):
     }
     causes = frozenset({"instability", "standstill"})
     symptom_of = frozenset({"lost values", "divergence", "instability"})
-    kinds = CURVE_KINDS
-    every_rank = False
     release = 20
 
     class Thresholds(RuleThresholds):
@@ -171,9 +166,11 @@ class LearningRateTooHigh(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._updates = _Updates(least_norm=thresholds.least_norm, least_layers=thresholds.layers)
+    def reset(self) -> None:
+        """Measure again."""
+        self._updates = _Updates(
+            least_norm=self.thresholds.least_norm, least_layers=self.thresholds.layers
+        )
         self._large: tuple[int, float, int] | None = None  # step, size and layers of an update
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -189,11 +186,6 @@ class LearningRateTooHigh(Rule):
             or self._judge_usual(curve, context)
         )
         return (found or Verdict(curve.name, False),)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Measure again."""
-        self._updates.forget()
-        self._large = None
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -290,7 +282,7 @@ class LearningRateTooHigh(Rule):
         )
 
 
-class LearningRateTooLow(Rule):
+class LearningRateTooLow(CurveRule):
     """Steps that change next to nothing in the weights, and a loss that falls in a straight line.
 
     Training bends its loss: it falls fast and then slowly. A straight line means that the weights
@@ -347,8 +339,6 @@ class LearningRateTooLow(Rule):
     }
     causes = frozenset({"standstill"})
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
-    kinds = CURVE_KINDS
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         # The largest update of the median weight in the first steps: at least 0.01 in health, and
@@ -371,8 +361,8 @@ class LearningRateTooLow(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Measure again."""
         self._updates = _Updates(least_norm=0.02, least_layers=1)
         self._evals: list[tuple[int, float, float]] = []  # position, sum of the rates, loss
         self._way = 0.0  # the sum of the rates so far
@@ -401,12 +391,6 @@ class LearningRateTooLow(Rule):
             or self._judge_usual(curve, context)
         )
         return (found or Verdict(curve.name, False),)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Measure again."""
-        self._updates.forget()
-        self._evals.clear()
-        self._way, self._position = 0.0, None
 
     def _add_rate(self, curve: Curve, context: Context) -> None:
         position, rate = curve.points[-1][0], context.rate.latest
@@ -532,7 +516,7 @@ def _of_rate(context: Context, words: str) -> str:
     return f"{words}{format_number(rate)}" if rate else ""
 
 
-class RateEnded(Rule):
+class RateEnded(CurveRule):
     """The rate was at work for a while, and has been next to nothing for longer than that.
 
     A schedule that ends at the end of its run is never below its limit for that long.
@@ -564,8 +548,6 @@ class RateEnded(Rule):
         ),
     }
     causes = frozenset({"standstill"})
-    kinds = CURVE_KINDS
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         # Of its peak. A cosine is below this for the last two hundredths of a run only.
@@ -576,11 +558,8 @@ class RateEnded(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._begin()
-
-    def _begin(self) -> None:
+    def reset(self) -> None:
+        """A resumed run may have another schedule."""
         self._peak = 0.0
         self._above = self._below = self._since = 0
 
@@ -611,7 +590,3 @@ class RateEnded(Rule):
                 since_step=self._since,
             ),
         )
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A resumed run may have another schedule."""
-        self._begin()

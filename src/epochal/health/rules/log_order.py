@@ -66,8 +66,8 @@ class LogOrder(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """A resumed run may go back."""
         self._last: int | None = None
         self._num_repeats = 0
         self._times: dict[str, float] = {}  # the last time, by writer
@@ -86,11 +86,6 @@ class LogOrder(Rule):
             yield self.found("back", "step", steps=(step, last), before=last, after=step)
         elif self._num_repeats == self.thresholds.repeats:
             yield self.found("repeat", "step", steps=(step, step), after=step)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A resumed run may go back."""
-        self._last = None
-        self._times.clear()
 
     def _judge_time(self, observation: Observation, context: Context) -> Verdict:
         t, writer, subject = observation.t, observation.writer, "clock" + observation.rank_suffix

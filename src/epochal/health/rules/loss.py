@@ -11,8 +11,8 @@ from typing import Any
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
+from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.text import INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
 from epochal.health.thresholds import RuleThresholds
 
 _EPOCH = "train/epoch"
@@ -20,7 +20,7 @@ _AT_TURN = 3  # points after an epoch began
 _SPIKE = "The loss jumped from {level} to {value} at {place}{noise}."
 
 
-class LossSpike(Rule):
+class LossSpike(CurveRule):
     """A loss far out of its own noise and beyond all that stood out of it before.
 
     It is a note, however large: a new task, harder data and a new opponent lift a loss as well as a
@@ -65,8 +65,6 @@ class LossSpike(Rule):
         "jump": Message("info", _SPIKE, "{jump}. Raise it by less, or slowly."),
     }
     symptom_of = frozenset({"lost values"})
-    kinds = CURVE_KINDS
-    every_rank = False
     wants_extremes = True
     release = 10
 
@@ -78,8 +76,8 @@ class LossSpike(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """An epoch that is begun again counts again."""
         self._epoch = 0
         self._since_turn = _AT_TURN + 1  # points since an epoch began, after the first one
         self._turns: set[int] = set()  # epochs that began with a spike
@@ -99,11 +97,6 @@ class LossSpike(Rule):
         if self._since_turn <= _AT_TURN and not observation.is_extreme:
             self._turns.add(self._epoch)
         return (self._describe(curve, context),)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """An epoch that is begun again counts again."""
-        self._epoch, self._since_turn = 0, _AT_TURN + 1
-        self._turns.clear()
 
     def _describe(self, curve: Curve, context: Context) -> Verdict:
         lasting = max(1, sum(curve.outliers))
@@ -130,7 +123,7 @@ class LossSpike(Rule):
         return self.found(message, curve.name, words=words, **evidence)
 
 
-class Plateau(Rule):
+class Plateau(CurveRule):
     """Two windows in a row with no measurable fall between them, several times over.
 
     A note, not a warning: every training ends on one. Only a loss that has fallen before is on a
@@ -163,8 +156,6 @@ class Plateau(Rule):
         ),
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
-    kinds = CURVE_KINDS
-    every_rank = False
     release = 4
     replaces_text = True
 
@@ -229,7 +220,7 @@ class Plateau(Rule):
         return max(by_noise, self.thresholds.share * size)
 
 
-class NeverFell(Rule):
+class NeverFell(CurveRule):
     """After hundreds of points the loss has not come below its first level.
 
     A loss that reaches zero, or that of a game, need not fall.
@@ -260,8 +251,6 @@ class NeverFell(Rule):
         )
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
-    kinds = CURVE_KINDS
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         # Nothing learned in so many points is long past any warm-up.

@@ -12,8 +12,8 @@ from epochal.health.curve import Curve
 from epochal.health.evaluations import configured
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, steps_of
+from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.text import steps_of
 from epochal.health.thresholds import RuleThresholds
 
 _BATCH_KEYS = ("batch_size", "train_batch_size", "per_device_train_batch_size", "micro_batch_size")
@@ -21,7 +21,7 @@ _MOST_SAMPLES = 1 << 40
 _SIGN = "Check the sign of the loss: what is subtracted, and whether a score is returned as a loss."
 
 
-class LossSign(Rule):
+class LossSign(CurveRule):
     """A training loss that is the negative of the evaluation's, or that falls without end.
 
     Losses may be negative: likelihoods of densities and similarities are. Then the evaluation is
@@ -58,8 +58,6 @@ class LossSign(Rule):
         ),
     }
     causes = frozenset({"instability", "standstill", "implausible results"})
-    kinds = CURVE_KINDS
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         evals: int = 2
@@ -73,8 +71,8 @@ class LossSign(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Count again."""
         self._mirrored = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -116,10 +114,6 @@ class LossSign(Rule):
             )
         return ()
 
-    def forget_from(self, step: int, context: Context) -> None:
-        """Count again."""
-        self._mirrored = 0
-
     def _is_endless(self, train: Curve, context: Context) -> bool:
         """Whether the loss and the norm have both left their start, by the same factor."""
         norm, evaluation, limits = (
@@ -149,7 +143,7 @@ class LossSign(Rule):
         return is_certain or late > 1.5 * max(early, 0.0)
 
 
-class LossSummed(Rule):
+class LossSummed(CurveRule):
     """The training loss is as many times the evaluation loss as a batch has samples."""
 
     name = "loss-summed"
@@ -174,8 +168,6 @@ class LossSummed(Rule):
     }
     causes = frozenset({"instability", "standstill", "implausible results"})
     symptom_of = frozenset({"lost values"})
-    kinds = CURVE_KINDS
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         evals: int = 2
@@ -226,7 +218,7 @@ class LossSummed(Rule):
         )
 
 
-class LargeReturns(Rule):
+class LargeReturns(CurveRule):
     """The loss of a reinforcement learning is that of values in the hundreds or more.
 
     A network starts with outputs of about 1 and changes them by a few per cent a step. The root of
@@ -253,8 +245,6 @@ class LargeReturns(Rule):
         )
     }
     causes = frozenset({"instability", "standstill"})
-    kinds = CURVE_KINDS
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         limit: float = 1e4

@@ -124,8 +124,8 @@ class MemoryGrowth(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Start again: a new attempt is a new process."""
         self._samples: dict[str, deque[tuple[float, float]]] = {}
         self._trains_since: float | None = None
 
@@ -141,11 +141,6 @@ class MemoryGrowth(Rule):
             if name in _TITLES or name.endswith("/dram_used"):
                 samples = self._sampled(observation, name, value) if is_ready else ()
                 yield self._judge(observation, name, value, samples, context)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Start again: a new attempt is a new process."""
-        self._samples.clear()
-        self._trains_since = None
 
     def _sampled(
         self, observation: Observation, name: str, value: float
@@ -234,8 +229,8 @@ class OutOfMemory(Rule):
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
     replaces_text = True
 
-    def __init__(self, thresholds: RuleThresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """A new attempt came after an error that ended the one before."""
         # By device: how many errors, the steps of the first and the last, and one not reported yet.
         self._counts: Counter[str] = Counter()
         self._steps: dict[str, tuple[int, int]] = {}
@@ -267,10 +262,6 @@ class OutOfMemory(Rule):
                 **context.rank_evidence(error.rank),
                 times=count,
             )
-        self._new.clear()
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """A new attempt came after an error that ended the one before."""
         self._new.clear()
 
 

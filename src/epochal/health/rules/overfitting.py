@@ -10,8 +10,8 @@ from typing import NamedTuple
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.text import CURVE_KINDS, steps_of
+from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.text import steps_of
 from epochal.health.thresholds import RuleThresholds
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
@@ -24,7 +24,7 @@ class _Eval(NamedTuple):
     train: float
 
 
-class Overfitting(Rule):
+class Overfitting(CurveRule):
     """Several evaluations in a row above the best one, together beyond its noise; training falls.
 
     If both losses rise the run diverges, and another rule reports it.
@@ -50,8 +50,6 @@ class Overfitting(Rule):
         "records, and names that begin with `eval`, `val`, `valid`, `validation`, `test` or `dev`."
     )
     symptom_of = frozenset({"lost values", "divergence", "poor evaluation"})
-    kinds = CURVE_KINDS
-    every_rank = False
     messages = {
         "rises": Message(
             "warning",

@@ -111,8 +111,8 @@ class SilentRun(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Learn again."""
         self._ranks: dict[int, _Pace] = {}
         self._first = 0  # the rank that stopped first
         # Per cent of a core and of each GPU that the processes use, by the writer of telemetry.
@@ -145,10 +145,6 @@ class SilentRun(Rule):
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
         """Check by the clock."""
         return self._judge(now, context) if self._is_silent(now) else ()
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Learn again."""
-        self._ranks.clear()
 
     def _is_silent(self, now: float) -> bool:
         limits = self.thresholds
@@ -258,11 +254,8 @@ class Straggler(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._forget()
-
-    def _forget(self) -> None:
+    def reset(self) -> None:
+        """Measure again: a new attempt may have other machines."""
         # By rank: the last five times of a step's work, and that of the backward pass, in ms.
         self._times: dict[int, Recent] = {}
         self._backward: dict[int, float] = {}
@@ -301,10 +294,6 @@ class Straggler(Rule):
         for one in {rank, max(levels, key=lambda rank: levels[rank])}:
             if len(levels) > 1:
                 yield self._judge(one, levels, context)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Measure again: a new attempt may have other machines."""
-        self._forget()
 
     def _judge(self, rank: int, levels: Mapping[int, float], context: Context) -> Verdict:
         limits, own = self.thresholds, levels[rank]
@@ -426,18 +415,11 @@ class ReplicaDrift(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._forget()
-
-    def _forget(self) -> None:
+    def reset(self) -> None:
+        """Learn again: a new attempt starts from equal weights."""
         self._copies: dict[str, _Copies] = {}
         self._weight: str | None = None  # the first that is apart
         self._ratios: list[float] = []  # of the norms of the first two ranks, as logarithms
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Learn again: a new attempt starts from equal weights."""
-        self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the record with those of the other ranks at its step."""

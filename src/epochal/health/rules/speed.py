@@ -165,9 +165,11 @@ class InputBound(Rule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._forget()
+    def reset(self) -> None:
+        """Start again: the first batches of an attempt wait for workers to start."""
+        self._waits: dict[int, int] = {}  # by rank: `phases` records in a row that waited
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
+        self._last: tuple[int, float] | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check by phases; by the durations of steps only if there are none."""
@@ -176,15 +178,6 @@ class InputBound(Rule):
         if self._waits or context.is_game or observation.rank > 0:
             return ()
         return self._see_step(observation)
-
-    def forget_from(self, step: int, context: Context) -> None:
-        """Start again: the first batches of an attempt wait for workers to start."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._waits: dict[int, int] = {}  # by rank: `phases` records in a row that waited
-        self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
-        self._last: tuple[int, float] | None = None
 
     def _see_phases(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         rank, limits = observation.rank, self.thresholds
@@ -281,12 +274,15 @@ class ThroughputDrop(Rule):
         cpu_pct: float = 90.0
 
     thresholds: Thresholds
+    _cpu_pct: float | None = None  # of the machine, whatever is measured
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
+        """Learn the usual value again: a resumed run may have another machine or batch."""
         self._source = ""
-        self._cpu_pct: float | None = None
-        self._forget()
+        self._usual = Recent(400)
+        self._recent: deque[_Speed] = deque()
+        self._last: tuple[int, float] | None = None
+        self._since: int | None = None  # the first slow step of a drop
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check one record of each second against the usual throughput."""
@@ -307,21 +303,11 @@ class ThroughputDrop(Rule):
         if len(self._usual) >= 30:
             yield self._judge()
 
-    def forget_from(self, step: int, context: Context) -> None:
-        """Learn the usual value again: a resumed run may have another machine or batch."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._usual = Recent(400)
-        self._recent: deque[_Speed] = deque()
-        self._last: tuple[int, float] | None = None
-        self._since: int | None = None  # the first slow step of a drop
-
     def _speed(self, observation: Observation, context: Context) -> float | None:
         """Return the throughput, or steps per second by the time between records."""
         source = context.role_names.get("throughput", "")
         if source != self._source:
-            self._forget()
+            self.reset()
             self._source = source
         if source:
             return observation.roles.get("throughput")

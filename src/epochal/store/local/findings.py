@@ -229,14 +229,14 @@ def late_findings(
     failed = state.entries("event", name=_ALERT_FAILED)
     if not failed:
         return
-    from epochal.health import diagnosis
+    from epochal.health.engine import Health
     from epochal.health.rules.alert_failed import AlertFailed
 
-    by_attempt: dict[int, diagnosis.Diagnosis] = {}
+    by_attempt: dict[int, Health] = {}
     for entry in failed:
         attempt = entry.position.attempt
         feed = by_attempt.setdefault(
-            attempt, diagnosis.Diagnosis(rules=[AlertFailed], silenced=rules.silenced, guard=guard)
+            attempt, Health(rules=[AlertFailed], silenced=rules.silenced, guard=guard)
         ).feed
         for finding in feed(entry.record, writer=entry.position.writer):
             if dedup_key(finding.record()) not in written:
