@@ -130,7 +130,7 @@ def _one(directory: Path) -> Answer:
     begun = time.perf_counter()
     with serving(directory / "runs") as server:
         ready = time.perf_counter()
-        _series(server, ["run-00000"], "loss")
+        series(server, ["run-00000"], "loss")
         return {"ready_ms": _ms(begun, ready), "data_ms": _ms(begun)}
 
 
@@ -138,18 +138,18 @@ def _many(directory: Path) -> Answer:
     begun = time.perf_counter()
     with serving(directory / "runs") as server:
         before_mb = server.resident_mb
-        runs = _run_ids(server)
+        runs = run_ids(server)
         first_listed_mb = server.resident_mb - before_mb
-        _series(server, runs, "loss")
+        series(server, runs, "loss")
         data_ms = _ms(begun)
         asked = time.perf_counter()
-        _series(server, runs, "metric_3")
+        series(server, runs, "metric_3")
         next_ms = _ms(asked)
         asked_mb = server.resident_mb - before_mb
     # The first one had to open every part, the next one knows the runs from the index.
     with serving(directory / "runs") as server:
         before_mb = server.resident_mb
-        _run_ids(server)
+        run_ids(server)
         listed_mb = server.resident_mb - before_mb
     return {
         "data_ms": data_ms,
@@ -163,16 +163,16 @@ def _many(directory: Path) -> Answer:
 def _spike(directory: Path) -> Answer:
     """Zooms into a part of the steps around the spike, from all of them to a few hundred."""
     with serving(directory / "runs") as server:
-        (run,) = _run_ids(server)
+        (run,) = run_ids(server)
         steps = json.loads(server.ask(f"/api/runs/{run}"))["row"]["step"] + 1
         at, width, missed, times = steps * 2 // 3 + 7, steps, 0, []
         source = random.Random(1)
         while width >= 256:
             lo = max(0, at - source.randrange(width))
             begun = time.perf_counter()
-            body = _series(server, [run], "loss", lo=lo, hi=lo + width)
+            body = series(server, [run], "loss", lo=lo, hi=lo + width)
             times.append(_ms(begun))
-            missed += _highest(body) != SPIKE
+            missed += highest(body) != SPIKE
             width //= 3
         return {"missed": missed, "first_ms": times[0], "zoom_ms": statistics.median(times[1:])}
 
@@ -185,7 +185,7 @@ def _streams(directory: Path, *, clients: int, seconds: int) -> Answer:
     run.log({"loss": 0.0}, step=0)
     total = seconds * EVENTS_A_SECOND
     with serving(directory / "live") as server:
-        (run_id,) = _run_ids(server)
+        (run_id,) = run_ids(server)
         with Listeners(server, run=run_id, count=clients) as listeners:
             listeners.wait_for(b"event: ready", limit_s=60)
             spent, begun = server.cpu_s, time.perf_counter()
@@ -208,7 +208,7 @@ def _latency(directory: Path, *, times: int) -> Answer:
     run.log({"loss": 0.0}, step=0)
     waits, source = [], random.Random(2)
     with serving(directory / "live") as server:
-        (run_id,) = _run_ids(server)
+        (run_id,) = run_ids(server)
         with Listeners(server, run=run_id, count=1) as listeners:
             listeners.wait_for(b"event: ready", limit_s=60)
             for step in range(1, times + 1):
@@ -224,17 +224,17 @@ def _latency(directory: Path, *, times: int) -> Answer:
     }
 
 
-def _run_ids(server: Server) -> list[str]:
+def run_ids(server: Server) -> list[str]:
     rows = json.loads(server.ask("/api/runs", {"limit": 1000}))["rows"]
     return [row["id"] for row in rows]
 
 
-def _series(server: Server, runs: list[str], name: str, **query: Any) -> bytes:
+def series(server: Server, runs: list[str], name: str, **query: Any) -> bytes:
     asked = {"run": runs, "name": name, "pixels": PIXELS, **query}
     return server.ask("/api/series", asked)
 
 
-def _highest(body: bytes) -> float:
+def highest(body: bytes) -> float:
     """The largest value of a body's one series, by the layout of ``docs/explanation/http.md``."""
     import numpy as np
 
@@ -242,7 +242,7 @@ def _highest(body: bytes) -> float:
     (head,) = json.loads(body[8 : 8 + length])["series"]
     count = head["count"]
     columns = np.frombuffer(body, "<f8", offset=8 + length)
-    column = columns[count : 2 * count] if head["raw"] else columns[7 * count : 8 * count]
+    column = columns[count : 2 * count] if head["raw"] else columns[5 * count : 6 * count]
     return float(np.nanmax(column))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from epochal.store.local.store import LocalStore
 from epochal.store.wait import Waited, wait_for_run
 from tests.store.journals import Journal
 
+BetweenPolls = Callable[[Callable[[], object]], None]
 Capture = pytest.CaptureFixture[str]
 DEAD = {"pid": 2**22 + 1, "pid_start": 1.0}
 
@@ -29,24 +29,10 @@ def wait(root: Path, key: str = "x", until: str | None = None, **kwargs: Any) ->
         return wait_for_run(store, key, until=condition, poll_s=0.01, **kwargs)
 
 
-@contextmanager
-def writing(records: Iterator[dict[str, Any]], journal: Journal) -> Iterator[None]:
-    """Write one record after another, each in a moment of its own."""
-    is_over = threading.Event()
-
-    def write() -> None:
-        for record in records:
-            journal.add(record)
-            if is_over.wait(0.005):
-                return
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+@pytest.fixture
+def between_polls(monkeypatch: pytest.MonkeyPatch) -> BetweenPolls:
+    """Do something each time a wait would sleep: it sees every record in a poll of its own."""
+    return lambda act: monkeypatch.setattr(time, "sleep", lambda _seconds: act())
 
 
 def losses(start: int = 0) -> Iterator[dict[str, Any]]:
@@ -66,30 +52,35 @@ def test_the_end_of_a_run_ends_the_wait(tmp_path: Path, status: str, words: str)
     assert waited.sentence == words
 
 
-def test_a_condition_that_was_met_for_one_point_ends_the_wait(tmp_path: Path) -> None:
+def test_a_condition_that_was_met_for_one_point_ends_the_wait(
+    tmp_path: Path, between_polls: BetweenPolls
+) -> None:
     journal = Journal(tmp_path)
-    with writing(losses(), journal):
-        waited = wait(tmp_path, until="loss < 2")
+    records = losses()
+    between_polls(lambda: journal.add(next(records)))
+    waited = wait(tmp_path, until="loss < 2")
     assert (waited.event, waited.step, waited.values) == ("until", 20, {"loss": 1.0})
     assert waited.sentence == "p/x: the condition is met at step 20: loss is 1."
 
 
-def test_points_before_the_wait_count(tmp_path: Path) -> None:
+def test_points_before_the_wait_count(tmp_path: Path, between_polls: BetweenPolls) -> None:
     journal = Journal(tmp_path)
     for record in itertools.islice(losses(), 31):
         journal.add(record)
     assert wait(tmp_path, until="loss < 2", timeout_s=0).event == "until"
     assert wait(tmp_path, until="loss < 2 for 2 points", timeout_s=0).event == "timeout"
-    with writing(losses(31), journal):
-        waited = wait(tmp_path, until="loss < 2 for 2 points and step > 5")
+    records = losses(31)
+    between_polls(lambda: journal.add(next(records)))
+    waited = wait(tmp_path, until="loss < 2 for 2 points and step > 5")
     assert (waited.event, waited.step) == ("until", 31)
 
 
-def test_a_condition_on_steps_needs_no_metric(tmp_path: Path) -> None:
+def test_a_condition_on_steps_needs_no_metric(tmp_path: Path, between_polls: BetweenPolls) -> None:
     journal = Journal(tmp_path)
-    with writing(losses(), journal):
-        assert wait(tmp_path, until="step >= 7").step == 7
-        assert wait(tmp_path, until="step >= 7").event == "until"
+    records = losses()
+    between_polls(lambda: journal.add(next(records)))
+    assert wait(tmp_path, until="step >= 7").step == 7
+    assert wait(tmp_path, until="step >= 7").event == "until"
 
 
 def test_a_run_that_does_not_exist_is_waited_for(tmp_path: Path) -> None:
