@@ -5,8 +5,7 @@ Numpy scalars, 0-d arrays and torch tensors arrive through :func:`plain_number`;
 to tell them apart, they are recognised by what they can do.
 
 The seam for tensors on an accelerator: with ``wait=False`` they are left where they are, so that a
-record may hold them until their values have arrived. :func:`device_values` finds them in a record,
-and :func:`open_device_reader` gives what copies them without waiting.
+record may hold them until their values have arrived. :func:`device_values` finds them in a record.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import msgspec
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
-from epochal.torch_hooks import torch_hooks
 
 Number = float | int | bool
 
@@ -81,14 +79,6 @@ class DeviceReader(Protocol):
 
     def flush(self) -> None:
         """Wait until every record has been handed on."""
-
-
-def open_device_reader(
-    then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
-) -> DeviceReader:
-    """A reader that gives finished records to ``then``, and says to ``lost`` what never came."""
-    reader: DeviceReader = torch_hooks().open_reader(then, lost)
-    return reader
 
 
 def is_device_tensor(value: Any) -> bool:
@@ -299,18 +289,14 @@ class _PlainJson:
             if isinstance(number, (bool, int, float, str, type(None))):
                 return self.of(number)
         count = element_count(value)
-        if count is not None and count <= _MOST_ELEMENTS and _is_array_here(value):
+        is_here = hasattr(value, "tolist") and str(getattr(value, "device", "cpu")) == "cpu"
+        if count is not None and count <= _MOST_ELEMENTS and is_here:
             return self.of(value.tolist())
         return str(value) if hasattr(value, "__fspath__") else repr(value)
 
     def _key(self, key: Any) -> str:
         text, error = attempt(str, key)
         return text if text is not None and error is None else _named_type(key)
-
-
-def _is_array_here(value: Any) -> bool:
-    """Whether a value is an array or a tensor that can be read without waiting for a device."""
-    return hasattr(value, "tolist") and str(getattr(value, "device", "cpu")) == "cpu"
 
 
 def _named_type(value: Any) -> str:

@@ -60,7 +60,12 @@ def form() -> str:
 
 def visible(text: str) -> str:
     """A text whose control characters are escaped; ends of lines and tabs stay."""
-    return _UNUSUAL.sub(lambda found: _shown(found[0]), text)
+
+    def shown(found: re.Match[str]) -> str:
+        is_safe = _is_safe(found[0])
+        return found[0] if is_safe else found[0].encode("unicode_escape").decode("ascii")
+
+    return _UNUSUAL.sub(shown, text)
 
 
 def one_line(text: str) -> str:
@@ -88,7 +93,7 @@ def say_json(value: Any) -> None:
 
     # An escape sequence of JSON means the same character, and a terminal shows it as text.
     text = encode_json(value).decode()
-    print(_UNUSUAL.sub(lambda found: _json_shown(found[0]), text))
+    print(_UNUSUAL.sub(lambda c: c[0] if _is_safe(c[0]) else json.dumps(c[0])[1:-1], text))
 
 
 def said_json(value: Any) -> bool:
@@ -189,16 +194,6 @@ def _console(stream: TextIO) -> Console | None:
 
     console = console_for(stream)
     return console if console.is_terminal and not console.is_dumb_terminal else None
-
-
-def _shown(character: str) -> str:
-    if _is_safe(character):
-        return character
-    return character.encode("unicode_escape").decode("ascii")
-
-
-def _json_shown(character: str) -> str:
-    return character if _is_safe(character) else json.dumps(character)[1:-1]
 
 
 def _is_safe(character: str) -> bool:

@@ -121,10 +121,10 @@ def _plan(view: LocalRun, more: Sequence[str]) -> dict[str, Any]:
     if any(REDACTED in word for word in started):
         remarks.append(_SECRETS)
     cwd, environment = facts.get("cwd"), environment_of(view)
-    variables = [f"{name}={_quoted(value)}" for name, value in environment.items()]
-    shell = " ".join([*variables, *map(_quoted, started)])
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    shell = " ".join([*variables, *map(shlex.quote, started)])
     return {
-        "shell": f"cd {_quoted(cwd)} && {shell}" if isinstance(cwd, str) else shell,
+        "shell": f"cd {shlex.quote(cwd)} && {shell}" if isinstance(cwd, str) else shell,
         "command": started,
         "environment": environment,
         "cwd": cwd,
@@ -133,14 +133,6 @@ def _plan(view: LocalRun, more: Sequence[str]) -> dict[str, Any]:
         "drift": [asdict(drift) for drift in _drift(view, manifest, more)],
         "remarks": [*_checkpoint_remarks(view, path, manifest), *remarks, *_changed(facts)],
     }
-
-
-def _quoted(word: str) -> str:
-    """A word for a shell; control characters as bash and zsh spell them, not as they are."""
-    if word.isprintable():
-        return shlex.quote(word)
-    plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + "'"
 
 
 def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:

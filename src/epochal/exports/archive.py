@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from epochal.boards import StoredBoard
 from epochal.errors import UsageError
@@ -143,32 +144,31 @@ def _body(
         responses={run.info.id: _responses(run) for run in chosen},
         blobs={},
         series=[],
-        boards=[_without_query(stored) for stored in boards],
+        # Of all runs of the file: without a server there is nobody to choose them.
+        boards=[replace(one, board=replace(one.board, query=None)) for one in boards],
         board=board,
         problems=failed_formulas(chosen, names),
     )
     sweep_bytes = int(max(_MIN_BYTES, budget_bytes - len(_escaped(body))) * _SWEEP_SHARE)
     sweep = pack_sweep(chosen, _shown_config, budget_bytes=sweep_bytes)
-    body = msgspec.structs.replace(body, sweep=sweep)
+    body = replace(body, sweep=sweep)
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     entries = pack_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
     sample_lists, blobs = pack_samples(chosen, budget_bytes=sample_bytes)
     for run_id, responses in body.responses.items():
         responses.update(entries.get(run_id, {}), blobs=sample_lists[run_id])
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
-    series = _series(chosen, names, budget_bytes=left)
-    return _escaped(msgspec.structs.replace(body, blobs=blobs, series=series))
+    num_series = sum(len(metric.ranks) for run in chosen for metric in run.metrics())
+    all_ranks = num_series <= MAX_SERIES
+    lines = [line for run in chosen for line in lines_of(run, all_ranks=all_ranks, names=names)]
+    series = pack_series(lines, budget_bytes=left)
+    return _escaped(replace(body, blobs=blobs, series=series))
 
 
 def charted(boards: Sequence[StoredBoard]) -> list[str]:
     """The names, patterns and formulas in the charts of boards."""
     blocks = [block for stored in boards for block in stored.board.blocks]
     return [name for block in blocks if block.kind == "chart" for name in block.series]
-
-
-def _without_query(stored: StoredBoard) -> StoredBoard:
-    """A board about all runs of the file: without a server there is nobody to choose them."""
-    return msgspec.structs.replace(stored, board=msgspec.structs.replace(stored.board, query=None))
 
 
 def _responses(run: RunView) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _responses(run: RunView) -> dict[str, Any]:
 
 def _rows(runs: Sequence[RunView]) -> wire.RunList:
     rows = [
-        msgspec.structs.replace(
+        replace(
             run_row(
                 run,
                 with_config=True,
@@ -200,10 +200,10 @@ def _redacted(run: RunView, response: msgspec.Struct) -> msgspec.Struct:
     if not isinstance(response, wire.RunDetail):
         return response
     redactor = _redactor(run)
-    return msgspec.structs.replace(
+    return replace(
         response,
         # A path on this machine means nothing on another one.
-        row=msgspec.structs.replace(response.row, folder=""),
+        row=replace(response.row, folder=""),
         folder="",
         config=redactor.config(run.config),
         facts=redactor.identity(run.facts),
@@ -217,13 +217,6 @@ def _shown_config(run: RunView) -> Mapping[str, Any]:
 def _redactor(run: RunView) -> Redactor:
     """Redacts again: other trackers and older versions do not redact what they record."""
     return Redactor(is_on=run.facts.get("redact") is not False)
-
-
-def _series(runs: Sequence[RunView], names: Sequence[str], *, budget_bytes: int) -> list[str]:
-    num_series = sum(len(metric.ranks) for run in runs for metric in run.metrics())
-    all_ranks = num_series <= MAX_SERIES
-    lines = [line for run in runs for line in lines_of(run, all_ranks=all_ranks, names=names)]
-    return pack_series(lines, budget_bytes=budget_bytes)
 
 
 def _escaped(body: wire.ArchiveBody) -> bytes:

@@ -133,7 +133,8 @@ def write_figure(panels: Sequence[Panel], out: BinaryIO, *, file_type: str, is_l
         is_inside = len(panels) == 1 and len(labels) <= _MOST_INSIDE
         columns, rows = min(len(panels), 2), math.ceil(len(panels) / 2)
         width = columns * _PANEL_WIDTH
-        legend_columns = _legend_columns(list(labels.values()), width)
+        longest = max(map(len, labels.values())) + 5  # the sample of the line
+        legend_columns = max(1, min(len(labels), int(width * _LETTERS_PER_INCH / longest)))
         legend_rows = 0 if is_inside else math.ceil(len(labels) / legend_columns)
         height = rows * _PANEL_HEIGHT + legend_rows * _LEGEND_ROW
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -221,11 +222,6 @@ def _draw_legend(figure: Figure, all_axes: Any, labels: dict[int, str], columns:
     }
     shown = [handles[_as_text(label)] for _, label in sorted(labels.items())]
     figure.legend(handles=shown, loc="outside lower center", ncols=columns)
-
-
-def _legend_columns(labels: Sequence[str], width: float) -> int:
-    longest = max(map(len, labels)) + 5  # the sample of the line
-    return max(1, min(len(labels), int(width * _LETTERS_PER_INCH / longest)))
 
 
 def _names(runs: Sequence[RunView]) -> Iterator[str]:

@@ -73,7 +73,7 @@ class AuditMiddleware:
             if self._num_unlisted:
                 details += f", after {self._num_unlisted:,} refused requests that are not listed"
                 self._num_unlisted = 0
-        elif not _is_change(scope):
+        elif scope["method"] in _SAFE_METHODS or _SHIPPED.fullmatch(scope["path"]):
             return
         principal: Principal | None = scope.get("state", {}).get("principal")
         who = "unknown" if principal is None else principal.name
@@ -96,7 +96,3 @@ class AuditMiddleware:
         for bucket, key in buckets:
             bucket.spend(key)
         return True
-
-
-def _is_change(scope: Scope) -> bool:
-    return scope["method"] not in _SAFE_METHODS and not _SHIPPED.fullmatch(scope["path"])

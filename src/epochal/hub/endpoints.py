@@ -346,15 +346,12 @@ class Receiving:
         if project is None:
             project = await self._in_thread(self._inbox.project_of, run_id)
         who = principal_of(request)
-        if project is None or not _sees(who, run_id, project):
+        is_seen = project is not None and who.may("read", slugify(project))
+        if project is None or not (is_seen if who.runs is None else run_id in who.runs):
             # The same answer for a run that does not exist: its existence is nobody's business.
             raise UnknownRunError(f"the hub does not know the run {run_id}.")
         _check(who, role, project)
         return run_id
-
-
-def _sees(who: Principal, run_id: str, project: str) -> bool:
-    return run_id in who.runs if who.runs is not None else who.may("read", slugify(project))
 
 
 class _ForbiddenError(UsageError):

@@ -22,7 +22,7 @@ from epochal.errors import EpochalError
 from epochal.journal.line import encode_json
 from epochal.store.brief import findings_of, run_brief
 from epochal.store.columns import parse_columns, run_table
-from epochal.store.comparison import compare, deltas
+from epochal.store.comparison import compare
 from epochal.store.points import read_series, series_points
 from epochal.store.store import RunView, Store
 from epochal.store.wait import wait_for_run
@@ -151,16 +151,7 @@ class _Tools:
                     "runs": [f"{row.project}/{row.name}" for row in (v.info for v in views)],
                     "status": [view.status.text for view in views],
                     "config": dict(itertools.islice(found.config.items(), limit)),
-                    "metrics": [
-                        {
-                            "name": one.name,
-                            "goal": one.goal,
-                            "values": one.values(),
-                            "deltas": deltas(one.values()),
-                            "ended_badly": one.ended_badly(),
-                        }
-                        for one in found.metrics[:limit]
-                    ],
+                    "metrics": found.metric_rows()[:limit],
                     "more_config": max(len(found.config) - limit, 0),
                     "more_metrics": max(len(found.metrics) - limit, 0),
                 }

@@ -183,14 +183,13 @@ def open_blob(folder: RunFolder, file: str) -> BinaryIO:
 def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
     """Encode the files that are still raw, for so many seconds; True if none is left."""
     until = None if budget_s is None else time.monotonic() + budget_s
-    for name in _raw_files(folder.blobs):
+    for raw in sorted(folder.blobs.glob(f"*{RAW}")):
         if until is not None and time.monotonic() > until:
             return False
-        raw = folder.blobs / name
         # Another process was quicker, or these pixels cannot be encoded: the others can.
         with contextlib.suppress(FileNotFoundError, EpochalError):
             data = encode(read_raw(_raw_content(raw)))
-            store_blob(folder, name.removesuffix(RAW), data)
+            store_blob(folder, raw.name.removesuffix(RAW), data)
             raw.unlink()
     return True
 
@@ -198,13 +197,6 @@ def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
 def _raw_content(path: Path) -> bytes:
     """The content of a raw file; raises ``FormatError`` for more than can be encoded."""
     return read_regular(path, max_bytes=MAX_VALUES + 1024)
-
-
-def _raw_files(folder: Path) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(folder) if name.endswith(RAW))
-    except FileNotFoundError:
-        return []
 
 
 def _write_once(path: Path, *data: bytes | memoryview, mode: int = 0o644) -> None:

@@ -261,9 +261,7 @@ class Plotly(Sample):
 
 def may_be_sample(value: Any) -> bool:
     """Whether a single value is a sample, or would become one."""
-    is_plotly = type(value).__module__.partition(".")[0] == "plotly" and hasattr(value, "to_json")
-    is_picture = is_pil_image(value) or is_figure(value)
-    return isinstance(value, Sample) or is_picture or is_plotly or _is_frame(value)
+    return isinstance(value, Sample) or _type_for(value) is not None
 
 
 def sample_of(value: Any) -> Sample | list[Sample] | None:
@@ -274,14 +272,17 @@ def sample_of(value: Any) -> Sample | list[Sample] | None:
 def _single(value: Any) -> Sample | None:
     if isinstance(value, Sample):
         return value
+    made = _type_for(value)
+    return None if made is None else made(value)
+
+
+def _type_for(value: Any) -> type[Image | Plotly | Table] | None:
+    """The sample that a picture, a figure or a frame of another library becomes."""
     if is_pil_image(value) or is_figure(value):
-        return Image(value)
-    package = type(value).__module__.partition(".")[0]
-    if package == "plotly" and hasattr(value, "to_json"):
-        return Plotly(value)
-    if _is_frame(value):
-        return Table(value)
-    return None
+        return Image
+    if type(value).__module__.partition(".")[0] == "plotly" and hasattr(value, "to_json"):
+        return Plotly
+    return Table if _is_frame(value) else None
 
 
 def _samples_of(values: Sequence[Any]) -> Sample | list[Sample] | None:

@@ -1,6 +1,6 @@
 """Keeps records whose values are not there yet, while the program goes on.
 
-A tensor of torch on a GPU is copied beside the training (``values.open_device_reader``). JAX
+A tensor of torch on a GPU is copied beside the training (``TorchHooks.open_reader``). JAX
 computes asynchronously on every device, and asking for a value waits for it: its arrays are read in
 a thread. Arrays never change, so the value is the one that was logged; one that was donated to a
 later computation is lost, and the run says so.
@@ -14,13 +14,8 @@ from collections.abc import Callable
 
 from epochal.guard import attempt, describe
 from epochal.records import Record
-from epochal.values import (
-    DeviceReader,
-    device_values,
-    is_jax_array,
-    open_device_reader,
-    plain_number,
-)
+from epochal.torch_hooks import torch_hooks
+from epochal.values import DeviceReader, device_values, is_jax_array, plain_number
 
 MAX_PENDING = 4096  # one more waits until the oldest is read
 
@@ -41,7 +36,7 @@ class PendingValues:
         is_of_jax = bool(device_values(record, is_jax_array))
         if not is_of_jax and not device_values(record):
             return False
-        make = ArrayReader if is_of_jax else open_device_reader
+        make = ArrayReader if is_of_jax else torch_hooks().open_reader
         with self._lock:
             if make not in self._readers:
                 self._readers[make] = make(*self._calls)

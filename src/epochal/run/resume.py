@@ -39,12 +39,12 @@ def find_resumable(request: Request) -> RunFolder | None:
 def newest_run(place: Path, fits: Callable[[Mapping[str, Any]], bool]) -> RunFolder | None:
     """The run below a folder that was written last, of those whose id, name and project fit."""
     found = [f for f in run_folders(place) if (said := read_identity(f)) and fits(said)]
-    return max(found, key=_last_written, default=None)
 
+    def last_written(folder: RunFolder) -> float:
+        times = [folder.part_path(part).stat().st_mtime for part in folder.parts()]
+        return max(times, default=folder.identity.stat().st_mtime)
 
-def _last_written(folder: RunFolder) -> float:
-    times = [folder.part_path(part).stat().st_mtime for part in folder.parts()]
-    return max(times, default=folder.identity.stat().st_mtime)
+    return max(found, key=last_written, default=None)
 
 
 def resumed_identity(folder: RunFolder, request: Request) -> tuple[dict[str, Any], int]:

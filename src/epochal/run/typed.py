@@ -126,10 +126,7 @@ def _fields(kind: Kind, name: str, first: Any, fields: dict[str, Any]) -> dict[s
 
 
 def _missing(kind: str, fields: Mapping[str, Any]) -> str | None:
-    for required in _REQUIRED.get(kind, ()):
-        if required not in fields:
-            return required
-    return None
+    return next((name for name in _REQUIRED.get(kind, ()) if name not in fields), None)
 
 
 def _read_dataset(fields: dict[str, Any]) -> None:

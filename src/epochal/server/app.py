@@ -20,7 +20,7 @@ from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.page.loader import load_page
 from epochal.server.access import Access, AccessMiddleware
-from epochal.server.control import Controls, NoControls
+from epochal.server.control import Controls
 from epochal.server.endpoints import routes
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
@@ -84,7 +84,7 @@ def create_inner_app(
         guard=guard,
         page=page,
         open_store=open_store,
-        controls=controls or NoControls(),
+        controls=controls,
         folders=folders,
         write_archive=write_archive,
     )

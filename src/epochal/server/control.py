@@ -64,27 +64,13 @@ class Controls(Protocol):
         """Keep a request, None for a run that has ended; raises ``ControlRefusedError``."""
 
 
-class NoControls:
-    """Of a server that controls nothing."""
-
-    def of(self, run_id: str, who: Principal) -> Control:
-        """Nothing may be asked."""
-        return Control(allowed=False, listens=False, requests=[])
-
-    def ask(
-        self, run_id: str, action: Action, who: Principal, *, is_live: bool = True
-    ) -> ControlRequest | None:
-        """Refuse."""
-        raise ControlRefusedError(
-            "this server controls no trainings: a hub with --allow-control does."
-        )
-
-
 async def control(request: Request) -> Response:
     """``GET /api/runs/{id}/control``: what may be asked of a training, and what was."""
     state, who = server_state(request), principal_of(request)
     run_id = await state.reader.query_run(run_id_of(request), lambda view: view.id)
-    found = await state.reader.call(lambda: state.controls.of(run_id, who))
+    controls, found = state.controls, Control(allowed=False, listens=False, requests=[])
+    if controls is not None:
+        found = await state.reader.call(lambda: controls.of(run_id, who))
     return await json_response(request, found)
 
 
@@ -94,12 +80,14 @@ async def request_control(request: Request) -> Response:
     run_id, status = await state.reader.query_run(
         run_id_of(request), lambda view: (view.id, view.status)
     )
+    if (controls := state.controls) is None:
+        return error_response(403, "this server controls no trainings: a hub does.")
     change = await body_of(request, ControlChange)
 
     def ask() -> ControlRequest | None:
         # A companion that asks is there, whatever records have arrived.
-        is_live = status.state in LIVE_STATES or state.controls.of(run_id, who).listens
-        return state.controls.ask(run_id, change.action, who, is_live=is_live)
+        is_live = status.state in LIVE_STATES or controls.of(run_id, who).listens
+        return controls.ask(run_id, change.action, who, is_live=is_live)
 
     try:
         made = await state.reader.call(ask)

@@ -16,7 +16,7 @@ from epochal.store.answers import LIVE_STATES
 from epochal.store.row import RunRow
 
 MAX_ROWS_SENT = 200
-# Of runs without news, so many live ones and so many others have their rows made at each look.
+# Of runs without news that may be live, so many have their rows made at each look.
 MAX_SILENT_ROWS = 50
 _LIVE_QUERY = f"status in {json.dumps(LIVE_STATES)}"
 ALL_CHANGED = RunsEvent([], [], [], all=True)
@@ -31,10 +31,9 @@ class ListChanges:
         self._listed: set[str] | None = None
         # Rows as last sent, of runs that have changed since.
         self._rows: dict[str, RunRow] = {}
-        # The live runs, whose state may change without a record, and runs that may be live; the one
-        # whose row was made longest ago first.
+        # Runs that are live, or may be: their state may change without a record. The one whose row
+        # was made longest ago is first.
         self._live: dict[str, None] = {}
-        self._unsure: dict[str, None] = {}
         # Changed runs that another thread was reading at the last look.
         self._busy: set[str] = set()
 
@@ -63,8 +62,7 @@ class ListChanges:
             return ALL_CHANGED
         # Of a run without news only time can change the row.
         num_silent = MAX_SILENT_ROWS if refreshed else 0
-        some = (itertools.islice(runs, num_silent) for runs in (self._live, self._unsure))
-        return self._changes_of(news.union(*some), news)
+        return self._changes_of(news.union(itertools.islice(self._live, num_silent)), news)
 
     def _changes_of(self, run_ids: Set[str], news: Set[str]) -> RunsEvent | None:
         """Make the rows of some runs; ``news`` are those whose files have changed."""
@@ -97,7 +95,7 @@ class ListChanges:
         """Keep a row; whether streams have another one."""
         before, self._rows[row.id] = self._rows.get(row.id), row
         was_live, is_live = row.id in self._live, row.status.state in LIVE_STATES
-        self._forget_state(row.id)
+        self._live.pop(row.id, None)
         if is_live:
             self._live[row.id] = None  # behind all others
         # A row that was never sent is as streams fetched it, unless the run has ended since.
@@ -112,18 +110,13 @@ class ListChanges:
             else:
                 self._rows.pop(run_id, None)
                 self._listed.add(run_id)
-                if run_id not in self._live:
-                    self._unsure[run_id] = None
+                self._live.setdefault(run_id)
 
     def _forget(self, run_id: str) -> bool:
         """Forget a run that is gone; whether streams know of it."""
         assert self._listed is not None
-        self._forget_state(run_id)
+        self._live.pop(run_id, None)
         self._rows.pop(run_id, None)
         was_listed = run_id in self._listed
         self._listed.discard(run_id)
         return was_listed
-
-    def _forget_state(self, run_id: str) -> None:
-        self._live.pop(run_id, None)
-        self._unsure.pop(run_id, None)

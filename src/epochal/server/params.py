@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import msgspec
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from epochal.errors import UsageError
@@ -23,61 +22,63 @@ Word = TypeVar("Word", bound=str)
 
 
 class Param(msgspec.Struct, Generic[T], frozen=True):
-    """One query parameter: ``typescript`` is its type there, ``note`` its default and bounds."""
+    """One query parameter: ``typescript`` is its type there, ``note`` its default and bounds.
+
+    ``parse`` takes the texts that are given under its name, without repetitions. At most ``most``
+    texts are accepted; None takes the last one.
+    """
 
     name: str
-    parse: Callable[[QueryParams], T]
+    parse: Callable[[Sequence[str]], T]
     typescript: str
     note: str = ""
-    is_repeatable: bool = False
+    most: int | None = None
+    longest: int = MAX_CHARACTERS
     is_required: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be given several times."""
+        return self.most is not None
 
     def __call__(self, request: Request) -> T:
         """Read the parameter; raises ``UsageError`` for an invalid value."""
-        return self.parse(request.query_params)
+        texts = tuple(dict.fromkeys(request.query_params.getlist(self.name)))
+        if self.most is None:
+            texts = texts[-1:]
+        elif len(texts) > self.most:
+            raise UsageError(f"{self.name}= is given {len(texts)} times; {self.most} are accepted.")
+        if any(len(text) > self.longest for text in texts):
+            raise UsageError(f"{self.name}= has more than {self.longest} characters.")
+        if self.is_required and not texts:
+            raise UsageError(f"{self.name}= is missing.")
+        return self.parse(texts)
 
 
 def str_param(name: str, *, note: str = "") -> Param[str | None]:
     """One text; None where it is not given."""
-
-    def parse(query: QueryParams) -> str | None:
-        value = query.get(name)
-        if value is not None:
-            _check_length(name, value)
-        return value
-
-    return Param(name, parse, "string", note)
+    return Param(name, lambda texts: texts[0] if texts else None, "string", note)
 
 
 def str_params(name: str, *, most: int, note: str = "") -> Param[tuple[str, ...]]:
     """Every text given under a name, without repetitions."""
-    parse = _texts_parser(name, most)
-    return Param(name, parse, "readonly string[]", note, is_repeatable=True)
+    return Param(name, tuple, "readonly string[]", note, most)
 
 
 def required_param(name: str, *, most: int) -> Param[tuple[str, ...]]:
     """At least one text under a name."""
-    texts = _texts_parser(name, most)
-
-    def parse(query: QueryParams) -> tuple[str, ...]:
-        values = texts(query)
-        if not values:
-            raise UsageError(f"{name}= is missing.")
-        return values
-
-    return Param(name, parse, "readonly string[]", is_repeatable=True, is_required=True)
+    return Param(name, tuple, "readonly string[]", most=most, is_required=True)
 
 
 def int_param(name: str, *, default: int, most: int, note: str = "") -> Param[int]:
     """A whole number from 0 up to ``most``."""
 
-    def parse(query: QueryParams) -> int:
-        value = query.get(name)
-        if value is None:
-            return default
-        if not (value.isascii() and value.isdigit() and len(value) < 20 and int(value) <= most):
-            raise UsageError(f"{name}={value[:40]!r} must be a whole number from 0 to {most}.")
-        return int(value)
+    def parse(texts: Sequence[str]) -> int:
+        for text in texts:
+            if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
+                raise UsageError(f"{name}={text[:40]!r} must be a whole number from 0 to {most}.")
+            return int(text)
+        return default
 
     return Param(name, parse, "number", note)
 
@@ -85,80 +86,54 @@ def int_param(name: str, *, default: int, most: int, note: str = "") -> Param[in
 def float_param(name: str) -> Param[float | None]:
     """A finite number; None where it is not given."""
 
-    def parse(query: QueryParams) -> float | None:
-        value = query.get(name)
-        if value is None:
-            return None
-        try:
-            parsed = float(value)
-        except ValueError:
-            parsed = math.nan
-        if not math.isfinite(parsed):
-            raise UsageError(f"{name}={value[:40]!r} must be a finite number.")
-        return parsed
+    def parse(texts: Sequence[str]) -> float | None:
+        for text in texts:
+            try:
+                parsed = float(text)
+            except ValueError:
+                parsed = math.nan
+            if not math.isfinite(parsed):
+                raise UsageError(f"{name}={text[:40]!r} must be a finite number.")
+            return parsed
+        return None
 
     return Param(name, parse, "number")
 
 
 def choice_param(name: str, choices: Sequence[Word], *, typescript: str) -> Param[Word | None]:
     """One of several words; None where it is not given."""
-    return Param(name, _choice_parser(name, choices), typescript)
+
+    def parse(texts: Sequence[str]) -> Word | None:
+        for text in texts:
+            if text not in choices:
+                known = ", ".join(choices)
+                raise UsageError(f"{name}={text[:40]!r} is not known: use one of {known}.")
+            return cast(Word, text)
+        return None
+
+    return Param(name, parse, typescript)
 
 
 def bool_param(name: str, *, default: bool = False, note: str = "") -> Param[bool]:
     """A switch: 1 or 0."""
-    choice = _choice_parser(name, ("0", "1"))
+    choice = choice_param(name, ("0", "1"), typescript="boolean")
 
-    def parse(query: QueryParams) -> bool:
-        value = choice(query)
-        return default if value is None else value == "1"
+    def parse(texts: Sequence[str]) -> bool:
+        return default if not texts else choice.parse(texts) == "1"
 
     return Param(name, parse, "boolean", note)
 
 
 def ranks_param() -> Param[tuple[int, ...] | None]:
     """The ranks, 0 where none is given; None for ``all``."""
-    texts = _texts_parser("rank", _MAX_RANKS)
 
-    def parse(query: QueryParams) -> tuple[int, ...] | None:
-        given = texts(query)
-        if "all" in given:
+    def parse(texts: Sequence[str]) -> tuple[int, ...] | None:
+        if "all" in texts:
             return None
-        wrong = next((one for one in given if not (one.isascii() and one.isdigit())), None)
-        if wrong is not None or any(len(one) > 9 for one in given):
-            value = (wrong or max(given))[:40]
-            raise UsageError(f"rank={value!r} must be a rank's number, or 'all'.")
-        return tuple(int(one) for one in given) or (0,)
+        for text in texts:
+            if not (text.isascii() and text.isdigit() and len(text) < 10):
+                raise UsageError(f"rank={text[:40]!r} must be a rank's number, or 'all'.")
+        return tuple(map(int, texts)) or (0,)
 
     note = "0 by default; `all`"
-    return Param("rank", parse, 'number | "all" | readonly number[]', note, is_repeatable=True)
-
-
-def _texts_parser(name: str, most: int) -> Callable[[QueryParams], tuple[str, ...]]:
-    def parse(query: QueryParams) -> tuple[str, ...]:
-        values = tuple(dict.fromkeys(query.getlist(name)))
-        if len(values) > most:
-            raise UsageError(f"{name}= is given {len(values)} times; {most} are accepted.")
-        for value in values:
-            _check_length(name, value)
-        return values
-
-    return parse
-
-
-def _choice_parser(name: str, choices: Sequence[Word]) -> Callable[[QueryParams], Word | None]:
-    def parse(query: QueryParams) -> Word | None:
-        value = query.get(name)
-        for one in choices:
-            if one == value:
-                return one
-        if value is None:
-            return None
-        raise UsageError(f"{name}={value[:40]!r} is not known: use one of {', '.join(choices)}.")
-
-    return parse
-
-
-def _check_length(name: str, value: str) -> None:
-    if len(value) > MAX_CHARACTERS:
-        raise UsageError(f"{name}= has more than {MAX_CHARACTERS} characters.")
+    return Param("rank", parse, 'number | "all" | readonly number[]', note, _MAX_RANKS)

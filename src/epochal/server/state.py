@@ -43,7 +43,7 @@ class ServerState(msgspec.Struct, frozen=True):
     guard: Guard
     page: Page
     open_store: Callable[[], Store]
-    controls: Controls
+    controls: Controls | None
     write_archive: WriteArchive
     folders: str = ""
     part_counts: PartCounts = msgspec.field(default_factory=PartCounts)

@@ -23,9 +23,7 @@ RANKS = ranks_param()
 KINDS = str_params("kind", most=64)
 LIVE = bool_param("live", note="1: with readings of the machines")
 # A cursor has a limit of its own, and one that is invalid resets the stream.
-SINCE = Param(
-    "since", lambda query: query.getlist("since"), "readonly string[]", is_repeatable=True
-)
+SINCE = Param("since", tuple, "readonly string[]", most=1024, longest=1 << 20)
 _HEADERS = {
     "cache-control": "no-store",
     "content-type": "text/event-stream; charset=utf-8",

@@ -222,7 +222,9 @@ def _from_file(one: Setting, file: SettingsFile) -> Located | None:
     except ValueError as error:
         shown = "…" if one.kind.is_secret else value
         raise mistake(source, ".".join(key), shown, str(error)) from error
-    return Located(_based(read, file.base) if one.kind.is_path else read, source)
+    if one.kind.is_path:  # meant from the folder of a project's file
+        read = str((file.base or Path()) / Path(read).expanduser())
+    return Located(read, source)
 
 
 def _text(one: Setting, env: Mapping[str, str]) -> str:
@@ -236,12 +238,6 @@ def _value(table: Mapping[str, Any], key: Key) -> Any:
     for name in key:
         value = value.get(name) if isinstance(value, dict) else None
     return value
-
-
-def _based(path: str, base: Path | None) -> str:
-    """A path of a file as it is meant: from the folder of a project's file."""
-    given = Path(path).expanduser()
-    return str(given if base is None else base / given)
 
 
 def _check(file: SettingsFile) -> None:

@@ -74,7 +74,6 @@ class AppState:
         self.is_behind = False  # rows that are shown still wait to be read
         self._rows: dict[int, RunRow] = {}
         self._ids: set[int] = set()
-        self._refresh_took_s = 0.0
         self._list_timer = _Timer(_LIST_EVERY_S, _LIST_SHARE)
         self._run_timer = _Timer(REFRESH_EVERY_S, _REFRESH_SHARE)
         self._list()
@@ -109,15 +108,8 @@ class AppState:
             }
             self._list()
             self._list_timer.took(listed, self._clock())
-        ended = self._clock()
-        self._run_timer.took(started, ended)
-        self._refresh_took_s = ended - started
+        self._run_timer.took(started, self._clock())
         return before != (self.run, self.runs, [run.end() for run in shown])
-
-    def drew(self, seconds: float) -> None:
-        """Count the time that drawing took as part of the refresh."""
-        now = self._clock()
-        self._run_timer.took(now - seconds - self._refresh_took_s, now)
 
     @property
     def trouble(self) -> str:
