@@ -60,10 +60,3 @@ def test_values_are_set_in_place() -> None:
     assert layer.weight.tolist() == [[1, 1], [1, 1]]
     with pytest.raises(ValueError, match=r"shape \(2, 2\), got \(3,\)"):
         set_data(layer.weight, torch.ones(3))
-
-
-def test_a_fan_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="fan_in"):
-        kaiming_normal([2], 0, 0.0)
-    with pytest.raises(ValueError, match="fan_in"):
-        xavier_uniform([2], 0, 0)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from epochal.errors import UsageError
-from epochal.torch.checks import check, check_whole
+from epochal.torch.checks import check_whole
 
 
 class CaptureMode(enum.Enum):
@@ -78,8 +78,6 @@ def cuda_graph_capture(
     for the GPU, replaying does not.
     """
     check_whole(warmups, name="warmups", least=0)
-    what = "a function, as in cuda_graph_capture(3, None, step)"
-    check(callable(function), function, what, name="function")
     place = torch.device("cuda" if device is None else device)
     if place.type != "cuda" or not torch.cuda.is_available():
         for _ in range(warmups):
@@ -88,7 +86,11 @@ def cuda_graph_capture(
     handle = pool.pool() if isinstance(pool, CudaGraph) else pool
     with torch.cuda.device(place):
         _warm_up(warmups, function)
-        return _captured(handle, function, mode=mode)
+        graph = torch.cuda.CUDAGraph()
+        captured = CudaGraph(graph.replay, graph)
+        with torch.cuda.graph(graph, pool=handle, capture_error_mode=mode.value):
+            captured._output = function()
+        return captured
 
 
 def _warm_up(warmups: int, function: Callable[[], Any]) -> None:
@@ -99,12 +101,3 @@ def _warm_up(warmups: int, function: Callable[[], Any]) -> None:
         for _ in range(warmups):
             function()
     torch.cuda.current_stream().wait_stream(stream)
-
-
-def _captured(handle: Any, function: Callable[[], Any], *, mode: CaptureMode) -> CudaGraph:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=handle, capture_error_mode=mode.value):
-        output = function()
-    captured = CudaGraph(graph.replay, graph)
-    captured._output = output
-    return captured

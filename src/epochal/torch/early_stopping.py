@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
 from epochal.run.current import OPEN_RUNS
 from epochal.torch.checks import check_number, check_whole
 
@@ -49,7 +48,7 @@ class EarlyStopping:
 
     def observe(self, step: int, loss: float) -> str | None:
         """Take in one step's training loss; returns the reason to stop, once there is one."""
-        step, value = _observed(step, loss, name="loss")
+        value = float(loss)
         if math.isfinite(value):
             self._nonfinite_since = None
             return self.reason
@@ -64,7 +63,7 @@ class EarlyStopping:
 
         A value that is not finite is never the best one.
         """
-        step, value = _observed(step, metric, name="metric")
+        value = float(metric)
         if self._is_better(value):
             self.best, self.best_step, self.num_bad = value, step, 0
         else:
@@ -96,15 +95,3 @@ class EarlyStopping:
             self.reason = reason
             if OPEN_RUNS.current is not None:
                 OPEN_RUNS.current.event("early-stop", reason=reason, at_step=step)
-
-
-def _observed(step: object, value: object, *, name: str) -> tuple[int, float]:
-    """A whole number and a number, of Python or of an array library."""
-    try:
-        if not isinstance(value, (str, bytes)):
-            return operator.index(step), float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError):
-        pass  # a tensor of several elements raises the last of them
-    raise ValueTypeError(
-        f"step must be a whole number and {name} must be one number, got {step!r} and {value!r}."
-    )

@@ -7,14 +7,12 @@ last. `fan_in` and `fan_out` are the numbers of inputs and outputs of one unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError
-from epochal.torch.checks import check, check_whole
 
 Device = torch.device | str | int
 
@@ -34,7 +32,7 @@ def xavier_uniform(
     shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
 ) -> Tensor:
     """Uniform within sqrt(6 / (fan_in + fan_out))."""
-    bound = math.sqrt(6 / _fans(fan_in, fan_out))
+    bound = math.sqrt(6 / (fan_in + fan_out))
     return uniform(shape, -bound, bound, device)
 
 
@@ -42,18 +40,18 @@ def xavier_normal(
     shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
 ) -> Tensor:
     """Normal with deviation sqrt(2 / (fan_in + fan_out))."""
-    std = math.sqrt(2 / _fans(fan_in, fan_out))
+    std = math.sqrt(2 / (fan_in + fan_out))
     return normal(shape, 0.0, std, device)
 
 
 def uniform(shape: Sequence[int], low: float, high: float, device: Device = "cpu") -> Tensor:
     """Uniform between `low` and `high`."""
-    return nn.init.uniform_(_empty(shape, device), low, high)
+    return nn.init.uniform_(torch.empty(tuple(shape), device=device), low, high)
 
 
 def normal(shape: Sequence[int], mean: float, std: float, device: Device = "cpu") -> Tensor:
     """Normal with this mean and standard deviation."""
-    return nn.init.normal_(_empty(shape, device), mean, std)
+    return nn.init.normal_(torch.empty(tuple(shape), device=device), mean, std)
 
 
 def trunc_normal(
@@ -66,7 +64,8 @@ def trunc_normal(
     if not a < b:
         raise UsageError(f"a must be below b, got {a!r} and {b!r}.")
     low, high = mean + a * std, mean + b * std
-    return nn.init.trunc_normal_(_empty(shape, device), mean, std, low, high)
+    weights = torch.empty(tuple(shape), device=device)
+    return nn.init.trunc_normal_(weights, mean, std, low, high)
 
 
 def orthogonal(shape: Sequence[int], gain: float, device: Device = "cpu") -> Tensor:
@@ -74,12 +73,12 @@ def orthogonal(shape: Sequence[int], gain: float, device: Device = "cpu") -> Ten
 
     A shape of more than two dimensions counts as a matrix of its first by all the others.
     """
-    return nn.init.orthogonal_(_empty(shape, device), gain)
+    return nn.init.orthogonal_(torch.empty(tuple(shape), device=device), gain)
 
 
 def uniform_bias(fan_in: int, shape: Sequence[int], device: Device = "cpu") -> Tensor:
     """Uniform within 1 / sqrt(fan_in)."""
-    bound = 1 / math.sqrt(check_whole(fan_in, name="fan_in", least=1))
+    bound = 1 / math.sqrt(fan_in)
     return uniform(shape, -bound, bound, device)
 
 
@@ -88,8 +87,6 @@ def set_data(param: Tensor, data: Tensor) -> None:
 
     Device and dtype are converted; another shape is a ValueError.
     """
-    for name, tensor in (("param", param), ("data", data)):
-        check(isinstance(tensor, Tensor), tensor, "a tensor", name=name)
     if param.shape != data.shape:
         raise UsageError(
             f"data must have the parameter's shape {tuple(param.shape)}, got {tuple(data.shape)}."
@@ -98,21 +95,9 @@ def set_data(param: Tensor, data: Tensor) -> None:
         param.copy_(data)
 
 
-def _empty(shape: Sequence[int], device: Device) -> Tensor:
-    given: Any = shape
-    is_shape = isinstance(given, Iterable) and all(isinstance(size, int) for size in given)
-    check(is_shape, shape, "the sizes of a tensor, such as (64, 32)", name="shape")
-    return torch.empty(tuple(shape), device=device)
-
-
 def _kaiming_std(fan_in: int, a: float) -> float:
     gain = nn.init.calculate_gain("leaky_relu", a)
-    return gain / math.sqrt(check_whole(fan_in, name="fan_in", least=1))
-
-
-def _fans(fan_in: int, fan_out: int) -> int:
-    both = check_whole(fan_in, name="fan_in") + check_whole(fan_out, name="fan_out")
-    return check_whole(both, name="fan_in + fan_out", least=1)
+    return gain / math.sqrt(fan_in)
 
 
 # Parameters that are kept as they are: of a whole module, or one.
@@ -138,16 +123,10 @@ def unfreeze(*targets: nn.Module | Tensor) -> None:
 
 def is_frozen(*targets: nn.Module | Tensor) -> bool:
     """Tell whether all of these parameters are frozen; False where there are none."""
-    params = _parameters(targets)
+    params = list(_parameters(targets))
     return bool(params) and not any(param.requires_grad for param in params)
 
 
-def _parameters(targets: tuple[nn.Module | Tensor, ...]) -> list[Tensor]:
-    if not targets:
-        raise UsageError("Name at least one module or parameter, as in freeze(model.encoder).")
-    parameters: list[Tensor] = []
+def _parameters(targets: tuple[nn.Module | Tensor, ...]) -> Iterator[Tensor]:
     for target in targets:
-        is_known = isinstance(target, (nn.Module, Tensor))
-        check(is_known, target, "a module or a parameter, such as model.encoder", name="target")
-        parameters += [target] if isinstance(target, Tensor) else target.parameters()
-    return parameters
+        yield from [target] if isinstance(target, Tensor) else target.parameters()

@@ -32,7 +32,7 @@ from epochal.format import format_bytes
 from epochal.records import ALLOCATOR_PLACES
 from epochal.run.current import given_or_current
 from epochal.run.run import Run, recorder_of
-from epochal.torch.checks import check, check_module, check_whole
+from epochal.torch.checks import check_module, check_whole
 from epochal.torch.guarded import guarded_hook
 from epochal.torch.step_count import StepCount, owns
 from epochal.torch.structure import named_parameters, tensors_in, unwrapped
@@ -167,10 +167,6 @@ def memory_segments(
     """
     check_module(model)
     optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
-    for one in optimizers:
-        # One that is wrapped may keep its state where nobody can see it, but it steps.
-        is_optimizer = one is None or callable(getattr(one, "step", None))
-        check(is_optimizer, one, "a torch optimizer, or several", name="optimizer")
     main = _main_device(model)
     chosen = main if device is None else _as_device(device)
     # Of several GPUs one stands for what the model has in main memory.
@@ -193,7 +189,7 @@ def memory_segments(
 
 def _tensors_of(model: nn.Module, optimizers: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield segment and tensor of all that a model and its optimizers keep, the weights first."""
-    parameters = [(name, parameter) for name, parameter in named_parameters(model)]
+    parameters = list(named_parameters(model))
     for name, parameter in parameters:
         yield _segment_of(name, parameter), parameter
     yield from (("weights", buffer) for buffer in unwrapped(model).buffers())

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from epochal.errors import UsageError
-from epochal.torch.checks import check, check_number
+from epochal.torch.checks import check_number
 from epochal.torch.schedule import Scheduler
 
 
@@ -19,12 +18,8 @@ def set_lr(optimizer: Optimizer, lr: float, group: int | None = None) -> None:
     A rate that the optimizer keeps as a tensor (for CUDA graphs, `torch.compile`) is filled in
     place, without waiting for the GPU.
     """
-    groups: Any = getattr(optimizer, "param_groups", None)
-    what = "an optimizer, as in set_lr(optimizer, 3e-4)"
-    check(isinstance(groups, list), optimizer, what, name="optimizer")
     check_number(lr, name="lr")
-    if group is not None and not 0 <= group < len(groups):
-        raise UsageError(f"group must be an index below {len(groups)}, got {group!r}.")
+    groups = optimizer.param_groups
     for chosen in groups if group is None else [groups[group]]:
         if isinstance(chosen["lr"], Tensor):
             chosen["lr"].fill_(lr)

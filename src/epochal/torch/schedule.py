@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -89,10 +89,7 @@ class MultiStepLR(Scheduler):
     def __post_init__(self) -> None:
         Scheduler.__post_init__(self)
         given = self.milestones
-        check(isinstance(given, Sequence), given, "a list of steps", name="milestones")
         steps = sorted(check_whole(step, name="each of milestones", least=0) for step in given)
-        if not steps:
-            raise UsageError("milestones must name at least one step.")
         object.__setattr__(self, "milestones", tuple(steps))
 
     def lr(self, step: int) -> float:

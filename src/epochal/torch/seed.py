@@ -7,21 +7,18 @@ import sys
 
 import torch
 
-from epochal.errors import UsageError
-from epochal.torch.checks import check_whole
-
 
 def manual_seed(seed: int) -> None:
     """Seed torch's generators on the CPU and on every GPU; call it before the model is built.
 
     CUDA is not started by it: the seed waits for whoever starts it.
     """
-    torch.manual_seed(_checked(seed))
+    torch.manual_seed(seed)
 
 
 def cuda_manual_seed_all(seed: int) -> None:
     """Seed torch's generator on every GPU, and only there; without CUDA nothing happens."""
-    torch.cuda.manual_seed_all(_checked(seed))
+    torch.cuda.manual_seed_all(seed)
 
 
 def seed_everything(seed: int) -> int:
@@ -29,16 +26,9 @@ def seed_everything(seed: int) -> int:
 
     Numpy takes 32 bits: it gets the seed modulo 2**32. The seed is returned.
     """
-    torch.manual_seed(_checked(seed))
+    torch.manual_seed(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
     return seed
-
-
-def _checked(seed: int) -> int:
-    number = check_whole(seed, name="seed")
-    if not -(2**63) <= number < 2**64:
-        raise UsageError(f"seed must fit into 64 bits, got {number}.")
-    return number

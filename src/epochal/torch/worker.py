@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import ParamSpec
 
 from epochal.errors import UsageError
-from epochal.torch.checks import check, check_whole
+from epochal.torch.checks import check_whole
 
 P = ParamSpec("P")
 
@@ -33,7 +33,6 @@ class CpuWorker:
 
     def submit(self, task: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Queue a call, after what is queued already; blocks while the queue is full."""
-        check(callable(task), task, "a function, as in submit(save, path)", name="task")
         self._queue.raise_failure()
         if not self._end.alive:
             raise UsageError("the worker has finished: make another.")

@@ -198,15 +198,6 @@ def test_the_figures_are_logged_with_a_step_or_alone(start_run: StartRun) -> Non
         ({"router_logits": torch.zeros(4, 4), "top_k": 5}, "between 1 and the 4 experts"),
         ({"router_logits": torch.zeros(4, 1), "top_k": 1}, "two or more experts"),
         ({"router_logits": 3.0, "top_k": 1}, "a tensor or a list"),
-        ({"router_logits": torch.zeros(4, 4), "top_k": 1, "mask": torch.ones(3)}, "3 tokens"),
-        (
-            {"router_logits": [torch.zeros(4, 4), torch.zeros(4, 8)], "top_k": 1},
-            "same number of experts",
-        ),
-        (
-            {"router_logits": torch.zeros(4, 4), "expert_index": torch.zeros(2, 1)},
-            "expert_index is of 2 tokens",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], sentence: str) -> None:

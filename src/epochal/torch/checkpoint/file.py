@@ -11,6 +11,7 @@ i64, a byte for the dtype, number of bytes u64, the bytes. Versions 1 and 2 diff
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -27,7 +28,7 @@ from safetensors.torch import load, save, save_file
 from torch import Tensor
 
 from epochal.atomic_file import replaced_file, sync_folder
-from epochal.errors import FormatError, UsageError, ValueTypeError
+from epochal.errors import FormatError, UsageError
 
 Layout = Literal["safetensors", "fdl"]
 Source: TypeAlias = str | os.PathLike[str] | Any
@@ -40,7 +41,6 @@ _GZIP_LEVEL = 1
 _FDL_MAGIC = b"FDLC"
 _FDL_VERSION = 2
 _FDL_HASH_BYTES = 32
-_FDL_MAX_RANK = 64
 _FDL_CODES: Mapping[torch.dtype, int] = {
     torch.float16: 1,
     torch.bfloat16: 2,
@@ -77,11 +77,6 @@ def write_checkpoint(
     A path whose name ends in ``.gz`` is compressed, one with ``.fdl`` has flodl's layout.
     """
     if not isinstance(destination, (str, os.PathLike)):
-        if not callable(getattr(destination, "write", None)):
-            raise ValueTypeError(
-                "destination must be a path or a file open for writing, "
-                f"got {type(destination).__name__}; the model comes second."
-            )
         _write_stream(destination, content, layout)
         return
     path = Path(destination)
@@ -111,10 +106,6 @@ def read_checkpoint(source: Source) -> Content:
             if not file.read(4).startswith((_GZIP_MAGIC, _FDL_MAGIC)):
                 return _read_safetensors_file(path)
         return _parsed(path.read_bytes(), label=str(path))
-    if not callable(getattr(source, "read", None)):
-        raise ValueTypeError(
-            f"source must be a path or a file open for reading, got {type(source).__name__}."
-        )
     return _parsed(source.read(), label="the stream")
 
 
@@ -173,7 +164,10 @@ def _parsed(data: bytes, *, label: str) -> Content:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise FormatError(f"{label} cannot be decompressed: {error}.") from error
     if data.startswith(_FDL_MAGIC):
-        return _read_fdl(_Reader(data, label))
+        try:
+            return _read_fdl(io.BytesIO(data))
+        except (struct.error, ValueError, KeyError, RuntimeError) as error:
+            raise FormatError(f"{label} is not a complete .fdl file: {error}.") from error
     try:
         tensors = load(data)
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -203,25 +197,6 @@ def _not_a_checkpoint(label: str) -> FormatError:
     )
 
 
-class _Reader:
-    """Takes as many bytes as asked for from the front, or raises `FormatError`."""
-
-    def __init__(self, data: bytes, label: str) -> None:
-        self.label = label
-        self.rest = memoryview(data)
-
-    def exactly(self, size: int) -> bytearray:
-        """Return the next `size` bytes."""
-        if size > len(self.rest):
-            raise FormatError(f"{self.label} is cut short.")
-        part, self.rest = bytearray(self.rest[:size]), self.rest[size:]
-        return part
-
-    def unpack(self, layout: str) -> tuple[Any, ...]:
-        """Return little-endian numbers."""
-        return struct.unpack(f"<{layout}", self.exactly(struct.calcsize(f"<{layout}")))
-
-
 def _write_fdl(stream: Any, content: Content) -> None:
     tensors = content.stored()
     for name, tensor in tensors.items():
@@ -241,42 +216,28 @@ def _write_fdl(stream: Any, content: Content) -> None:
             stream.write(memoryview(cast(Any, host.reshape(-1).view(torch.uint8).numpy())))
 
 
-def _read_fdl(reader: _Reader) -> Content:
-    _, version, digest, count = reader.unpack(f"4sI{_FDL_HASH_BYTES}sI")
+def _read_fdl(stream: io.BytesIO) -> Content:
+    _, version, digest, count = _unpacked(stream, f"4sI{_FDL_HASH_BYTES}sI")
     if not 1 <= version <= _FDL_VERSION:
-        raise FormatError(
-            f"{reader.label} is an .fdl file of version {version}; 1 and 2 can be read."
-        )
-    tensors: dict[str, Tensor] = {}
-    for _ in range(count):
-        name, tensor = _read_fdl_entry(reader)
-        if name in tensors:
-            raise _bad_fdl(reader, f"it holds {name!r} twice")
-        tensors[name] = tensor
-    if reader.rest:
-        raise FormatError(f"{reader.label} goes on after its last tensor: the file was damaged.")
+        raise ValueError(f"it is of version {version}, and 1 and 2 can be read")
+    tensors = dict(_read_fdl_entry(stream) for _ in range(count))
+    if stream.read(1):
+        raise ValueError("it goes on after its last tensor")
     return Content(tensors, hash=digest.hex() if any(digest) else None)
 
 
-def _read_fdl_entry(reader: _Reader) -> tuple[str, Tensor]:
-    (name_size,) = reader.unpack("I")
-    try:
-        name = reader.exactly(name_size).decode()
-    except UnicodeDecodeError as error:
-        raise _bad_fdl(reader, "a name is not UTF-8") from error
-    (rank,) = reader.unpack("I")
-    if rank > _FDL_MAX_RANK:
-        raise _bad_fdl(reader, f"{name!r} has {rank} dimensions")
-    *shape, code, size = reader.unpack(f"{rank}qBQ")
-    dtype = next((dtype for dtype, known in _FDL_CODES.items() if known == code), None)
-    if dtype is None:
-        raise _bad_fdl(reader, f"{name!r} is of the unknown dtype {code}")
+def _read_fdl_entry(stream: io.BytesIO) -> tuple[str, Tensor]:
+    name = stream.read(*_unpacked(stream, "I")).decode()
+    (rank,) = _unpacked(stream, "I")
+    *shape, code, size = _unpacked(stream, f"{rank}qBQ")
+    dtype = {code: dtype for dtype, code in _FDL_CODES.items()}[code]
     if min(shape, default=0) < 0 or size != math.prod(shape) * dtype.itemsize:
-        raise _bad_fdl(reader, f"{name!r} of {size} bytes has the impossible shape {shape}")
+        raise ValueError(f"{name!r} of {size} bytes has the impossible shape {shape}")
     if not size:
         return name, torch.empty(shape, dtype=dtype)
-    return name, torch.frombuffer(reader.exactly(size), dtype=dtype).reshape(shape)
+    return name, torch.frombuffer(bytearray(stream.read(size)), dtype=dtype).reshape(shape)
 
 
-def _bad_fdl(reader: _Reader, why: str) -> FormatError:
-    return FormatError(f"{reader.label} is not a complete .fdl file: {why}.")
+def _unpacked(stream: io.BytesIO, layout: str) -> tuple[Any, ...]:
+    """Read little-endian numbers."""
+    return struct.unpack(f"<{layout}", stream.read(struct.calcsize(f"<{layout}")))

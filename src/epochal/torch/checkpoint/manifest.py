@@ -324,12 +324,9 @@ class Retention:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rolling", "epoch", "emergency"):
-            number = getattr(self, name)
-            if number is not None:
-                check_whole(number, name=name, least=0, hint=" or None")
-        if self.every is not None:
-            check_whole(self.every, name="every", least=1, hint=" or None")
+        for name, least in (("rolling", 0), ("epoch", 0), ("emergency", 0), ("every", 1)):
+            if getattr(self, name) is not None:
+                check_whole(getattr(self, name), name=name, least=least, hint=" or None")
 
     def superseded(self, manifests: Sequence[Manifest], *, keep: Iterable[str]) -> list[Manifest]:
         """Those that may go, by step; `keep` names ones that stay whatever their kind."""
@@ -339,14 +336,12 @@ class Retention:
         going = []
         for kind in get_args(Kind):
             limit = getattr(self, kind)
-            of_kind = [m for m in by_age if m.kind == kind and not self._is_permanent(m)]
+            of_kind = [m for m in by_age if m.kind == kind]
+            if kind == "rolling" and self.every is not None:
+                of_kind = [m for m in of_kind if (m.step + 1) % self.every]
             if limit is not None and limit < len(of_kind):
                 going += of_kind[: len(of_kind) - limit]
         return sorted((m for m in going if m.name not in kept), key=lambda m: m.step)
-
-    def _is_permanent(self, manifest: Manifest) -> bool:
-        is_rolling = self.every is not None and manifest.kind == "rolling"
-        return is_rolling and (manifest.step + 1) % (self.every or 1) == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from epochal.errors import UsageError, ValueTypeError
+from epochal.errors import UsageError
 from epochal.torch.checkpoint.file import Content, Layout, Source, read_checkpoint, write_checkpoint
-from epochal.torch.checks import check
 from epochal.torch.measure import HostCopy, copied_to_host
 from epochal.torch.structure import name_finder, structural_hash, unwrapped
 
@@ -94,7 +93,6 @@ def load_checkpoint_file(
     hash: Hash = "auto",  # noqa: A002 (the seed's own name)
 ) -> LoadReport:
     """Load from a path; everything else as `load_checkpoint`."""
-    check(isinstance(path, (str, os.PathLike)), path, "a path", name="path")
     return load_checkpoint(path, named, buffers, hash)
 
 
@@ -234,11 +232,10 @@ def _named_tensors(named: Named, buffers: NamedTensors | None) -> dict[str, Tens
             raise UsageError("buffers must be left out when a whole model is given.")
         tensors = _of_model(unwrapped(named))
     else:
-        tensors = _pairs(named, name="named")
-        for name, tensor in _pairs(buffers or (), name="buffers").items():
-            if name in tensors:
-                raise UsageError(f"{name!r} is both in named and in buffers.")
-            tensors[name] = tensor
+        tensors, more = dict(named), dict(buffers or {})
+        if both := tensors.keys() & more.keys():
+            raise UsageError(f"{min(both)!r} is both in named and in buffers.")
+        tensors |= more
     for name, tensor in tensors.items():
         if tensor.is_meta or is_lazy(tensor):
             raise UsageError(f"{name!r} has no values yet: a checkpoint cannot hold or fill it.")
@@ -263,21 +260,6 @@ def _of_model(model: nn.Module) -> dict[str, Tensor]:
         params = dict(model.named_parameters(remove_duplicate=False))
         buffers = dict(model.named_buffers(remove_duplicate=False))
     return params | {name: kept for name, kept in buffers.items() if id(kept) not in passing}
-
-
-def _pairs(named: Any, *, name: str) -> dict[str, Tensor]:
-    pairs = named.items() if isinstance(named, Mapping) else named
-    if isinstance(pairs, (str, bytes, Tensor)) or not isinstance(pairs, Iterable):
-        raise ValueTypeError(
-            f"{name} must be a model, a mapping or pairs of names and tensors, "
-            f"got {type(named).__name__}; the file comes first."
-        )
-    tensors: dict[str, Tensor] = {}
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Tensor)):
-            raise ValueTypeError(f"{name} must hold pairs of a name and a tensor, got {pair!r}.")
-        tensors[str(pair[0])] = pair[1]
-    return tensors
 
 
 def _shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from torch.nn.parameter import is_lazy
 from epochal.errors import UsageError
 from epochal.run.current import current_values
 from epochal.series.trend import Goal, Trend, TrendGroup
-from epochal.torch.checks import check
 from epochal.torch.graph.builder import Merge, Node, Wiring, suggestion, title_of
 from epochal.torch.graph.observe import Observation, Points, unknown_metric
 from epochal.torch.graph.profile import Profile, Profiler
@@ -142,7 +141,6 @@ class Graph(nn.Module):
 
     def tagged(self, tag: str) -> Any:
         """Return a tagged node's output in the last forward; None before one."""
-        check(isinstance(tag, str), tag, "a text", name="tag")
         if tag not in self.wiring.tags:
             raise UsageError(f"No node is tagged {tag!r}: {suggestion(tag, self.wiring.tags)}")
         return self._tagged.get(tag)
@@ -319,7 +317,6 @@ class Graph(nn.Module):
 
     def _located(self, name: str) -> tuple[Graph, str]:
         """Return where a metric is: a name with a dot may be this graph's own, or a path."""
-        check(isinstance(name, str), name, "a text", name="tag")
         graph, own = (self, name) if name in self.observation.names() else self._at(name)
         if own not in graph.observation.names() and own not in graph.wiring.tags:
             raise unknown_metric(name, self._recorded())
@@ -414,10 +411,7 @@ def _one_number(value: Any, *, tag: str) -> Tensor:
 
 
 def _listed(names: Names) -> list[str]:
-    listed: Any = [names] if isinstance(names, str) else names
-    is_listed = isinstance(listed, Iterable) and all(isinstance(name, str) for name in listed)
-    check(is_listed, names, "a name or a list of names", name="tags")
-    return list(listed)
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _is_exporting() -> bool:

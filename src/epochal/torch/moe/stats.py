@@ -126,16 +126,10 @@ class MoeAccumulator:
         chosen: Sequence[Tensor | None] = [None] * len(layers)
         if expert_index is not None:
             chosen = _layers(expert_index, name="expert_index")
-        if len(chosen) != len(layers):
-            raise UsageError(
-                f"expert_index is of {len(chosen)} layers, the router of {len(layers)}."
-            )
         rows = [
             routing_sums(layer, top_k=top_k or 0, expert_index=index, mask=mask)
             for layer, index in zip(layers, chosen, strict=True)
         ]
-        if len({row.numel() for row in rows}) > 1:
-            raise UsageError("the layers must all have the same number of experts.")
         # A model may be on several devices; its figures meet on one.
         sums = torch.stack([row.to(rows[0].device, non_blocking=True) for row in rows])
         if self._sums is not None and self._sums.shape != sums.shape:
@@ -204,8 +198,6 @@ def routing_sums(
     assigned = _assigned(probs, top_k=top_k, expert_index=expert_index)
     everything = torch.cat([assigned, probs, torch.stack(per_token, dim=1)], dim=1)
     if mask is not None:
-        if mask.numel() != tokens:
-            raise UsageError(f"mask is of {mask.numel()} tokens, the router of {tokens}.")
         counts = mask.detach().reshape(-1, 1).to(torch.bool)
         # Not by multiplying: what is masked out may not be a number.
         everything = torch.where(counts, everything, 0.0)
@@ -268,8 +260,6 @@ def _assigned(probs: Tensor, *, top_k: int, expert_index: Tensor | None) -> Tens
         is_one_each = expert_index.numel() == tokens
         width = 1 if is_one_each else expert_index.shape[-1]
         index = expert_index.detach().reshape(-1, width).long()
-        if len(index) != tokens:
-            raise UsageError(f"expert_index is of {len(index)} tokens, the router of {tokens}.")
         # An index beyond the table would end the process on a GPU.
         index = torch.where((index < 0) | (index > experts), experts, index)
     # A place more, for what went nowhere.
