@@ -194,11 +194,6 @@ def broken_boxes() -> wandb.Image:
     return wandb.Image(np.zeros((2, 2)), boxes={"guess": {"box_data": [{"position": {}}]}})
 
 
-def test_tables_that_are_not_supported_say_so() -> None:
-    with pytest.raises(wandb.UsageError, match="not supported"):
-        wandb.JoinedTable()
-
-
 def test_charts_are_tables_with_a_specification() -> None:
     truth, scores = [0, 1, 1, 0], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]]
     table = wandb.Table(columns=["a", "b", "n"], data=[[1, 2, "x"], [2, 3, "y"]])

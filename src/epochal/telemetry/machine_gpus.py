@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from epochal.telemetry.amd import AmdSource
 from epochal.telemetry.gpu import GpuModel, GpuSample, GpuSource
@@ -46,25 +47,11 @@ class MachineGpus(GpuSource):
         """One of those failures in words."""
         return self._source().last_failure
 
-    def probe(self) -> bool:
-        """Return whether a GPU of any vendor is visible."""
-        return self._source().probe()
-
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
     ) -> tuple[GpuSample, ...]:
         """Read the GPUs of the chosen vendor."""
         return self._source().sample(only, light=light)
-
-    def recent_use(
-        self, since: float, *, only: Collection[int] | None = None
-    ) -> dict[int, list[tuple[float, float]]]:
-        """How busy each GPU was, as far as its driver remembers."""
-        return self._source().recent_use(since, only=only)
-
-    def pids(self) -> dict[int, frozenset[int] | None]:
-        """The processes that compute on each GPU."""
-        return self._source().pids()
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
         """Describe each visible GPU."""
@@ -72,8 +59,12 @@ class MachineGpus(GpuSource):
 
     def close(self) -> None:
         """Release the driver."""
+        super().close()
         for one in self._vendors:
             one.close()
+
+    def _open(self) -> Sequence[Any]:
+        return self._source()._devices
 
     def _source(self) -> GpuSource:
         """The vendor with a visible GPU, looked up at the first call; else a source of none."""

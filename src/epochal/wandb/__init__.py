@@ -18,7 +18,7 @@ __version__ = "0.31.0"
 _NAMES_OF = {
     "artifacts": "Artifact",
     "data_types": (
-        "Audio Classes EvalTable Graph Histogram Html Image JoinedTable Molecule Object3D Plotly"
+        "Audio Classes EvalTable Graph Histogram Html Image Molecule Object3D Plotly"
         " Table Video box3d"
     ),
     "errors": "CommError Error UsageError",
@@ -31,7 +31,7 @@ _NAMES_OF = {
     ),
     "settings": "Settings",
     "starting": "init",
-    "sweeps": "agent controller sweep",
+    "sweeps": "agent sweep",
     "wandb_run": "Run",
 }
 _HOMES = {name: module for module, names in _NAMES_OF.items() for name in names.split()}

@@ -20,7 +20,6 @@ from epochal.media.files import UNKNOWN, media_type_of_name
 from epochal.media.pixels import as_array, is_pil_image
 from epochal.records import Record
 from epochal.values import plain_json
-from epochal.wandb.errors import UnsupportedError
 from epochal.wandb.notices import ExplainsMissingMembers
 
 if TYPE_CHECKING:
@@ -250,19 +249,6 @@ class Table(Media, types.Table):
 
 class EvalTable(Table):
     """A table of an evaluation, kept as any table; ``*_columns`` and ``backend`` have no effect."""
-
-
-class JoinedTable(WBValue):
-    """Refused: tables are not joined."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        raise UnsupportedError(
-            f"wandb.{type(self).__name__} is not supported by epochal.wandb: log each wandb.Table."
-        )
-
-
-class PartitionedTable(JoinedTable):
-    """Refused, as ``JoinedTable`` is."""
 
 
 class Classes(WBValue):

@@ -30,16 +30,8 @@ class UnsupportedError(UsageError):
     """A feature that Epochal does not have."""
 
 
-class WandbCoreNotAvailableError(Error):
-    """Never raised: there is no such process."""
-
-
 class ConfigError(Error):
     """An entry of the configuration would change without ``allow_val_change``."""
-
-
-class WaitTimeoutError(Error):
-    """Never raised: ``init`` waits for nothing."""
 
 
 RequireError = UnsupportedError

@@ -135,11 +135,6 @@ def agent(
         say_once(f"sweep {made.id} is stopped: {failures} runs in a row have failed.")
 
 
-def controller(*args: Any, **options: Any) -> Any:
-    """Refuse: agents choose parameters themselves."""
-    raise UsageError("wandb.controller is not supported by epochal.wandb: use wandb.agent.")
-
-
 def agent_command(arguments: Sequence[str]) -> None:
     """``python -m epochal.wandb agent SWEEP_ID``: run the program of a sweep."""
     parser = argparse.ArgumentParser(prog="python -m epochal.wandb agent")

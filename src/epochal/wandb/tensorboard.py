@@ -7,6 +7,7 @@ file. Torch and the packages ``tensorboard`` and ``tensorboardX`` have such a cl
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,18 +35,16 @@ def record_event_files(run: Run) -> Callable[[], None]:
         guard = recorder_of(run).guard
         guard.run("TensorBoard events", writers[folder].write_serialized, serialized)
 
-    undo = [_watch(name, record) for name in _WRITERS if find_spec(name.partition(".")[0])]
-    if not undo:
+    found = [name for name in _WRITERS if find_spec(name.partition(".")[0])]
+    if not found:
         say_once(
             "sync_tensorboard=True has no effect: neither tensorboard nor tensorboardX is"
             " installed."
         )
-
-    def end() -> None:
-        for one in undo:
-            one()
-
-    return end
+    ends = ExitStack()
+    for name in found:
+        ends.callback(_watch(name, record))
+    return ends.close
 
 
 def patch(*ignored: Any, **more: Any) -> None:
