@@ -19,9 +19,10 @@ from epochal.health.thresholds import RuleThresholds
 
 
 class TooWarm(Rule):
+    'The room is too warm.'
+
     name = "too-warm"
     group = "operation"
-    meaning = "The room is too warm."
     healthy = "Below 30 degrees."
     reports = {"warning": "Above 30 degrees."}
     kinds = frozenset({"metrics"})

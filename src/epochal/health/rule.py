@@ -90,7 +90,7 @@ class Rule(ABC):
     group: ClassVar[Group]
     # What people read: on the page, and in ``docs/reference/findings.md``.
     # ``healthy`` and ``reports`` are templates with the rule's thresholds.
-    meaning: ClassVar[str]  # what is behind it
+    meaning: ClassVar[str]  # what is behind it: the first paragraph of the class's docstring
     healthy: ClassVar[str]  # the range in which a run is well
     reports: ClassVar[Mapping[Severity, str]]  # when a finding has which severity
     messages: ClassVar[Mapping[str, Message]] = MappingProxyType({})
@@ -114,6 +114,9 @@ class Rule(ABC):
     # What its fault leads to, and of which effects it is a symptom.
     causes: ClassVar[frozenset[Effect]] = frozenset()
     symptom_of: ClassVar[frozenset[Effect]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        cls.meaning = " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         self.thresholds = thresholds

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 class AlertFailed(Rule):
-    """An address that does not receive alerts, as the companion recorded it."""
+    """An alert of this run did not reach its address.
+
+    An address that does not receive alerts, as the companion recorded it.
+    """
 
     name = "alert-failed"
     group = "operation"
-    meaning = "An alert of this run did not reach its address."
     healthy = "Every alert arrives."
     reports = {"warning": "An address is unknown or refuses a message."}
     messages = {

@@ -21,7 +21,9 @@ _COSTS = ("entropy", "variance")
 
 
 class NoBetterThanBaseline(Rule):
-    """Evaluations stay where an answer without the inputs is: the mean, or the frequent class.
+    """The model is no better than one that does not read its inputs.
+
+    Evaluations stay where an answer without the inputs is: the mean, or the frequent class.
 
     Some models start so and learn late. They are not reported while their training loss falls or
     the learning rate still warms up.
@@ -29,7 +31,6 @@ class NoBetterThanBaseline(Rule):
 
     name = "no-better-than-baseline"
     group = "evaluation"
-    meaning = "The model is no better than one that does not read its inputs."
     healthy = "Better than always predicting the mean, the most frequent class, or a guess."
     reports = {
         "warning": (

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from epochal.condition import Condition, ConditionTracker
+from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
 
 
 class ConditionSetting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -26,11 +24,13 @@ class ConditionSetting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
 
 
 class ConditionMet(Rule):
-    """Judges your conditions at every record of rank 0 that has one of their metrics."""
+    """A condition that you set is met.
+
+    Judges your conditions at every record of rank 0 that has one of their metrics.
+    """
 
     name = "condition"
     group = "operation"
-    meaning = "A condition that you set is met."
     healthy = "None of your conditions is met."
     reports = {
         "warning": "A condition of `[[rules.conditions]]` or `init(rules=[…])` is met. You may set "

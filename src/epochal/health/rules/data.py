@@ -83,10 +83,12 @@ class DataRule(Rule):
 
 
 class DataValues(DataRule):
-    """Inputs that are not finite, or constant."""
+    """Inputs are not finite, or constant, as in broken files and empty images.
+
+    Inputs that are not finite, or constant.
+    """
 
     name = "data-values"
-    meaning = "Inputs are not finite, or constant, as in broken files and empty images."
     healthy = "Every input is finite, and its values differ."
     reports = {
         "info": "{constant_share:percent} of the samples are constant, {constant_samples} or more.",
@@ -152,10 +154,12 @@ class DataValues(DataRule):
 
 
 class DataLabels(DataRule):
-    """Labels among the inputs, and labels out of range."""
+    """The labels are among the inputs, or they are not the numbers of classes.
+
+    Labels among the inputs, and labels out of range.
+    """
 
     name = "data-labels"
-    meaning = "The labels are among the inputs, or they are not the numbers of classes."
     healthy = "No single input value gives the label away, and labels are classes of the model."
     reports = {
         "warning": (
@@ -231,10 +235,12 @@ class DataLabels(DataRule):
 
 
 class DataOrder(DataRule):
-    """Training data that is not shuffled: one order in all epochs, or batches of one class."""
+    """The training data is not shuffled: it has one order, or it is sorted by class.
+
+    Training data that is not shuffled: one order in all epochs, or batches of one class.
+    """
 
     name = "data-order"
-    meaning = "The training data is not shuffled: it has one order, or it is sorted by class."
     healthy = "Every epoch has another order, and every batch is a mixture of the classes."
     reports = {
         "info": "A stream gives the same samples in the same order again.",
@@ -316,14 +322,15 @@ class DataOrder(DataRule):
 
 
 class DataRepeated(DataRule):
-    """Samples that come several times: in an epoch, on several ranks or after a resume.
+    """Samples come several times where each should come once, others perhaps never.
+
+    Samples that come several times: in an epoch, on several ranks or after a resume.
 
     Content that comes again may be a copy in the dataset, or a stream that begins again: a note.
     An index that comes again, or content once for each worker, is a mistake of the loading.
     """
 
     name = "data-repeated"
-    meaning = "Samples come several times where each should come once, others perhaps never."
     healthy = "Each sample comes once in an epoch, on one rank, and not again after a resume."
     reports = {
         "info": (
@@ -464,7 +471,9 @@ class DataRepeated(DataRule):
 
 
 class DataLeak(DataRule):
-    """Samples of an evaluation split that a training split gives, too.
+    """The evaluation uses samples that the model was trained on.
+
+    Samples of an evaluation split that a training split gives, too.
 
     Samples are equal by content, or by index where both splits are of one dataset object. If the
     training samples repeat each other, such as short texts, new samples repeat them too: as many
@@ -472,7 +481,6 @@ class DataLeak(DataRule):
     """
 
     name = "data-leak"
-    meaning = "The evaluation uses samples that the model was trained on."
     healthy = "No sample is in both training and evaluation data."
     reports = {
         "warning": "{share:percent} of the evaluation samples are training samples.",
@@ -550,10 +558,12 @@ class DataLeak(DataRule):
 
 
 class DataShift(DataRule):
-    """Evaluation inputs of another distribution than training inputs."""
+    """The model gets other data in evaluation than in training.
+
+    Evaluation inputs of another distribution than training inputs.
+    """
 
     name = "data-shift"
-    meaning = "The model gets other data in evaluation than in training."
     healthy = "Inputs have the same distribution in training and in evaluation."
     reports = {
         "warning": (

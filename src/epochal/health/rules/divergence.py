@@ -19,7 +19,9 @@ _ROSE = "The loss rose from {best} to {level} between {since} and {place}, and h
 
 
 class Divergence(CurveRule):
-    """The level of the loss is far above the best of the run, and does not fall.
+    """The loss has risen and does not recover.
+
+    The level of the loss is far above the best of the run, and does not fall.
 
     Far is relative to the loss, its gain, its noise, and the rises from which this run has
     recovered: the losses of adversarial networks oscillate normally. After a jump of the learning
@@ -32,7 +34,6 @@ class Divergence(CurveRule):
 
     name = "divergence"
     group = "loss"
-    meaning = "The loss has risen and does not recover."
     healthy = "The loss returns to its best level soon after a rise."
     reports = {
         "warning": (

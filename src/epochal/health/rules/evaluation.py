@@ -31,14 +31,15 @@ class EvaluationRule(Rule):
 
 
 class EvalMode(EvaluationRule):
-    """All passes without gradients around an evaluation had dropout or BatchNorm in training mode.
+    """The model is evaluated in training mode.
+
+    All passes without gradients around an evaluation had dropout or BatchNorm in training mode.
 
     A training may run its model without gradients and in training mode by design, as for pseudo
     labels. Such passes come without an evaluation as well, and then nothing is reported.
     """
 
     name = "eval-mode"
-    meaning = "The model is evaluated in training mode."
     healthy = "In an evaluation, dropout and BatchNorm are in evaluation mode."
     reports = {
         "warning": (
@@ -90,13 +91,14 @@ class EvalMode(EvaluationRule):
 
 
 class StaleBatchNorm(EvaluationRule):
-    """The running statistics of a BatchNorm in training mode are equal at several watched steps.
+    """BatchNorm does not update the statistics that an evaluation uses.
+
+    The running statistics of a BatchNorm in training mode are equal at several watched steps.
 
     In evaluation mode BatchNorm keeps them by design, and such a one is not recorded.
     """
 
     name = "stale-batchnorm"
-    meaning = "BatchNorm does not update the statistics that an evaluation uses."
     healthy = "The running statistics change at every step."
     reports = {
         "warning": "They do not change between watched steps of training, {samples} times in a row."
@@ -149,14 +151,15 @@ class StaleBatchNorm(EvaluationRule):
 
 
 class EvalFlat(EvaluationRule):
-    """The same loss to the last digits at several evaluations: nothing is measured.
+    """The evaluation does not change. It may not use the trained model.
+
+    The same loss to the last digits at several evaluations: nothing is measured.
 
     A number of few digits is too coarse to tell. A model whose learning rate is almost zero
     measures the same by right.
     """
 
     name = "eval-flat"
-    meaning = "The evaluation does not change. It may not use the trained model."
     healthy = "The evaluation loss changes from one evaluation to the next."
     reports = {"warning": "{evals} evaluation losses in a row are equal to six digits."}
     symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
@@ -193,7 +196,9 @@ class EvalFlat(EvaluationRule):
 
 
 class EvalGap(EvaluationRule):
-    """In the first epoch the training loss falls and the evaluation loss stays behind.
+    """The model computes something else in evaluation than in training, or on other data.
+
+    In the first epoch the training loss falls and the evaluation loss stays behind.
 
     No sample has been seen twice by then, so the model has memorised nothing: it computes something
     else in evaluation, or gets other data. If both differ from the first evaluation on and fall
@@ -201,7 +206,6 @@ class EvalGap(EvaluationRule):
     """
 
     name = "eval-gap"
-    meaning = "The model computes something else in evaluation than in training, or on other data."
     healthy = "In the first epoch both losses fall together."
     reports = {
         "warning": (
@@ -288,10 +292,12 @@ class EvalGap(EvaluationRule):
 
 
 class TooGood(EvaluationRule):
-    """An evaluation that is almost perfect before anything can have been learned."""
+    """The model learned too fast. The inputs may contain the answer.
+
+    An evaluation that is almost perfect before anything can have been learned.
+    """
 
     name = "too-good"
-    meaning = "The model learned too fast. The inputs may contain the answer."
     healthy = "Gradual learning."
     reports = {
         "warning": (
@@ -364,7 +370,9 @@ class TooGood(EvaluationRule):
 
 
 class DoubleSoftmax(EvaluationRule):
-    """An evaluation loss that the accuracy alone decides, as after two softmaxes.
+    """There is a softmax before a loss that has its own, so gradients are far too small.
+
+    An evaluation loss that the accuracy alone decides, as after two softmaxes.
 
     A cross-entropy that gets probabilities instead of logits cannot fall below ``log(1 + (n-1)/e)``
     for n classes. If the model is sure of its answers, a wrong one costs exactly 1 more than a
@@ -372,7 +380,6 @@ class DoubleSoftmax(EvaluationRule):
     """
 
     name = "double-softmax"
-    meaning = "There is a softmax before a loss that has its own, so gradients are far too small."
     healthy = "A loss far below `log(1 + (n-1)/e) + 1 - accuracy` for n classes."
     reports = {
         "warning": (

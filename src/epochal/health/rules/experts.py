@@ -6,8 +6,9 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from epochal.health.context import Context
 from epochal.health.evaluations import configured
 from epochal.health.finding import Severity
 from epochal.health.layer_series import named
@@ -15,9 +16,6 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.records import Record, finite
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
 
 # Names in the configurations of published models, and plain ones.
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -52,14 +50,15 @@ class LayerLoad(NamedTuple):
 
 
 class MoeImbalance(Rule):
-    """A router that uses its experts unevenly; only the first problem is reported.
+    """A few experts do most of the work. The model is smaller than it could be.
+
+    A router that uses its experts unevenly; only the first problem is reported.
 
     The imbalance is the load of the busiest expert over the mean. It cannot exceed experts / top-k.
     """
 
     name = "moe-imbalance"
     group = "experts"
-    meaning = "A few experts do most of the work. The model is smaller than it could be."
     healthy = (
         "A load imbalance of 1 to {even_load:plain} for few experts, up to 1.5 × top-k for many. "
         "80 % of the experts in use or more. A balancing loss of 0.001 to 0.1 and a z loss of "

@@ -21,14 +21,15 @@ _NORM = "{norm} at {place}, {ratio:times} times the usual {usual}."
 
 
 class GradientExplosion(CurveRule):
-    """Norms many times the usual one, lasting; or a level far above that of the run.
+    """The gradient is many times larger than usual. One step can destroy much progress.
+
+    Norms many times the usual one, lasting; or a level far above that of the run.
 
     The norm is that before clipping where both are logged. A single high norm is only a note.
     """
 
     name = "gradient-explosion"
     group = "gradients"
-    meaning = "The gradient is many times larger than usual. One step can destroy much progress."
     healthy = "The norm stays within {ratio:plain} times the usual one."
     reports = {
         "info": (
@@ -144,11 +145,13 @@ class GradientExplosion(CurveRule):
 
 
 class GradientVanishing(CurveRule):
-    """A norm a small share of what it used to be, and a loss that did not fall with it."""
+    """The gradient is almost zero although the loss is not low.
+
+    A norm a small share of what it used to be, and a loss that did not fall with it.
+    """
 
     name = "gradient-vanishing"
     group = "gradients"
-    meaning = "The gradient is almost zero although the loss is not low."
     healthy = "The norm is above {share:percent} of the usual norm, or fell as much as the loss."
     reports = {
         "warning": (
@@ -205,11 +208,13 @@ class GradientVanishing(CurveRule):
 
 
 class AlwaysClipped(Rule):
-    """Clipping acts in nearly every step, by far."""
+    """Almost every gradient is clipped: the clipping limit sets the size of every step.
+
+    Clipping acts in nearly every step, by far.
+    """
 
     name = "always-clipped"
     group = "gradients"
-    meaning = "Almost every gradient is clipped: the clipping limit sets the size of every step."
     healthy = "Gradients are clipped in some steps only."
     reports = {
         "info": "Gradients are clipped in {share:percent} of the last {window} steps.",
@@ -274,7 +279,9 @@ class AlwaysClipped(Rule):
 
 
 class GradientsAddUp(CurveRule):
-    """A watched model shows that gradients are kept; without one, the norm is judged.
+    """Gradients are not reset between steps, so that each step repeats all before it.
+
+    A watched model shows that gradients are kept; without one, the norm is judged.
 
     A sum of k gradients is up to k times as long as one, and the next gradient changes it by a
     k-th. Norms of single batches differ by far more than that, whatever their level does.
@@ -282,7 +289,6 @@ class GradientsAddUp(CurveRule):
 
     name = "gradients-add-up"
     group = "gradients"
-    meaning = "Gradients are not reset between steps, so that each step repeats all before it."
     healthy = "The norm of one batch has nothing in common with that of the batch before."
     reports = {
         "warning": (

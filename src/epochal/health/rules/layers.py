@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import median
-from typing import TYPE_CHECKING
 
 from epochal.health.branches import in_idle_branches
+from epochal.health.context import Context
 from epochal.health.layer_series import (
     DEAD_UNITS,
     GRADIENT_NORMS,
@@ -24,9 +24,6 @@ from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
 
-if TYPE_CHECKING:
-    from epochal.health.context import Context
-
 _PARAMETERS = "params"
 _INITIALISATION = (
     "Check the initialisation: its standard deviation should be about 1 / sqrt(inputs of the "
@@ -36,11 +33,13 @@ _INITIALISATION = (
 
 
 class UntrainedParameters(Rule):
-    """Parameters that no optimizer updates, although they get gradients."""
+    """Parameters do not change: they are not in the optimizer, or are frozen by mistake.
+
+    Parameters that no optimizer updates, although they get gradients.
+    """
 
     name = "untrained-parameters"
     group = "layers"
-    meaning = "Parameters do not change: they are not in the optimizer, or are frozen by mistake."
     healthy = "Every parameter that gets a gradient is in an optimizer, and changes."
     reports = {
         "warning": (
@@ -171,11 +170,13 @@ class UntrainedParameters(Rule):
 
 
 class DeadLayer(Rule):
-    """Gradients that are zero, or units that are nearly all dead, at every watched step."""
+    """A layer gets no gradient, so it learns nothing.
+
+    Gradients that are zero, or units that are nearly all dead, at every watched step.
+    """
 
     name = "dead-layer"
     group = "layers"
-    meaning = "A layer gets no gradient, so it learns nothing."
     healthy = "Every trained layer has a gradient, and most of its units do."
     reports = {
         "warning": (
@@ -311,11 +312,13 @@ def _finished(idle: Set[str], layers: Sequence[str], learned: Set[str]) -> Set[s
 
 
 class InitScale(Rule):
-    """Weights that were drawn far too large or too small, or a first loss far above a guess."""
+    """The weights were initialised far too large or far too small.
+
+    Weights that were drawn far too large or too small, or a first loss far above a guess.
+    """
 
     name = "init-scale"
     group = "layers"
-    meaning = "The weights were initialised far too large or far too small."
     healthy = "Weights are about as large as PyTorch draws them. The first loss is near a guess."
     reports = {
         "warning": (
@@ -398,11 +401,13 @@ class InitScale(Rule):
 
 
 class InputScale(Rule):
-    """The model's inputs are far larger than what networks are initialised for."""
+    """The inputs are not normalised: they are far larger than the weights are made for.
+
+    The model's inputs are far larger than what networks are initialised for.
+    """
 
     name = "input-scale"
     group = "data"
-    meaning = "The inputs are not normalised: they are far larger than the weights are made for."
     healthy = "Inputs have a mean near 0 and a standard deviation near 1, or lie between 0 and 1."
     reports = {
         "warning": (

@@ -86,7 +86,9 @@ class _Updates:
 
 
 class LearningRateTooHigh(CurveRule):
-    """Steps that are far too large for the weights, and a loss that shows it.
+    """The steps are too large for the weights.
+
+    Steps that are far too large for the weights, and a loss that shows it.
 
     The relative size of the first updates is measured before any curve shows it. A large update is
     evidence and no proof: the second piece of evidence is a loss that does not fall meanwhile.
@@ -94,7 +96,6 @@ class LearningRateTooHigh(CurveRule):
 
     name = "lr-too-high"
     group = "learning rate"
-    meaning = "The steps are too large for the weights."
     healthy = (
         "The first steps change the weights by less than {first_update:percent} of their norm."
     )
@@ -283,7 +284,9 @@ class LearningRateTooHigh(CurveRule):
 
 
 class LearningRateTooLow(CurveRule):
-    """Steps that change next to nothing in the weights, and a loss that falls in a straight line.
+    """The steps are too small to get anywhere.
+
+    Steps that change next to nothing in the weights, and a loss that falls in a straight line.
 
     Training bends its loss: it falls fast and then slowly. A straight line means that the weights
     are still where they started. Evaluations of the same samples show it without noise.
@@ -291,7 +294,6 @@ class LearningRateTooLow(CurveRule):
 
     name = "lr-too-low"
     group = "learning rate"
-    meaning = "The steps are too small to get anywhere."
     healthy = (
         "Steps change the weights by 0.01 % to 3 % of their norm, and the loss falls fast at first."
     )
@@ -517,14 +519,15 @@ def _of_rate(context: Context, words: str) -> str:
 
 
 class RateEnded(CurveRule):
-    """The rate was at work for a while, and has been next to nothing for longer than that.
+    """The schedule ended long before the training. Later steps change nothing.
+
+    The rate was at work for a while, and has been next to nothing for longer than that.
 
     A schedule that ends at the end of its run is never below its limit for that long.
     """
 
     name = "rate-ended"
     group = "learning rate"
-    meaning = "The schedule ended long before the training. Later steps change nothing."
     healthy = "The learning rate is above {share:percent} of its peak for most of the run."
     reports = {
         "warning": (

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from epochal.health.context import Context
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
 
 _ONE_COUNTER = (
     "Give step= one counter for the whole run. Start a second stage as a run of its own, or resume "
@@ -19,17 +16,16 @@ _ONE_COUNTER = (
 
 
 class LogOrder(Rule):
-    """The step or the time of the training loss goes back without a resume.
+    """The step went back or did not change: two loops may write to one run. Or the machine's clock
+    was set back.
+
+    The step or the time of the training loss goes back without a resume.
 
     However often a step goes back it is one finding, which stays open.
     """
 
     name = "log-order"
     group = "values"
-    meaning = (
-        "The step went back or did not change: two loops may write to one run. Or the machine's "
-        "clock was set back."
-    )
     healthy = "Steps and times grow."
     reports = {
         "warning": (

@@ -21,7 +21,9 @@ _SPIKE = "The loss jumped from {level} to {value} at {place}{noise}."
 
 
 class LossSpike(CurveRule):
-    """A loss far out of its own noise and beyond all that stood out of it before.
+    """One batch, or too large a step, raised the loss suddenly.
+
+    A loss far out of its own noise and beyond all that stood out of it before.
 
     It is a note, however large: a new task, harder data and a new opponent lift a loss as well as a
     step that was too large. A loss that does not come back is a divergence.
@@ -29,7 +31,6 @@ class LossSpike(CurveRule):
 
     name = "loss-spike"
     group = "loss"
-    meaning = "One batch, or too large a step, raised the loss suddenly."
     healthy = (
         "The loss stays within 8 widths of its level, and 1.6 times its largest distance so far."
     )
@@ -124,7 +125,9 @@ class LossSpike(CurveRule):
 
 
 class Plateau(CurveRule):
-    """Two windows in a row with no measurable fall between them, several times over.
+    """The loss no longer falls by more than its noise.
+
+    Two windows in a row with no measurable fall between them, several times over.
 
     A note, not a warning: every training ends on one. Only a loss that has fallen before is on a
     plateau. The loss of a game measures nothing.
@@ -132,7 +135,6 @@ class Plateau(CurveRule):
 
     name = "plateau"
     group = "loss"
-    meaning = "The loss no longer falls by more than its noise."
     healthy = "The loss falls within 2 × {window} points, or the schedule is at its end."
     reports = {
         "info": (
@@ -221,17 +223,16 @@ class Plateau(CurveRule):
 
 
 class NeverFell(CurveRule):
-    """After hundreds of points the loss has not come below its first level.
+    """The model has not learned anything. Gradients may not reach the weights, or labels may not
+    match inputs.
+
+    After hundreds of points the loss has not come below its first level.
 
     A loss that reaches zero, or that of a game, need not fall.
     """
 
     name = "never-fell"
     group = "loss"
-    meaning = (
-        "The model has not learned anything. Gradients may not reach the weights, or labels may "
-        "not match inputs."
-    )
     healthy = "The loss is lower after a few hundred points."
     reports = {
         "info": (

@@ -22,7 +22,9 @@ _SIGN = "Check the sign of the loss: what is subtracted, and whether a score is 
 
 
 class LossSign(CurveRule):
-    """A training loss that is the negative of the evaluation's, or that falls without end.
+    """The loss is negated somewhere. Each step makes the model worse.
+
+    A training loss that is the negative of the evaluation's, or that falls without end.
 
     Losses may be negative: likelihoods of densities and similarities are. Then the evaluation is
     negative as well, and gradients do not grow while the loss falls.
@@ -30,7 +32,6 @@ class LossSign(CurveRule):
 
     name = "loss-sign"
     group = "loss"
-    meaning = "The loss is negated somewhere. Each step makes the model worse."
     healthy = "The training loss and the evaluation loss have the same sign and move together."
     reports = {
         "warning": (
@@ -116,23 +117,14 @@ class LossSign(CurveRule):
 
     def _is_endless(self, train: Curve, context: Context) -> bool:
         """Whether the loss and the norm have both left their start, by the same factor."""
-        norm, evaluation, limits = (
-            context.curves.get("norm"),
-            context.curves.get("eval_loss"),
-            self.thresholds,
-        )
+        norm, evaluation = (context.curves.get(role) for role in ("norm", "eval_loss"))
         if norm is None or not 10 <= train.count <= len(train.points):
             return False
         if evaluation is not None and evaluation.lowest < 0:
             return False
-        is_certain = context.num_classes is not None
-        times = (
-            limits.times_game
-            if context.is_game
-            else limits.times
-            if is_certain
-            else limits.times_unknown
-        )
+        is_certain, limits = context.num_classes is not None, self.thresholds
+        times = limits.times if is_certain else limits.times_unknown
+        times = limits.times_game if context.is_game else times
         first, level = median(norm.window(norm.count)[:3]), train.recent_level(3)
         if not level < times * (train.start or 0.0) < 0 < times * first < norm.recent_level(3):
             return False
@@ -144,11 +136,13 @@ class LossSign(CurveRule):
 
 
 class LossSummed(CurveRule):
-    """The training loss is as many times the evaluation loss as a batch has samples."""
+    """The loss is summed over the batch, so gradients are as many times too large.
+
+    The training loss is as many times the evaluation loss as a batch has samples.
+    """
 
     name = "loss-summed"
     group = "loss"
-    meaning = "The loss is summed over the batch, so gradients are as many times too large."
     healthy = "Both losses are means per sample, and of the same size."
     reports = {
         "warning": (
@@ -219,7 +213,9 @@ class LossSummed(CurveRule):
 
 
 class LargeReturns(CurveRule):
-    """The loss of a reinforcement learning is that of values in the hundreds or more.
+    """The targets of the value network are far from the range of its outputs.
+
+    The loss of a reinforcement learning is that of values in the hundreds or more.
 
     A network starts with outputs of about 1 and changes them by a few per cent a step. The root of
     a squared error says how far its targets are.
@@ -227,7 +223,6 @@ class LargeReturns(CurveRule):
 
     name = "large-returns"
     group = "loss"
-    meaning = "The targets of the value network are far from the range of its outputs."
     healthy = "Returns lie between about -10 and 10."
     reports = {
         "warning": (

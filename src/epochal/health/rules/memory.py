@@ -63,14 +63,14 @@ def growth_of(samples: Sequence[tuple[float, float]]) -> Growth | None:
 
 
 class MemoryGrowth(Rule):
-    """The memory of a process or GPU grows in every part of a window, or is about to be full."""
+    """Memory grows steadily, often because the program keeps objects that it no longer needs. When
+    it is full, the run is killed.
+
+    The memory of a process or GPU grows in every part of a window, or is about to be full.
+    """
 
     name = "memory-growth"
     group = "memory"
-    meaning = (
-        "Memory grows steadily, often because the program keeps objects that it no longer needs. "
-        "When it is full, the run is killed."
-    )
     healthy = (
         "Constant after some minutes. A sawtooth, caches that fill up and a GPU that is always "
         "full are normal."
@@ -206,11 +206,13 @@ class MemoryGrowth(Rule):
 
 
 class OutOfMemory(Rule):
-    """An out-of-memory error that the program caught; one that ended the run is in its ending."""
+    """An allocation failed and the loop continued without it.
+
+    An out-of-memory error that the program caught; one that ended the run is in its ending.
+    """
 
     name = "out-of-memory"
     group = "memory"
-    meaning = "An allocation failed and the loop continued without it."
     healthy = "Free memory at the peak of a step."
     reports = {
         "warning": (

@@ -61,11 +61,13 @@ class _Fault:
 
 
 class NonFinite(Rule):
-    """NaN or infinity in any series, reported at its first record."""
+    """A value overflowed or was not defined. Everything computed from it is lost.
+
+    NaN or infinity in any series, reported at its first record.
+    """
 
     name = "nonfinite"
     group = "values"
-    meaning = "A value overflowed or was not defined. Everything computed from it is lost."
     healthy = "Every value is a number. A loss scaler may skip single steps."
     reports = {
         "info": (
@@ -118,15 +120,11 @@ class NonFinite(Rule):
                     self._tensors.setdefault(name, name + _at(step, " (step {:,})"))
             values = {name: value for name, value in values.items() if math.isfinite(value)}
         # A loss that is not a number explains every other value that is none.
-        errors = (
-            {
-                subject
-                for (rule, subject), finding in context.open.items()
-                if rule == self.name and finding.severity == "error"
-            }
-            if bad
-            else set()
-        )
+        errors = {
+            subject
+            for (rule, subject), finding in context.open.items()
+            if rule == self.name and finding.severity == "error"
+        }
         errors |= bad.keys() & {context.role_names.get("loss", "") + observation.rank_suffix}
         for subject, names in bad.items():
             if not errors or subject in errors:

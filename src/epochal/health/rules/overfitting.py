@@ -25,14 +25,15 @@ class _Eval(NamedTuple):
 
 
 class Overfitting(CurveRule):
-    """Several evaluations in a row above the best one, together beyond its noise; training falls.
+    """Training improves while evaluation gets worse. The model memorises the data.
+
+    Several evaluations in a row above the best one, together beyond its noise; training falls.
 
     If both losses rise the run diverges, and another rule reports it.
     """
 
     name = "overfitting"
     group = "evaluation"
-    meaning = "Training improves while evaluation gets worse. The model memorises the data."
     healthy = "The evaluation loss follows the training loss with a gap that does not grow."
     reports = {
         "info": (

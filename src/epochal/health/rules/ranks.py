@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.format import format_duration
+from epochal.health.context import Context
 from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.recent import Recent
@@ -16,9 +17,6 @@ from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
 from epochal.series.window import RecentMedian
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
 
 _COMPANION = ("telemetry", "findings")
 # What ranks other than 0 log regularly; their messages and events come at any time.
@@ -66,7 +64,9 @@ class _Pace:
 
 
 class SilentRun(Rule):
-    """No record for much longer than usual; a live run is judged by the clock.
+    """The run, or one of its ranks, has not logged anything for longer than ever before.
+
+    No record for much longer than usual; a live run is judged by the clock.
 
     A finished journal is judged by the telemetry that went on. The finding names the rank whose
     records stopped first: the one that did not log a step that another rank logged.
@@ -74,7 +74,6 @@ class SilentRun(Rule):
 
     name = "silent-run"
     group = "operation"
-    meaning = "The run, or one of its ranks, has not logged anything for longer than ever before."
     healthy = "Records of every rank at the usual rate."
     reports = {
         "info": (
@@ -213,11 +212,13 @@ _DURATIONS = 30  # step records of each rank
 
 
 class Straggler(Rule):
-    """A rank whose own work takes longer than the other ranks'."""
+    """All ranks wait for one rank at every step.
+
+    A rank whose own work takes longer than the other ranks'.
+    """
 
     name = "straggler"
     group = "speed"
-    meaning = "All ranks wait for one rank at every step."
     healthy = "Ranks are within a few per cent of each other."
     reports = {
         "warning": (
@@ -369,7 +370,9 @@ class _Copies:
 
 
 class ReplicaDrift(Rule):
-    """Norms that were the same on all ranks and differ.
+    """Copies of the model on different ranks are no longer equal.
+
+    Norms that were the same on all ranks and differ.
 
     Norms that differ from the beginning are those of sharded weights, or gradients that are not
     exchanged: those differ in both directions.
@@ -377,7 +380,6 @@ class ReplicaDrift(Rule):
 
     name = "replica-drift"
     group = "layers"
-    meaning = "Copies of the model on different ranks are no longer equal."
     healthy = "Norms are equal on all ranks except for rounding."
     reports = {
         "warning": "Gradient norms of the first {unequal} steps show that they are not exchanged.",

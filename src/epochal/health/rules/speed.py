@@ -7,18 +7,16 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import takewhile
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from epochal.format import format_count
+from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.recent import Recent
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
 
 _DATA = "phase/data"
 _DURATION = "train/duration_ms"
@@ -37,11 +35,13 @@ _TIME_PHASES = "Time the phases of a step (run.phase) to see where the time goes
 
 
 class GpuThrottling(Rule):
-    """A GPU whose clock is lowered for some time, compared with its maximum."""
+    """A GPU lowers its clock because of a temperature or power limit.
+
+    A GPU whose clock is lowered for some time, compared with its maximum.
+    """
 
     name = "gpu-throttling"
     group = "speed"
-    meaning = "A GPU lowers its clock because of a temperature or power limit."
     healthy = "The full clock. At the power limit in dense work, a tenth to a quarter less."
     reports = {
         "info": "{power_share:percent} less at the power limit.",
@@ -120,11 +120,13 @@ class GpuThrottling(Rule):
 
 
 class InputBound(Rule):
-    """A large share of a step is spent waiting for data, by its phases or its duration."""
+    """The device waits for data.
+
+    A large share of a step is spent waiting for data, by its phases or its duration.
+    """
 
     name = "input-bound"
     group = "speed"
-    meaning = "The device waits for data."
     healthy = "Waiting for data takes less than a tenth of a step."
     reports = {
         "info": (
@@ -236,11 +238,13 @@ class _Speed(NamedTuple):
 
 
 class ThroughputDrop(Rule):
-    """A throughput well below the median of the records before it."""
+    """The run is slower than before.
+
+    A throughput well below the median of the records before it.
+    """
 
     name = "throughput-drop"
     group = "speed"
-    meaning = "The run is slower than before."
     healthy = "Near its own median. Pauses for evaluation and saving do not count."
     reports = {
         "info": (
@@ -352,11 +356,13 @@ _SOL = "train/sol"
 
 
 class LowSpeedOfLight(Rule):
-    """The speed-of-light percentage of the steps stays low."""
+    """The hardware could do the same work much faster.
+
+    The speed-of-light percentage of the steps stays low.
+    """
 
     name = "low-sol"
     group = "speed"
-    meaning = "The hardware could do the same work much faster."
     healthy = "{share_pct:plain} % of the speed of light or more; 80 % is excellent."
     reports = {
         "info": "Below {share_pct:plain} % over {window} records.",
