@@ -10,7 +10,7 @@ import pytest
 
 from epochal.console.printer import Console
 from epochal.format import format_duration
-from epochal.run.progress_estimator import ProgressEstimator, Totals
+from epochal.run.console_reporter import ProgressEstimator, Totals
 from epochal.server.epochs import epochs_of
 from epochal.server.rows import run_row
 from epochal.store.local.load import load_run

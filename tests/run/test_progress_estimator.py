@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from epochal.console.printer import Console
-from epochal.run.progress_estimator import ProgressEstimator, Totals
+from epochal.run.console_reporter import ProgressEstimator, Totals
 
 
 def pace_of(**totals: Any) -> tuple[ProgressEstimator, io.StringIO]:

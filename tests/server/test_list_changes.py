@@ -10,10 +10,10 @@ import pytest
 
 from epochal.journal.line import encode
 from epochal.journal.process import process_identity
-from epochal.server import list_changes
-from epochal.server.list_changes import ListChanges
+from epochal.server import streams
 from epochal.server.reader import Catalog
 from epochal.server.rows import run_row
+from epochal.server.streams import ListChanges
 from epochal.server.wire import RunsEvent
 from epochal.store.local.store import LocalStore
 from epochal.store.row import RunRow
@@ -37,9 +37,9 @@ class Looks:
             self.made.append(run.id)
             return make_row(run, whole=whole)
 
-        monkeypatch.setattr(list_changes, "run_row", counted)
-        monkeypatch.setattr(list_changes, "MAX_SILENT_ROWS", NUM_SILENT)
-        monkeypatch.setattr(list_changes, "MAX_ROWS_SENT", NUM_LIVE // 2)
+        monkeypatch.setattr(streams, "run_row", counted)
+        monkeypatch.setattr(streams, "MAX_SILENT_ROWS", NUM_SILENT)
+        monkeypatch.setattr(streams, "MAX_ROWS_SENT", NUM_LIVE // 2)
         self.store = LocalStore(root)
         self._catalog = _DueCatalog(self.store)
         self._changes = ListChanges(self._catalog)

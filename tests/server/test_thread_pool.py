@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from epochal.server.pool import ThreadPool
+from epochal.server.reader import ThreadPool
 
 WAIT_S = 120.0
 

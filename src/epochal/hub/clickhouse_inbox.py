@@ -18,17 +18,9 @@ from epochal.errors import FormatError, UsageError
 from epochal.hub.inbox import ConflictError, UnknownRunError
 from epochal.journal.layout import slugify
 from epochal.journal.line import encode_json
+from epochal.shipping import protocol
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import named_part
-from epochal.shipping.protocol import (
-    BATCH_BYTES,
-    FileKind,
-    PartState,
-    RunState,
-    checked_identity,
-    is_file_name,
-    lines_after,
-)
 from epochal.store.clickhouse.blobs import (
     StoredBlob,
     digest_of,
@@ -91,9 +83,9 @@ class ClickHouseInbox:
         with lock:
             yield
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
+    def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""
-        checked = checked_identity(run_id, identity)
+        checked = protocol.checked_identity(run_id, identity)
         documents = self._database.documents
         with self.locked(run_id):
             found = {one.kind: one for one in documents.find([RUN, TRASH, LABELS], [run_id])}
@@ -126,7 +118,7 @@ class ClickHouseInbox:
             raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
         return max(found)[1]
 
-    def state(self, run_id: str) -> RunState:
+    def state(self, run_id: str) -> protocol.RunState:
         """What is here of a run."""
         self._check(run_id)
         documents = self._database.documents
@@ -135,18 +127,18 @@ class ClickHouseInbox:
 
     def _state(
         self, run_id: str, identity: dict[str, Any], labels: dict[str, Any], *, is_new: bool = False
-    ) -> RunState:
+    ) -> protocol.RunState:
         documents, tables = self._database.documents, self._database.tables
         received = {} if is_new else tables.received([run_id]).get(run_id, {})
         blobs = [] if is_new else whole_blobs(self._database, run_id)
         live = [] if is_new else documents.all(LIVE, prefix=f"{run_id}/")
         project = str(identity.get("project", ""))
-        return RunState(
+        return protocol.RunState(
             id=run_id,
             project=project,
             folder=f"{slugify(project)}/{slugify(str(identity.get('name', '')))}",
             parts={
-                name.stem: PartState(one.lines, records=one.records)
+                name.stem: protocol.PartState(one.lines, records=one.records)
                 for name, one in received.items()
             },
             segments={},
@@ -170,7 +162,7 @@ class ClickHouseInbox:
         self._check(run_id)
         with self.locked(f"{run_id} {stem}"):
             have = self._ingest.received(run_id, name, expected=first).lines
-            new = lines_after(lines, have - first) if first <= have else b""
+            new = protocol.lines_after(lines, have - first) if first <= have else b""
             if new:
                 have = self._ingest.append(run_id, name, new).lines
             return have
@@ -178,7 +170,7 @@ class ClickHouseInbox:
     def put_file(
         self,
         run_id: str,
-        kind: FileKind,
+        kind: protocol.FileKind,
         name: str,
         chunk: bytes,
         *,
@@ -190,7 +182,7 @@ class ClickHouseInbox:
 
         The whole size is returned only when all pieces are stored and have the stated digest.
         """
-        if not is_file_name(kind, name) or kind == "segments":
+        if not protocol.is_file_name(kind, name) or kind == "segments":
             raise UsageError(f"{name!r} is not a name of a file in {kind} that this hub takes.")
         if not 0 <= offset <= size - len(chunk):
             raise UsageError(f"{len(chunk)} bytes at {offset} do not fit a file of {size} bytes.")
@@ -244,11 +236,11 @@ class ClickHouseInbox:
         for line in self._database.tables.lines(run_id, name, first, _MOST_LINES):
             found.append(line + b"\n")
             size += len(found[-1])
-            if size > BATCH_BYTES:
+            if size > protocol.BATCH_BYTES:
                 break
         return b"".join(found)
 
-    def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
+    def file(self, run_id: str, kind: protocol.FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
         self._check(run_id)
         if kind == "live":

@@ -31,23 +31,9 @@ from epochal.server.control import (
     ControlRequest,
     RequestState,
 )
-from epochal.server.pool import ThreadPool
+from epochal.server.reader import ThreadPool
 from epochal.server.responses import error_response
-from epochal.shipping.protocol import (
-    CONTROL_EXPIRES_S,
-    MAX_BODY_BYTES,
-    MAX_LINES_BYTES,
-    SIZE_HEADER,
-    Ack,
-    ControlOutcome,
-    ControlRequests,
-    FileKind,
-    LabelsOffer,
-    checked_identity,
-    decompress,
-    is_run_id,
-)
-from epochal.shipping.protocol import ControlRequest as TakenRequest
+from epochal.shipping import protocol
 
 # Requests to control trainings: kept here until the companion of the run takes them.
 #
@@ -102,15 +88,16 @@ class HubControls:
 
     # -- companions -------------------------------------------------------------------------------
 
-    def take(self, run_id: str, taker: str | None = None) -> list[TakenRequest]:
+    def take(self, run_id: str, taker: str | None = None) -> list[protocol.ControlRequest]:
         """The requests that wait for a run, and those whose outcome ``taker`` has not reported."""
         self._check_allowed()
         self._ledger.hear(run_id)
         now = self._clock()
-        since = now - CONTROL_EXPIRES_S
+        since = now - protocol.CONTROL_EXPIRES_S
         rows = self._ledger.take_requests(run_id, taker=taker, now=now, since=since)
         return [
-            TakenRequest(row.id, row.action, row.who, row.t, max(0.0, now - row.t)) for row in rows
+            protocol.ControlRequest(row.id, row.action, row.who, row.t, max(0.0, now - row.t))
+            for row in rows
         ]
 
     def end(self, run_id: str, request_id: str, who: str, outcome: str, *, is_done: bool) -> bool:
@@ -135,7 +122,7 @@ class HubControls:
         elif row.taken is not None:
             state = "taken"
         else:
-            is_late = self._clock() - row.t > CONTROL_EXPIRES_S
+            is_late = self._clock() - row.t > protocol.CONTROL_EXPIRES_S
             state = "expired" if is_late else "waiting"
         return ControlRequest(row.id, cast(Action, row.action), row.who, row.t, state, row.outcome)
 
@@ -205,7 +192,9 @@ class Receiving:
                 # Its project stays unsaid: whoever asks may not see it.
                 raise _ForbiddenError(f"the token {who.name!r} may not write the run {run_id}.")
             if known is None:  # its first bytes are charged to somebody
-                self._ledger.claim(run_id, checked_identity(run_id, identity)["project"], who.name)
+                self._ledger.claim(
+                    run_id, protocol.checked_identity(run_id, identity)["project"], who.name
+                )
             state = self._inbox.register(run_id, identity)
             if known is None:
                 self._ledger.note(who.name, "register", run=run_id, details=state.folder)
@@ -230,15 +219,15 @@ class Receiving:
         """``POST …/parts/{stem}?first=N``: lines of a part; answers how many are on the disk."""
         run_id = await self._allowed(request, "write")
         first = _number(request, "first")
-        size = _whole_number(SIZE_HEADER, request.headers.get(SIZE_HEADER, ""))
+        size = _whole_number(protocol.SIZE_HEADER, request.headers.get(protocol.SIZE_HEADER, ""))
         encoding = request.headers.get("content-encoding", "")
 
         def append(body: bytes) -> int:
-            lines = decompress(encoding, body, size=size)
+            lines = protocol.decompress(encoding, body, size=size)
             return self._inbox.append(run_id, request.path_params["stem"], first=first, lines=lines)
 
-        body = await read_body(request, MAX_LINES_BYTES)
-        return _json(Ack(await self._in_thread(append, body)))
+        body = await read_body(request, protocol.MAX_LINES_BYTES)
+        return _json(protocol.Ack(await self._in_thread(append, body)))
 
     async def lines(self, request: Request) -> Response:
         """``GET …/parts/{stem}?first=N``: lines of a part."""
@@ -254,12 +243,12 @@ class Receiving:
         sha256 = request.query_params.get("sha256", "").lower()
         if len(sha256) != 64 or not all(one in "0123456789abcdef" for one in sha256):
             raise UsageError("sha256 must be the 64 hexadecimal digits of the file's digest.")
-        chunk = await read_body(request, MAX_BODY_BYTES)
+        chunk = await read_body(request, protocol.MAX_BODY_BYTES)
 
         def put() -> int:
             return self._inbox.put_file(
                 run_id,
-                cast(FileKind, kind),
+                cast(protocol.FileKind, kind),
                 request.path_params["name"],
                 chunk,
                 offset=offset,
@@ -267,21 +256,23 @@ class Receiving:
                 sha256=sha256,
             )
 
-        return _json(Ack(await self._in_thread(put)))
+        return _json(protocol.Ack(await self._in_thread(put)))
 
     async def file(self, request: Request) -> Response:
         """``GET …/segments/{name}?offset=N``: a piece of a file."""
         run_id, kind = await self._allowed(request, "read"), request.path_params["kind"]
         name, offset = request.path_params["name"], _number(request, "offset")
         piece = await self._in_thread(
-            self._inbox.file, run_id, cast(FileKind, kind), name, offset=offset
+            self._inbox.file, run_id, cast(protocol.FileKind, kind), name, offset=offset
         )
         return Response(piece, media_type="application/octet-stream")
 
     async def put_labels(self, request: Request) -> Response:
         """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
         run_id = await self._allowed(request, "write")
-        offer = decoded_body(await read_body(request, MAX_BODY_BYTES), LabelsOffer)
+        offer = decoded_body(
+            await read_body(request, protocol.MAX_BODY_BYTES), protocol.LabelsOffer
+        )
         who = principal_of(request).name
 
         def note(fields: list[str]) -> None:
@@ -296,9 +287,11 @@ class Receiving:
         """``POST …/control/take?by=ID``: what people ask of the training; ``by`` takes it."""
         run_id = await self._allowed(request, "write")
         taker = request.query_params.get("by")
-        if taker is not None and not is_run_id(taker):
+        if taker is not None and not protocol.is_run_id(taker):
             raise UsageError(f"by must be an id, not {taker!r}.")
-        return _json(ControlRequests(await self._in_thread(self._controls.take, run_id, taker)))
+        return _json(
+            protocol.ControlRequests(await self._in_thread(self._controls.take, run_id, taker))
+        )
 
     async def end_request(self, request: Request) -> Response:
         """``PUT …/control/{request_id}``: what became of a request."""
@@ -306,7 +299,9 @@ class Receiving:
             await self._allowed(request, "write"),
             request.path_params["request_id"],
         )
-        said = decoded_body(await read_body(request, MAX_BODY_BYTES), ControlOutcome)
+        said = decoded_body(
+            await read_body(request, protocol.MAX_BODY_BYTES), protocol.ControlOutcome
+        )
         who = principal_of(request).name
 
         def end() -> bool:

@@ -33,16 +33,9 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.media.files import encode_pending
+from epochal.shipping import protocol
 from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
-from epochal.shipping.protocol import (
-    PARTIAL_NAME,
-    FileKind,
-    RunState,
-    checked_identity,
-    is_file_name,
-    lines_after,
-)
 from epochal.shipping.shipper import file_digest
 
 
@@ -169,9 +162,9 @@ class Inbox:
         with lock:
             yield
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
+    def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""
-        checked = checked_identity(run_id, identity)
+        checked = protocol.checked_identity(run_id, identity)
         with self._lock:
             path = self._folders().get(run_id)
             if path is None:
@@ -214,7 +207,7 @@ class Inbox:
             raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
         return max(found)[1]
 
-    def state(self, run_id: str) -> RunState:
+    def state(self, run_id: str) -> protocol.RunState:
         """What is here of a run."""
         run = self._run(run_id)
         with contextlib.suppress(OSError):  # a folder that is read-only
@@ -250,7 +243,7 @@ class Inbox:
     def put_file(
         self,
         run_id: str,
-        kind: FileKind,
+        kind: protocol.FileKind,
         name: str,
         chunk: bytes,
         *,
@@ -264,7 +257,7 @@ class Inbox:
         only then is its whole size returned. An empty piece asks how much is here. A segment
         replaces one with fewer lines; blobs never change.
         """
-        if not is_file_name(kind, name):
+        if not protocol.is_file_name(kind, name):
             raise UsageError(f"{name!r} is not a name of a file in {kind}.")
         if size > _MAX_FILE_BYTES:
             most = format_bytes(_MAX_FILE_BYTES)
@@ -282,7 +275,7 @@ class Inbox:
                     return size
                 if kind == "blobs":
                     raise ConflictError(f"{kind}/{name} is here already with other contents.")
-            partial = target.with_name(PARTIAL_NAME.format(name=name, digest=sha256[:16]))
+            partial = target.with_name(protocol.PARTIAL_NAME.format(name=name, digest=sha256[:16]))
             have = file_size(partial)
             if have < size or not size:
                 if offset != have:
@@ -325,7 +318,7 @@ class Inbox:
         path = self._run(run_id).folder.part_path(named_part(stem))
         return self._counts.lines(path, first)
 
-    def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
+    def file(self, run_id: str, kind: protocol.FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
         return piece_of(self._run(run_id).folder, kind, name, offset=offset)
 
@@ -389,7 +382,7 @@ class Inbox:
     def _append(self, run: _Run, part: GrowingPart, *, first: int, lines: bytes) -> int:
         if first > part.lines:
             return part.lines
-        new = lines_after(lines, part.lines - first)
+        new = protocol.lines_after(lines, part.lines - first)
         if new:
             self._charge(run.id, len(new))
             self._write(run, part, new)
@@ -412,7 +405,9 @@ class Inbox:
         part.lines += new.count(b"\n")
         part.size += len(new)
 
-    def _complete(self, run: _Run, kind: FileKind, partial: Path, name: str, sha256: str) -> int:
+    def _complete(
+        self, run: _Run, kind: protocol.FileKind, partial: Path, name: str, sha256: str
+    ) -> int:
         """Let a file appear under its name; 0 if it has another digest and is sent again."""
         digest, size = file_digest(partial)
         if digest != sha256:
@@ -435,7 +430,7 @@ class Inbox:
         self._drop_lines(run, kind, name)
         return size
 
-    def _drop_lines(self, run: _Run, kind: FileKind, name: str) -> None:
+    def _drop_lines(self, run: _Run, kind: protocol.FileKind, name: str) -> None:
         """Delete the lines of a part whose segment is here."""
         if kind == "segments":
             part = named_part(name.removesuffix(".parquet"))

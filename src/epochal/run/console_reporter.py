@@ -1,17 +1,39 @@
-"""What a run prints for each kind of typed record; kinds that print nothing are not listed."""
+"""What a run prints for each kind of typed record, and what its lines need to know of the steps.
+
+Progress, time left and marks are arithmetic on recent values; nothing is read back from disk. The
+lines themselves are made by ``console.lines``. Kinds that print nothing are not listed.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from epochal.console import blocks
-from epochal.console.lines import closing_line, gpu_line
+from epochal.console.lines import (
+    closing_line,
+    epoch_line,
+    eval_line,
+    gap_text,
+    gpu_line,
+    metrics_line,
+    step_line,
+)
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.run.progress_estimator import ProgressEstimator
+from epochal.records import ROLE_GUESSES
+from epochal.series.eta import Eta
+from epochal.series.overfit import gap_grade, gap_percent
+from epochal.series.window import LossTrend, SpikeBaseline
+from epochal.values import as_float
+
+if TYPE_CHECKING:
+    from epochal.health.phase import PhaseDetector
 
 
 class ConsoleReporter:
@@ -71,3 +93,192 @@ class ConsoleReporter:
     def _dataset(self, record: Mapping[str, Any]) -> None:
         verbose = self._console.enabled(Verbosity.VERBOSE)
         self._console.block(partial(blocks.dataset_block, record, with_files=verbose))
+
+
+# How often a run that only logs free metrics says something where there is no terminal.
+_PIPED_INTERVAL_S = 10.0
+_TERMINAL_INTERVAL_S = 0.25
+# Fields of a step that its line shows, and those of a router after ``moe_``.
+_OF_STEP = ("step_tokens", "duration_ms", "kd_loss", "sol")
+_OF_ROUTER = "aux_loss load_imbalance expert_utilization max_expert_fraction router_entropy".split()
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """How long a run is meant to be, in whichever unit is known."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    epochs: float | None = None
+
+    def as_record(self) -> dict[str, float]:
+        """The known ones, for run.json."""
+        return {n: total for n, total in msgspec.structs.asdict(self).items() if total is not None}
+
+
+class ProgressEstimator:
+    """Follows the steps of one run and prints their lines."""
+
+    def __init__(
+        self,
+        console: Console,
+        totals: Totals,
+        *,
+        name: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._clock = clock
+        self._totals = totals
+        self._name = name
+        self.eta = Eta(totals.steps or totals.tokens or totals.epochs)
+        self._tokens = 0.0
+        self._last_step: int | None = None
+        self._trend = LossTrend()
+        self._spike = SpikeBaseline()
+        self._phase: PhaseDetector | None = None
+        self._loss_sum = 0.0
+        self._loss_count = 0
+        self._epoch_eta = Eta(None)
+        self._has_bar: bool | None = None
+        self.has_printed = False
+
+    def set_total_steps(self, total: int) -> None:
+        """Show percent and time left from now on."""
+        self._totals = Totals(steps=total)
+        self.eta = Eta(total)
+        self._console.set_progress_total(total)
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        """Print a typed step's line."""
+        now, number = self._clock(), int(record["step"])
+        self._observe(record, now)
+        loss, norm = _number(record, "loss"), _number(record, "norm")
+        if loss is not None and math.isfinite(loss):
+            self._loss_sum += loss
+            self._loss_count += 1
+        if not self._console.enabled(Verbosity.NORMAL):
+            return
+        trend = self._trend.observe(loss) if loss is not None else " "
+        spike = self._spike.observe(norm) if norm is not None else False
+        phase = record.get("phase")
+        if phase is None and loss is not None:
+            if self._phase is None:
+                from epochal.health.phase import PhaseDetector
+
+                self._phase = PhaseDetector(total=self._totals.steps)
+            phase = self._phase.observe(number, loss)
+        eta_s = self.eta.remaining_s()
+        self.has_printed = True
+        self._console.progress(self._count(number), now=now, loss=loss, eta_s=eta_s)
+        percent = self.percent(record)
+
+        def line() -> str:
+            fields: dict[str, Any] = {name: _number(record, name) for name in _OF_STEP}
+            fields |= {name: _number(record, f"moe_{name}") for name in _OF_ROUTER}
+            fields |= {"percent": percent, "trend": trend, "spike": spike, "phase": phase}
+            return step_line(number, loss=loss, norm=norm, eta_s=eta_s, **fields)
+
+        self._console.step(line, now=now)
+
+    def evaluation(self, record: Mapping[str, Any]) -> None:
+        """Print an evaluation's line; its gap is to the mean training loss since the last one."""
+        loss = _number(record, "loss")
+        gap = percent = None
+        if self._loss_count and loss is not None and math.isfinite(loss):
+            mean = self._loss_sum / self._loss_count
+            gap, percent = loss - mean, gap_percent(loss, mean)
+        self._loss_sum, self._loss_count = 0.0, 0
+        duration_ms = _number(record, "duration_ms")
+        self.has_printed = True
+        shown = gap_text(gap, percent=percent)
+        fields: dict[str, Any] = {"gap": gap, "gap_percent": percent, "duration_ms": duration_ms}
+        fields |= {"eval_tokens": _number(record, "eval_tokens"), "metrics": record.get("m") or {}}
+        self._console.eval(
+            lambda: eval_line(loss, step=record.get("step"), **fields),
+            graded=None if shown is None or percent is None else (shown, gap_grade(percent)),
+        )
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """Print a finished epoch's line."""
+        done, total = int(record["epoch"]), record.get("total")
+        duration_s = _number(record, "duration_s")
+        self._epoch_eta.total = total
+        self._epoch_eta.observe(done, self._clock(), took_s=duration_s)
+        # The last epoch has none.
+        eta_s = self._epoch_eta.remaining_s() or None
+        resources = record.get("resources") or {}
+        self.has_printed = True
+        self._console.line(
+            lambda: epoch_line(
+                done - 1,
+                total=total,
+                metrics=record["m"],
+                duration_s=duration_s,
+                eta_s=eta_s,
+                vram_used_bytes=resources.get("vram_allocated_bytes"),
+                vram_total_bytes=resources.get("vram_total"),
+                gpu_percent=resources.get("gpu_pct"),
+            )
+        )
+
+    def free(self, step: int, metrics: Mapping[str, float]) -> float:
+        """Show free metrics, on a bar or as a line; gives the seconds until the next time."""
+        now = self._clock()
+        if self._has_bar is None:
+            self._has_bar = self._console.start_progress(
+                name=self._name, total=self._totals.steps, unit="step"
+            )
+        record = {"step": step}
+        self._observe(record, now)
+        eta_s = self.eta.remaining_s()
+        if self._has_bar:
+            losses = (_number(metrics, name) for name in ROLE_GUESSES["loss"])
+            loss = next((loss for loss in losses if loss is not None), None)
+            self._console.progress(self._count(step), now=now, loss=loss, eta_s=eta_s)
+            return _TERMINAL_INTERVAL_S
+        percent = self.percent(record)
+        self.has_printed = True
+        self._console.step(
+            lambda: metrics_line(step, percent=percent, metrics=metrics, eta_s=eta_s)
+        )
+        return _PIPED_INTERVAL_S
+
+    def percent(self, record: Mapping[str, Any]) -> float | None:
+        """Progress of the run; of the epoch when the run's length is unknown."""
+        done = self._done(record)
+        if done is not None and self.eta.total:
+            return min(100.0, 100.0 * done / self.eta.total)
+        epoch = _number(record, "epoch")
+        if epoch is None or not math.isfinite(epoch):
+            return None
+        return 100.0 * (epoch - math.floor(epoch))
+
+    def _observe(self, record: Mapping[str, Any], now: float) -> None:
+        step = int(record["step"])
+        tokens = _number(record, "step_tokens")
+        if tokens is not None:
+            # Logged every k steps: the k - 1 in between had as many tokens.
+            skipped = step - self._last_step if self._last_step is not None else 1
+            self._tokens += tokens * max(1, skipped)
+        self._last_step = step
+        done = self._done(record)
+        if done is not None:
+            self.eta.observe(done, now)
+
+    def _count(self, step: int) -> int:
+        """How many steps are done, counted from step 0; the step itself where no end is known."""
+        total = self._totals.steps
+        return min(step + 1, total) if total else step
+
+    def _done(self, record: Mapping[str, Any]) -> float | None:
+        if self._totals.steps:
+            return float(self._count(int(record["step"])))
+        if self._totals.tokens:
+            return self._tokens
+        epoch = _number(record, "epoch") if self._totals.epochs else None
+        return epoch if epoch is not None and math.isfinite(epoch) else None
+
+
+def _number(record: Mapping[str, Any], field: str) -> float | None:
+    value = record.get(field)
+    return as_float(value) if isinstance(value, (int, float)) else None

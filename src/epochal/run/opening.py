@@ -34,8 +34,8 @@ from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.media.files import store_blob
 from epochal.records import FORMAT_VERSION
+from epochal.run.console_reporter import Totals
 from epochal.run.current import OPEN_RUNS
-from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.request import Request
 from epochal.run.resume import find_resumable, last_epoch_of, last_step_of, resumed_identity

@@ -46,15 +46,14 @@ from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
 from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
-from epochal.run.console_reporter import ConsoleReporter
+from epochal.run.console_reporter import ConsoleReporter, ProgressEstimator, Totals
 from epochal.run.ending import Ending
 from epochal.run.histogram import histogram_record, with_distribution
 from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
-from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.samples import OverBudgetError, SampleStore
-from epochal.run.speed_limit import SpeedLimit
 from epochal.run.summary import RunSummary
+from epochal.run.typed import SpeedLimit
 from epochal.settings import Settings
 from epochal.values import plain_json
 

@@ -18,7 +18,7 @@ from epochal.console.printer import Console
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.layout import slugify
 from epochal.redact import Redactor
-from epochal.run.progress_estimator import Totals
+from epochal.run.console_reporter import Totals
 from epochal.settings import (
     BY_NAME,
     RUN_OPTIONS,

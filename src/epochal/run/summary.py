@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from epochal.errors import ValueTypeError
 from epochal.journal.line import now
 from epochal.records import Record, numbers_of
+from epochal.run.config import Attributes, plain, watched
 from epochal.run.own_records import OwnRecords
-from epochal.run.watched import Attributes, plain, watched
 from epochal.values import as_float, plain_json
 
 if TYPE_CHECKING:

@@ -6,14 +6,20 @@ the response, so changes must come from this origin. It could cause load with re
 responses the browser withholds, so cross-origin requests are refused too, also from other ports of
 this machine. Navigations (links) are allowed. Programs that are not browsers send
 no origin headers and are allowed.
+
+A person without a valid token gets a page that asks for one, programs the same sentence as JSON.
+The token goes into the address, as that of a link, from which the server takes it into a cookie.
 """
 
 from __future__ import annotations
 
 import hmac
+import html
 import ipaddress
 from collections.abc import Callable
 from functools import lru_cache, partial
+from pathlib import Path
+from string import Template
 from typing import Literal, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -25,7 +31,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.page.loader import Page
 from epochal.server.responses import error_response
-from epochal.server.token_page import is_shown_to_a_person, token_page
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_USER = 100
@@ -324,3 +329,31 @@ def is_embedded_elsewhere(headers: Headers) -> bool:
 
 def _equal(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+_TOKEN_PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'self'"
+)
+_TOKEN_PAGE = Path(__file__).with_name("token.html")
+
+
+def is_shown_to_a_person(headers: Headers) -> bool:
+    """Whether a browser shows the answer as a page."""
+    mode = headers.get("sec-fetch-mode")
+    return "text/html" in headers.get("accept", "") if mode is None else mode == "navigate"
+
+
+def token_page(sentence: str) -> Response:
+    """Ask for a token; ``sentence`` says why."""
+    words = sentence[:1].upper() + sentence[1:]
+    return Response(
+        Template(_TOKEN_PAGE.read_text(encoding="utf-8")).substitute(sentence=html.escape(words)),
+        status_code=401,
+        media_type="text/html",
+        headers={
+            "cache-control": "no-store",
+            "content-security-policy": _TOKEN_PAGE_POLICY,
+            "www-authenticate": "Bearer",
+        },
+    )

@@ -1,4 +1,4 @@
-"""Endpoints that return files: those that records name, the graph of the model."""
+"""Endpoints that return files: those that records name, the graph of the model, Plotly's frame."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import contextlib
 import io
 import re
 from collections.abc import AsyncIterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, BinaryIO
 from urllib.parse import quote
@@ -18,6 +20,7 @@ from epochal.errors import FormatError, MissingPackageError, RunNotFoundError
 from epochal.journal.layout import RunFolder
 from epochal.journal.regular_file import regular_only
 from epochal.media.files import blob_bytes, store_blob
+from epochal.page.loader import Page
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
 from epochal.server.state import server_state
@@ -171,3 +174,45 @@ async def _chunks(file: IO[bytes], start: int, stop: int) -> AsyncIterator[bytes
 def _attachment(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip(".") or "download"
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+_FRAME = Path(__file__).with_name("plotly.html")
+# Plotly compiles what it draws with WebGL.
+_PLOTLY_POLICY = (
+    "default-src 'none'; script-src {scripts} 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; frame-ancestors 'self'; sandbox allow-scripts"
+)
+_NOT_INSTALLED = (
+    "This figure needs Plotly on the machine that serves the page: run `pip install plotly` there,"
+    " and load the page again."
+)
+
+
+async def plotly(request: Request) -> Response:
+    """``/api/plotly``: a frame that draws the figure it is sent."""
+    library = _installed()
+    if library is None:
+        return error_response(404, _NOT_INSTALLED)
+    page = _frame(library)
+    scripts = " ".join(f"'{one}'" for one in page.script_hashes)
+    return await body_response(
+        request,
+        page.html,
+        media_type="text/html; charset=utf-8",
+        tag=page.tag,
+        headers={"content-security-policy": _PLOTLY_POLICY.format(scripts=scripts)},
+        compress=lambda: page.compressed,
+    )
+
+
+@cache
+def _frame(library: Path) -> Page:
+    page = _FRAME.read_bytes().replace(b"$library", library.read_bytes(), 1)
+    return Page(page, is_built=True)
+
+
+def _installed() -> Path | None:
+    spec = find_spec("plotly")
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    files = [Path(folder) / "package_data" / "plotly.min.js" for folder in folders]
+    return next(filter(Path.is_file, files), None)

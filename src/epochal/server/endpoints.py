@@ -29,7 +29,6 @@ from epochal.server import (
     handlers,
     marks,
     mirroring,
-    plotly,
     prometheus,
     run_metrics,
     series,
@@ -329,7 +328,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "plotly",
         "/api/plotly",
         "HTML",
-        plotly.plotly,
+        downloads.plotly,
         "a frame that draws figures with the installed Plotly",
     ),
     Endpoint(
