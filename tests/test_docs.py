@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,6 +103,36 @@ def test_every_public_name_is_in_the_reference() -> None:
     for package in (epochal.console, epochal.health, epochal.torch):
         assert marks[package.__name__] == set(package.__all__)
     assert marks["epochal"] == {*epochal.__all__, "open"} - {"__version__"}
+
+
+# Classes whose objects functions return: nobody calls them.
+RETURNED = {
+    *("CudaGraph", "EpochRecord", "LoadReport", "LostTime", "ModelSnapshot", "RankMetrics", "Run"),
+    *("RunData", "RunView", "Runs", "Series", "SpeedOfLight"),
+}
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """Every function, class and method of the reference."""
+    for package, names in python_marks().items():
+        for name in names:
+            item = getattr(importlib.import_module(package), name)
+            yield name, item
+            members = docstrings.public_members(item) if inspect.isclass(item) else {}
+            for member, value in members.items():
+                yield f"{name}.{member}", docstrings.function_of(value)
+
+
+def test_every_name_of_the_reference_has_a_summary_and_describes_its_arguments() -> None:
+    for name, item in documented():
+        read = docstrings.parsed(item)
+        assert read.summary.endswith((".", ":")), name
+        # The arguments of SummaryWriter's methods are torch's.
+        if name not in RETURNED and not name.startswith("SummaryWriter."):
+            described = read.arguments.keys() | read.attributes.keys()
+            described |= set(re.findall(r"`\*{0,2}(\w+)", read.text))
+            asked = {parameter.name for parameter in docstrings.parameters(item)}
+            assert asked - described == set(), name
 
 
 def test_a_section_of_a_name_has_its_signature_arguments_and_members() -> None:

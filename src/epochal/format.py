@@ -56,6 +56,9 @@ def format_duration(seconds: float) -> str:
     """Write a duration as ``49ms``, ``1.5s``, ``4m 32s``, ``3h 12m`` or ``34d 05h``, rounded down.
 
     A negative, non-finite or absurdly long duration is unknown and gives an em dash.
+
+    Args:
+        seconds: The duration in seconds.
     """
     if not 0 <= seconds < _LONGEST_S:
         return UNKNOWN

@@ -46,7 +46,11 @@ class RankMetrics:
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """An epoch of a distributed run: the parts of all ranks."""
+    """An epoch of a distributed run: the parts of all ranks.
+
+    Args:
+        ranks: The parts, one for each rank.
+    """
 
     ranks: Sequence[RankMetrics]
 
@@ -100,9 +104,14 @@ class EpochRecord:
 class Monitor:
     """Watches a training by epochs.
 
-    ``num_epochs`` may be None when unknown; ``steps`` and ``tokens`` give the run's length in those
-    units for the step lines of ``monitor.run``. Other keywords are those of :func:`epochal.init`. A
-    run that exists already can be passed as ``run``.
+    Args:
+        num_epochs: How many epochs you plan; None if you do not know.
+        name: The name of the run.
+        steps: How many steps you plan, for the step lines of ``monitor.run``.
+        tokens: How many tokens you plan, for the step lines of ``monitor.run``.
+        run: A run that exists already, in place of a new one.
+        sampler: Reads the machine, in place of Epochal's own sampler.
+        options: Other arguments of :func:`epochal.init`.
     """
 
     def __init__(
@@ -163,17 +172,28 @@ class Monitor:
         """Show the run live in a browser on 127.0.0.1; gives the address, None on failure.
 
         The address opens the page on this run, whatever else the folder holds.
+
+        Args:
+            port: The port; a free one is chosen if it is taken.
         """
         return self.run.serve(port)
 
     def watch(self, model: Any) -> None:
-        """Record the picture, structural hash and parameter counts of any ``nn.Module``."""
+        """Record the picture, structural hash and parameter counts of any ``nn.Module``.
+
+        Args:
+            model: The model.
+        """
         from epochal.torch.graph.picture import picture_of
 
         log_picture(self.run, model, picture_of(model))
 
     def watch_profiled(self, model: Any) -> None:
-        """Record the picture of a ``Graph`` coloured by time, after ``enable_profiling()``."""
+        """Record the picture of a ``Graph`` coloured by time, after ``enable_profiling()``.
+
+        Args:
+            model: The graph.
+        """
         from epochal.torch.graph.graph import Graph
         from epochal.torch.structure import unwrapped
 
@@ -190,6 +210,9 @@ class Monitor:
 
         The picture is coloured by time if passes of the model were timed, also when profiling was
         switched off since.
+
+        Args:
+            model: The model.
         """
         from epochal.torch.structure import unwrapped
 
@@ -202,21 +225,37 @@ class Monitor:
             self.finish()
 
     def save_html(self, path: str | Path) -> None:
-        """Have the run written as one HTML file when it ends, however; at once if it has ended."""
+        """Have the run written as one HTML file when it ends, however; at once if it has ended.
+
+        Args:
+            path: The file to write.
+        """
         self.run.save_html(path)
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Add hyperparameters or any other facts to the run's configuration."""
+        """Add hyperparameters or any other facts to the run's configuration.
+
+        Args:
+            metadata: The facts by name.
+        """
         self.run.config.update(metadata)
 
     def write_log(self, path: str | Path) -> None:
-        """Write the epochs as a text log."""
+        """Write the epochs as a text log.
+
+        Args:
+            path: The file to write.
+        """
         from epochal.exports.table import write_epoch_log
 
         write_epoch_log(path, self._records())
 
     def export_csv(self, path: str | Path) -> None:
-        """Write the epochs as CSV: epoch, duration_s, every metric, then resources."""
+        """Write the epochs as CSV: epoch, duration_s, every metric, then resources.
+
+        Args:
+            path: The file to write.
+        """
         from epochal.exports.table import write_epoch_table
 
         write_epoch_table(path, self._records())

@@ -43,9 +43,12 @@ def open(  # noqa: A001 - epochal.open is its public name
 ) -> Runs:
     """The runs below a folder, by default the one that runs are recorded in.
 
-    ``https://host`` is a hub or a server; its token is ``token``, else EPOCHAL_HUB_TOKEN. Links
-    that lead out of the folder are followed with ``follow_links`` only. Raises ``UsageError`` when
-    there is no such folder.
+    Raises ``UsageError`` when there is no such folder.
+
+    Args:
+        path: The folder, or the address of a hub or a server, such as ``https://host``.
+        follow_links: Follow links that lead out of the folder.
+        token: The token of the hub or server, by default that of EPOCHAL_HUB_TOKEN.
     """
     if isinstance(path, str) and is_address(path):
         from epochal.store.remote.store import open_remote
@@ -56,7 +59,12 @@ def open(  # noqa: A001 - epochal.open is its public name
 
 
 def load(folder: str | Path, *, follow_links: bool = False) -> RunData:
-    """One run by its folder; raises ``UsageError`` when there is no run in it."""
+    """One run by its folder; raises ``UsageError`` when there is no run in it.
+
+    Args:
+        folder: The folder of the run.
+        follow_links: Follow links that lead out of the folder.
+    """
     return RunData(load_run(folder, follow_links=follow_links, rules=reader_rules()))
 
 
@@ -131,6 +139,11 @@ class RunData:
         """Last, min, max, mean and count of a series; names are as for ``series``.
 
         ``last`` is what the program set with ``run.summary``, where it did.
+
+        Args:
+            name: The metric, or a role.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
         """
         metric = find_metric(self._view, name, axis)
         return self._view.summary(metric.name, rank=rank, axis=metric.axis)
@@ -162,6 +175,10 @@ class RunData:
         ``smooth`` smooths the values over every point: ``"ema:0.9"`` or the weight alone, as on
         the page, ``"time-ema:0.9"``, ``"gaussian:12"`` or ``"mean:25"``.
         Raises ``MetricNotFoundError``.
+
+        Args:
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
         """
         if (names := matching(name, self._view.metrics())) is not None:
             options: Any = {"rank": rank, "axis": axis, "x": x, "lo": lo, "hi": hi}
@@ -194,7 +211,12 @@ class RunData:
         return [one for one in self._view.files() if name is None or one.fits(name)]
 
     def frame(self, *names: str, rank: int = 0) -> Any:
-        """A data frame of some step series, or of all: one row per step, one column per series."""
+        """A data frame of some step series, or of all: one row per step, one column per series.
+
+        Args:
+            names: The metrics; all of them if you give none.
+            rank: The rank of a distributed run.
+        """
         view = self._view
         wanted = [find_metric(view, name, "step").name for name in names]
         columns: Sequence[Series] = (
@@ -243,7 +265,12 @@ class Runs:
     def runs(
         self, query: str | None = None, *, order: str | None = None, limit: int | None = None
     ) -> RunList:
-        """Runs that a query selects, newest first or by ``order``; see the reference for both."""
+        """Runs that a query selects, newest first or by ``order``; see the reference for both.
+
+        Args:
+            query: Selects runs, such as ``config.lr < 0.1``; all of them if you give none.
+            limit: The largest number of runs.
+        """
         return RunList(map(RunData, self._store.runs(query, order=order, limit=limit)))
 
     def projects(self) -> list[ProjectRow]:
@@ -263,6 +290,9 @@ class Runs:
 
         ``by_all_but=["seed"]`` groups by every key that differs between the runs but these. Runs
         that have not finished are in no number of a group unless ``unfinished``.
+
+        Args:
+            query: Selects runs, such as ``config.lr < 0.1``; all of them if you give none.
         """
         runs = self._store.runs(query)
         return groups_of(runs, by=by, by_all_but=by_all_but, unfinished=unfinished)
@@ -281,6 +311,10 @@ class Runs:
 
         ``value`` and ``at`` choose the value of a run, ``pair`` the keys of the interaction.
         ``unfinished`` includes runs that have not finished. Raises ``MetricNotFoundError``.
+
+        Args:
+            metric: The metric.
+            query: Selects runs, such as ``config.lr < 0.1``; all of them if you give none.
         """
         runs = self._store.runs(query)
         return importance(runs, metric, value=value, at=at, pair=pair, unfinished=unfinished)
@@ -299,13 +333,20 @@ class Runs:
         Without ``other``, it is compared with the runs that the query ``against`` selects, by
         default those of its group or project; of these, only finished ones unless ``unfinished``.
         ``metric`` is the evaluation loss or the loss by default. Raises ``MetricNotFoundError``.
+
+        Args:
+            run: The run.
         """
         return why_in(
             self._store, run, other, against=against, metric=metric, unfinished=unfinished
         )
 
     def run(self, key: str) -> RunData:
-        """The run that an id, its start, a name, project/name, a path or ``latest`` stands for."""
+        """The run that an id, its start, a name, project/name, a path or ``latest`` stands for.
+
+        Args:
+            key: What identifies the run.
+        """
         return RunData(self._store.run(key))
 
     def refresh(self) -> None:

@@ -123,12 +123,20 @@ class TrainingRunLogger:
         return self.run.step
 
     def log_cmd(self, arguments: list[str]) -> None:
-        """Record the command line, without secrets."""
+        """Record the command line, without secrets.
+
+        Args:
+            arguments: The command and its arguments.
+        """
         words = recorder_of(self.run).redactor.command([str(word) for word in arguments])
         self.run.write({"log": "cmd", "t": now(), "cmd": words})
 
     def log_options(self, options: dict[str, Any]) -> None:
-        """Record options, one record each, and print them as a table."""
+        """Record options, one record each, and print them as a table.
+
+        Args:
+            options: The options by name.
+        """
         record_config(recorder_of(self.run), options, show=True)
 
     def close(self) -> None:

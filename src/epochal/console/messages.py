@@ -93,7 +93,11 @@ _process = _ProcessLevel()
 
 
 def set_verbosity(level: Verbosity | LogVerbosity | int | str) -> None:
-    """Set the level of this process; wins over the settings. Accepts 0-4 or a level's name."""
+    """Set the level of this process; wins over the settings. Accepts 0-4 or a level's name.
+
+    Args:
+        level: A level, its name, or a number from 0 to 4.
+    """
     _process.level = as_verbosity(level)
 
 
@@ -105,7 +109,11 @@ def verbosity() -> Verbosity:
 
 
 def enabled(level: Verbosity) -> bool:
-    """Whether messages of this level are shown; for a level that is off, one comparison."""
+    """Whether messages of this level are shown; for a level that is off, one comparison.
+
+    Args:
+        level: The level.
+    """
     if level > _process.level:
         return False
     return _process.level != _UNREAD or level <= verbosity()
@@ -137,7 +145,13 @@ def stream_for(level: Verbosity) -> TextIO:
 
 
 def msg(text: Text | Verbosity, *args: Any, level: Verbosity = Verbosity.NORMAL) -> None:
-    """Print a message at a level, which may also come first: ``msg(Verbosity.VERBOSE, "x")``."""
+    """Print a message at a level, which may also come first: ``msg(Verbosity.VERBOSE, "x")``.
+
+    Args:
+        text: The message.
+        args: Values for the placeholders of the text, as in `logging`.
+        level: The level of the message.
+    """
     if isinstance(text, Verbosity):
         level, text, args = text, args[0] if args else "", args[1:]
     if enabled(level):
@@ -145,19 +159,34 @@ def msg(text: Text | Verbosity, *args: Any, level: Verbosity = Verbosity.NORMAL)
 
 
 def verbose(text: Text, *args: object) -> None:
-    """Say something at VERBOSE, on stdout."""
+    """Say something at VERBOSE, on stdout.
+
+    Args:
+        text: The message.
+        args: Values for the placeholders of the text, as in `logging`.
+    """
     if enabled(Verbosity.VERBOSE):
         _say(text, args, Verbosity.VERBOSE)
 
 
 def debug(text: Text, *args: object) -> None:
-    """Say something at DEBUG, on stderr."""
+    """Say something at DEBUG, on stderr.
+
+    Args:
+        text: The message.
+        args: Values for the placeholders of the text, as in `logging`.
+    """
     if enabled(Verbosity.DEBUG):
         _say(text, args, Verbosity.DEBUG)
 
 
 def trace(text: Text, *args: object) -> None:
-    """Say something at TRACE, on stderr."""
+    """Say something at TRACE, on stderr.
+
+    Args:
+        text: The message.
+        args: Values for the placeholders of the text, as in `logging`.
+    """
     if enabled(Verbosity.TRACE):
         _say(text, args, Verbosity.TRACE)
 

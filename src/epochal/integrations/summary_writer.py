@@ -40,6 +40,9 @@ class SummaryWriter(RunWriter):
     step on. ``report_to`` names the sinks to forward the run to, as in ``epochal.init``. A call
     without ``global_step`` is numbered by the calls of its tag before it. ``max_queue``,
     ``flush_secs`` and ``filename_suffix`` are accepted and have no effect.
+
+    Args:
+        comment: A suffix of the folder's name, if ``log_dir`` is not given.
     """
 
     def __init__(

@@ -73,7 +73,11 @@ class Sample:
         self.error: Exception | None = None
 
     def record(self, keep: Keep) -> Record:
-        """Store the sample, and return its record without name, time and step."""
+        """Store the sample, and return its record without name, time and step.
+
+        Args:
+            keep: Stores bytes with the run; the run passes it.
+        """
         if self.error is not None:
             raise self.error
         for note in self.notes:
@@ -101,6 +105,10 @@ class Image(Sample):
     all from 0 to 1), or dicts with such a ``box`` and if you like ``label``, ``score`` and
     ``group``. ``masks`` is an array H×W of class numbers, or several by group; with
     ``{"mask": array, "labels": {1: "cat"}}`` you name the classes.
+
+    Args:
+        data: The picture.
+        caption: A text below it.
 
     Example:
         run.log({"sample": epochal.Image([[0.0, 0.5], [0.5, 1.0]], caption="a small one")})
@@ -138,6 +146,11 @@ class Audio(Sample):
 
     Floats are taken as -1 to 1.
 
+    Args:
+        data: The samples, encoded bytes, or the path of a file.
+        sample_rate: Samples per second of an array.
+        caption: A text below it.
+
     Example:
         run.log({"voice": epochal.Audio([0.0, 0.5, -0.5, 0.0] * 800, sample_rate=8000)})
     """
@@ -156,6 +169,11 @@ class Video(Sample):
     """A video: an array (T×H×W×C or T×C×H×W), encoded bytes or a path.
 
     An array becomes an animated picture, which needs Pillow. MP4 and WebM are kept as they are.
+
+    Args:
+        data: The frames, encoded bytes, or the path of a file.
+        fps: Frames per second of an array.
+        caption: A text below it.
 
     Example:
         run.log({"episode": epochal.Video("episode.mp4")})
@@ -179,6 +197,10 @@ class Table(Sample):
     Cells may be numbers, texts, pictures and other samples. ``chart`` says how to draw the table:
     ``kind`` is line, scatter, bar, histogram or matrix; ``x``, ``y``, ``color`` and ``value`` name
     columns.
+
+    Args:
+        data: The rows, columns or data frame.
+        caption: A text below it.
 
     Example:
         rows = [{"prompt": "2 + 2", "answer": "4", "reward": 1.0}]
@@ -217,6 +239,10 @@ class Html(Sample):
 
     Takes the text, or a ``Path`` to read it from.
 
+    Args:
+        data: The page as text or bytes, or the path of a file.
+        caption: A text below it.
+
     Example:
         run.log({"report": epochal.Html("<h1>Done</h1>")})
     """
@@ -232,6 +258,10 @@ class Html(Sample):
 class Markdown(Sample):
     """A text that is shown with its headings, lists, tables and code.
 
+    Args:
+        text: The text.
+        caption: A text below it.
+
     Example:
         run.log({"notes": epochal.Markdown("## Epoch 3")})
     """
@@ -241,7 +271,11 @@ class Markdown(Sample):
         self.text: str = self._read(_markdown, text) or ""
 
     def record(self, keep: Keep) -> Record:
-        """The text, which is stored in the journal itself."""
+        """The text, which is stored in the journal itself.
+
+        Args:
+            keep: Stores bytes with the run; the run passes it.
+        """
         if self.error is not None:
             raise self.error
         caption = {} if self.caption is None else {"caption": self.caption}

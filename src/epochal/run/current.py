@@ -110,12 +110,21 @@ def given_or_current(run: T | None, caller: str) -> T | Run:
 
 
 def log(metrics: Metrics, step: int | None = None) -> None:
-    """Append metrics to the current run at a step, by default the last one + 1."""
+    """Append metrics to the current run at a step, by default the last one + 1.
+
+    Args:
+        metrics: The values by name.
+        step: The step; by default the last one + 1.
+    """
     current_run().log(metrics, step)
 
 
 def finish(status: str = "finished") -> None:
-    """Finish the current run; does nothing when there is none."""
+    """Finish the current run; does nothing when there is none.
+
+    Args:
+        status: ``finished``, or another status such as ``failed``.
+    """
     run = OPEN_RUNS.newest
     if run is not None:
         run.finish(status)

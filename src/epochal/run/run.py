@@ -184,6 +184,10 @@ class Run:
         ``Html`` and ``Markdown``. Anything else is skipped and reported once for each name;
         ``init(strict=True)`` raises instead.
 
+        Args:
+            metrics: The values by name.
+            step: The step; by default the last one + 1.
+
         Example:
             run.log({"loss": 0.5, "val": {"accuracy": 0.8}})
             run.log({"sample": "Once upon a time", "weights": [0.1, -0.2, 0.3]}, step=10)
@@ -237,10 +241,20 @@ class Run:
     ) -> None:
         """Append one optimisation step and print its line.
 
-        ``epoch`` counts completed epochs with a fraction. ``norm`` is the gradient norm before
-        clipping, ``norm_clipped`` after. ``kd_loss`` is the loss of distillation, ``sol`` the
-        percentage of the speed of light, ``phase`` a word such as ``warmup``. ``moe`` has router
-        metrics, ``metrics`` any others. ``step`` may be the whole record as the JSON log has it.
+        Args:
+            step: The step, or the whole record as the JSON log has it.
+            epoch: Completed epochs, with a fraction.
+            tokens: How many tokens the step read.
+            duration_ms: How long the step took, in milliseconds.
+            norm: The norm of the gradients before clipping.
+            loss: The training loss.
+            lr: The learning rate.
+            norm_clipped: The norm of the gradients after clipping.
+            kd_loss: The loss of distillation.
+            sol: The percentage of the speed of light.
+            phase: A word such as ``warmup``.
+            moe: Metrics of routers.
+            metrics: Any other metrics.
 
         Example:
             run.log_step(3, 0.25, tokens=4096, duration_ms=120.0, norm=0.8, loss=2.1, lr=1e-3)
@@ -278,8 +292,13 @@ class Run:
     ) -> None:
         """Append one evaluation and print its line with the gap to the training loss.
 
-        ``tokens`` is how many were evaluated; ``metrics`` has any others, such as an accuracy.
-        ``step`` may be the whole record as the JSON log has it; None is the last step.
+        Args:
+            step: The step, or the whole record as the JSON log has it. None is the last step.
+            epoch: Completed epochs, with a fraction.
+            tokens: How many tokens were evaluated.
+            duration_ms: How long the evaluation took, in milliseconds.
+            loss: The evaluation loss.
+            metrics: Any other metrics, such as an accuracy.
 
         Example:
             run.log_eval(3, 0.25, 4096, 900.0, 2.3, metrics={"accuracy": 0.4})
@@ -299,10 +318,15 @@ class Run:
         resources: Mapping[str, Any] | None = None,
         gpus: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1.
+        """Append one finished epoch and print its line.
 
-        ``total`` is how many epochs the run has; ``resources`` and ``gpus`` are the state of the
-        machine at its end. ``epoch`` may be the whole record as the JSON log has it.
+        Args:
+            epoch: How many epochs are complete, or the whole record as the JSON log has it.
+            duration_s: How long the epoch took, in seconds.
+            metrics: The metrics of the epoch by name.
+            total: How many epochs the run has.
+            resources: The state of the machine at the end of the epoch.
+            gpus: The state of the GPUs at the end of the epoch.
 
         Example:
             run.log_epoch(1, 42.0, {"loss": 0.7, "accuracy": 0.8}, total=10)
@@ -328,6 +352,12 @@ class Run:
         ``load_cv``, ``router_entropy`` and ``router_confidence``. What ``epochal.torch.moe_stats``
         gives, or a mapping, may replace all of them; ``step`` may be the whole record.
 
+        Args:
+            aux_loss: The load-balancing loss.
+            z_loss: The z loss.
+            utilization: The share of experts that get tokens, 0 to 1.
+            imbalance: The largest load over the mean load.
+
         Example:
             run.log_moe_stats(3, 0.02, 0.001, 0.95, 1.4)
             run.log_moe_stats(4, {"aux_loss": 0.02, "load_imbalance": 1.3})
@@ -347,6 +377,10 @@ class Run:
         ``sm_active``, ``tensor_active``, ``dram_active``, ``energy``, ``ecc_corrected``,
         ``ecc_uncorrected`` and ``throttle`` (a text). ``step`` may be the whole record.
 
+        Args:
+            gpu_id: The number of the GPU.
+            fields: The readings by name.
+
         Example:
             run.log_gpu_state(3, 0, clock=1980, power=650_000, gpu_util=98, throttle="")
             run.log_gpu_state({"step": 4, "id": 1, "temperature": 71})
@@ -360,6 +394,10 @@ class Run:
 
         Also ``major`` and ``minor`` (its capability), ``l2_size``, ``ecc``, ``cuda_driver``,
         ``cuda_runtime``, ``rank`` and ``id``; by name, or in one mapping.
+
+        Args:
+            model: The facts in one mapping, in place of ``fields``.
+            fields: The facts by name.
 
         Example:
             run.log_gpu_model(name="NVIDIA H200", sm_count=132, memory=150_000_000_000)
@@ -380,6 +418,10 @@ class Run:
         ``tf32_peak``, ``fp16_peak``, ``fp8_peak``; ``dtype``, by default ``bf16``. Steps logged
         afterwards get their ``sol``.
 
+        Args:
+            estimate: What `speed_of_light` returned, or a mapping.
+            fields: The facts by name.
+
         Example:
             run.log_sol_estimate(blocks=2.1e10, lm_head=1.2e9, attention=1.4e9, tps=40_000)
         """
@@ -393,6 +435,9 @@ class Run:
 
         A segment has a ``name`` and bytes in ``device``, ``managed``, ``pinned`` or ``pageable``.
         ``gpu`` is the number of the GPU. ``stats`` may be the whole record as the JSON log has it.
+
+        Args:
+            step: The step.
 
         Example:
             run.log_allocator({"weights": 500_000_000, "optimizer": 1_000_000_000}, step=3)
@@ -418,6 +463,10 @@ class Run:
         ``file_index`` and ``chunk_index`` are the position of the reader. ``split`` may be the
         whole record as the JSON log has it.
 
+        Args:
+            tokens: How many tokens the split has.
+            seed: The seed of the order.
+
         Example:
             run.log_dataset("train", files=["a.bin", "b.bin"], tokens=2_000_000, seed=42)
             run.log_dataset({"split": "train", "files": 3, "tokens": 1000})
@@ -430,6 +479,9 @@ class Run:
         """Append the largest absolute value of each named tensor.
 
         ``step`` may be the whole record as the JSON log has it.
+
+        Args:
+            values: The largest absolute values by name.
 
         Example:
             run.log_abs_maxes(3, {"blocks.0.mlp": 12.5})
@@ -448,6 +500,10 @@ class Run:
         The copy stays as it is when you change the file later. ``name`` is the file's name by
         default, and may have slashes. The files of a folder are kept one by one as ``name/file``,
         up to 1,000 of them. Equal content is stored once. The call returns when the copy is made.
+
+        Args:
+            path: The file or folder.
+            step: The step that it belongs to.
 
         Example:
             (run.dir / "vocabulary.txt").write_text("a b c")
@@ -474,6 +530,11 @@ class Run:
     def log_graph(self, /, svg: str, *, name: str = "model", **facts: Any) -> None:
         """Append a picture of a model as SVG text, with facts such as its hash.
 
+        Args:
+            svg: The picture.
+            name: The name of the model.
+            facts: Facts about the model by name.
+
         Example:
             run.log_graph("<svg xmlns='http://www.w3.org/2000/svg'/>", parameters=124_000_000)
         """
@@ -491,6 +552,10 @@ class Run:
     def event(self, /, name: str, **fields: Any) -> None:
         """Append something that happened: a checkpoint, a restart, a change of data.
 
+        Args:
+            name: What happened.
+            fields: Facts about it by name.
+
         Example:
             run.event("checkpoint", path="model.pt")
         """
@@ -498,6 +563,10 @@ class Run:
 
     def message(self, text: str, *, level: str = "info") -> None:
         """Append a message for people, and print it at its level.
+
+        Args:
+            text: The message.
+            level: ``debug``, ``info``, ``warning`` or ``error``.
 
         Example:
             run.message("The learning rate is halved.", level="warning")
@@ -509,8 +578,14 @@ class Run:
     ) -> bool:
         """Send a message where findings are sent (``init(alerts=…)``), record it and print it.
 
-        ``level`` is info, warning or error, or a level of ``logging``. An alert of the same title
-        within ``wait_s`` seconds is left out; returns False then.
+        Args:
+            title: The first line of the message.
+            text: The rest of the message.
+            level: info, warning or error, or a level of ``logging``.
+            wait_s: Leave out an alert of the same title for so many seconds.
+
+        Returns:
+            False where the alert was left out.
 
         Example:
             run.alert("accuracy is above 90 %", "Time to look at it.", level="info")
@@ -519,6 +594,9 @@ class Run:
 
     def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: print and record how long it took.
+
+        Args:
+            name: What the section does.
 
         Example:
             with run.section("load the data"):
@@ -532,6 +610,9 @@ class Run:
         ``data``, ``forward``, ``backward``, ``optimizer``, ``sync``, ``eval``, ``save`` and ``log``
         are understood by what explains lost time; any other name will do. Phases may be nested.
         One costs a microsecond, never waits and never raises once it is made.
+
+        Args:
+            name: The name of the phase.
 
         Example:
             with run.phase("data"):
@@ -549,10 +630,14 @@ class Run:
         x: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Describe a metric: unit, goal ('min' or 'max'), role (loss, lr, norm), x axis.
+        """Describe a metric: unit, goal, role and x axis.
 
-        ``x`` names the metric to draw this one against, in charts, exports and ``series()``.
-        ``name`` may be a pattern.
+        Args:
+            name: The metric, or a pattern.
+            unit: The unit, such as ``ms``.
+            goal: ``min`` or ``max``: which way is better.
+            x: The metric to draw this one against, in charts, exports and ``series()``.
+            role: What the metric is for the rules, such as ``loss``, ``lr`` or ``norm``.
 
         Example:
             run.define("val/accuracy", goal="max", unit="%")
@@ -574,6 +659,9 @@ class Run:
 
         ``silent`` prints nothing; the record must hold plain values then.
 
+        Args:
+            record: The record as the JSON log has it.
+
         Example:
             run.write({"log": "text", "t": 1760000000.0, "step": 3, "name": "sample", "text": "…"})
         """
@@ -588,6 +676,9 @@ class Run:
         Gives the address, which opens the page on this run. A process of its own serves 127.0.0.1
         and goes on for a minute after this one ends.
 
+        Args:
+            port: The port; a free one is chosen if it is taken.
+
         Example:
             print(run.serve())
         """
@@ -600,6 +691,9 @@ class Run:
 
         Called with several paths, it writes each of them. Missing folders are made now.
 
+        Args:
+            path: The file to write.
+
         Example:
             run.save_html("reports/run.html")
         """
@@ -611,6 +705,10 @@ class Run:
         """Start a run with a copy of this one's history up to a step, by default its last one.
 
         ``arguments`` are those of :func:`epochal.init`. This run stays open.
+
+        Args:
+            name: The name of the new run.
+            step: The last step that is copied.
 
         Example:
             run.log({"loss": 0.5}, step=100)
@@ -636,6 +734,9 @@ class Run:
         It is called in a thread. ``finish()`` waits for it as long as ``finish_wait_s`` says, at
         least 5 seconds, and then goes on without it.
 
+        Args:
+            call: A function without arguments.
+
         Example:
             run.on_finish(lambda: print("uploading the model"))
         """
@@ -647,6 +748,10 @@ class Run:
 
         Whatever callbacks raise, the record is written. Calling it again does nothing, except that
         it completes what an interruption left undone.
+
+        Args:
+            status: ``finished``, or another status such as ``failed``.
+            reason: Why the run ended.
 
         Example:
             run.finish("stopped", reason="good enough")

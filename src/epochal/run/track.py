@@ -35,9 +35,14 @@ def track(
 ) -> Track[T]:
     """Iterate and show progress, rate and time left; works with and without a run.
 
-    ``total`` is the number of items where ``len(iterable)`` is not known. Loops may be nested, be
-    left with ``break``, and raise. In a run that has no ``total_steps``, a loop that logs one step
-    per item sets it. Only rank 0 shows anything.
+    Loops may be nested, be left with ``break``, and raise. In a run that has no ``total_steps``, a
+    loop that logs one step per item sets it. Only rank 0 shows anything.
+
+    Args:
+        iterable: What the loop goes over.
+        name: The text before the progress.
+        total: The number of items, where ``len(iterable)`` is not known.
+        unit: The unit of the rate.
     """
     if not any(hasattr(iterable, method) for method in ("__iter__", "__getitem__")):
         raise ValueTypeError(f"track takes an iterable, not a {type(iterable).__name__}.")

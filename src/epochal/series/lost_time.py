@@ -66,6 +66,9 @@ def explain_phases(
 
     ``ideal_ms`` is the time of a step at the speed of light, by default the record's own. ``gpu``
     is a ``gpu`` record of about that time, ``peak_clock_mhz`` that of the ``sol`` record.
+
+    Args:
+        record: A ``phases`` record of a run.
     """
     ideal = record.get("ideal_ms") if ideal_ms is None else ideal_ms
     wall = float(record.get("wall_ms") or 0.0)

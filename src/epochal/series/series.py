@@ -135,7 +135,11 @@ class Series:
     # -- fewer points -----------------------------------------------------------------------------
 
     def select(self, which: NDArray[Any] | slice) -> Series:
-        """Some of the points, by a mask, by their indices or by a slice."""
+        """Some of the points, by a mask, by their indices or by a slice.
+
+        Args:
+            which: A mask, indices, or a slice.
+        """
         moved = None if self.reindexed is None else (self.x, self.at[which])
         return replace(
             self,
@@ -146,7 +150,12 @@ class Series:
         )
 
     def between(self, lo: float | None, hi: float | None) -> Series:
-        """The points with lo <= ``at`` <= hi; None is no bound."""
+        """The points with lo <= ``at`` <= hi; None is no bound.
+
+        Args:
+            lo: The lowest position; None for no bound.
+            hi: The highest position; None for no bound.
+        """
         start = 0 if lo is None else int(np.searchsorted(self.at, lo, side="left"))
         stop = self.at.size if hi is None else int(np.searchsorted(self.at, hi, side="right"))
         return self if stop - start == self.at.size else self.select(slice(start, max(start, stop)))
@@ -154,11 +163,22 @@ class Series:
     def buckets(
         self, pixels: int, *, lo: float | None = None, hi: float | None = None, is_log: bool = False
     ) -> Buckets:
-        """The points between lo and hi downsampled to a chart's width; all of them if they fit."""
+        """The points between lo and hi downsampled to a chart's width; all of them if they fit.
+
+        Args:
+            pixels: The width of the chart.
+            lo: The lowest position; None for no bound.
+            hi: The highest position; None for no bound.
+            is_log: Make the slices equally wide on a logarithmic axis.
+        """
         return buckets(self.at, self.values, pixels=pixels, lo=lo, hi=hi, is_log=is_log)
 
     def smoothed(self, smoothing: Smoothing) -> Series:
-        """The same points with smoothed values."""
+        """The same points with smoothed values.
+
+        Args:
+            smoothing: How to smooth.
+        """
         return replace(self, values=smoothing.apply(self.floats, self.at))
 
     # -- another axis -----------------------------------------------------------------------------
@@ -171,6 +191,9 @@ class Series:
         a point is then where that metric was last, at the point's step or before. A run that does
         not count epochs or tokens itself may have a metric of that name. A series that cannot be
         converted keeps its own axis: ``x`` of the result says which it is.
+
+        Args:
+            run: The run that the series belongs to.
         """
         moved = self.along(x, run)
         at = moved.at
@@ -184,7 +207,12 @@ class Series:
         return moved
 
     def along(self, x: X, run: SeriesRun) -> Series:
-        """Like ``reindex``, with every point in its own order; nan where it has no position."""
+        """Like ``reindex``, with every point in its own order; nan where it has no position.
+
+        Args:
+            x: The axis, or the name of a metric.
+            run: The run that the series belongs to.
+        """
         if x == "wall":
             return replace(self, reindexed=("wall", self.times))
         if x == "relative":

@@ -13,6 +13,9 @@ class Trend:
     Points that are not finite keep their place in `values` and take no part in the arithmetic. A
     question that the points cannot answer gives nan or False: never 0.0, which reads as a
     measurement. `window` always means the last so many points, 0 all of them.
+
+    Args:
+        goal: ``min`` or ``max``: which way is better.
     """
 
     def __init__(self, values: Iterable[float] = (), *, goal: Goal = "min") -> None:
@@ -22,7 +25,11 @@ class Trend:
         self._values = [float(value) for value in values]
 
     def append(self, value: float) -> None:
-        """Add the newest point."""
+        """Add the newest point.
+
+        Args:
+            value: The value.
+        """
         self._values.append(float(value))
 
     def values(self) -> list[float]:
@@ -57,11 +64,19 @@ class Trend:
         return choose(self._finite(0), key=lambda point: point[1], default=None)
 
     def slope(self, window: int = 0) -> float:
-        """Return the least-squares slope per point; nan with fewer than two finite points."""
+        """Return the least-squares slope per point; nan with fewer than two finite points.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+        """
         return _slope(self._finite(window))
 
     def improving(self, window: int = 0) -> bool:
-        """Return whether the slope points towards the goal."""
+        """Return whether the slope points towards the goal.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+        """
         slope = self.slope(window)
         return slope < 0 if self.goal == "min" else slope > 0
 
@@ -117,6 +132,9 @@ class TrendGroup(Mapping[str, Trend]):
     """Several trends together, such as those of a model's heads: a mapping by name.
 
     Every answer about an empty group is False, {} or nan.
+
+    Args:
+        trends: The trends by name.
     """
 
     def __init__(self, trends: Mapping[str, Trend]) -> None:
@@ -127,35 +145,75 @@ class TrendGroup(Mapping[str, Trend]):
         return list(self._trends)
 
     def all_improving(self, window: int = 0) -> bool:
-        """Return whether there are trends and every one is improving."""
+        """Return whether there are trends and every one is improving.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+        """
         return self._all(lambda trend: trend.improving(window))
 
     def any_improving(self, window: int = 0) -> bool:
-        """Return whether at least one trend is improving."""
+        """Return whether at least one trend is improving.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+        """
         return self._any(lambda trend: trend.improving(window))
 
     def all_stalled(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Return whether there are trends and every one is stalled."""
+        """Return whether there are trends and every one is stalled.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+            tol: The bound, as of `Trend.stalled` and `Trend.converged`.
+            relative: Take `tol` as a share of the mean.
+        """
         return self._all(lambda trend: trend.stalled(window, tol, relative=relative))
 
     def any_stalled(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Return whether at least one trend is stalled."""
+        """Return whether at least one trend is stalled.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+            tol: The bound, as of `Trend.stalled` and `Trend.converged`.
+            relative: Take `tol` as a share of the mean.
+        """
         return self._any(lambda trend: trend.stalled(window, tol, relative=relative))
 
     def all_converged(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Return whether there are trends and every one is converged."""
+        """Return whether there are trends and every one is converged.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+            tol: The bound, as of `Trend.stalled` and `Trend.converged`.
+            relative: Take `tol` as a share of the mean.
+        """
         return self._all(lambda trend: trend.converged(window, tol, relative=relative))
 
     def any_converged(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Return whether at least one trend is converged."""
+        """Return whether at least one trend is converged.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+            tol: The bound, as of `Trend.stalled` and `Trend.converged`.
+            relative: Take `tol` as a share of the mean.
+        """
         return self._any(lambda trend: trend.converged(window, tol, relative=relative))
 
     def slopes(self, window: int = 0) -> dict[str, float]:
-        """Return each trend's slope by name."""
+        """Return each trend's slope by name.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+        """
         return {name: trend.slope(window) for name, trend in self._trends.items()}
 
     def mean_slope(self, window: int = 0) -> float:
-        """Return the mean of the slopes that are known; nan if none is."""
+        """Return the mean of the slopes that are known; nan if none is.
+
+        Args:
+            window: How many of the last points count; 0 for all.
+        """
         return _mean([slope for slope in self.slopes(window).values() if math.isfinite(slope)])
 
     def __len__(self) -> int:

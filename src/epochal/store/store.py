@@ -127,7 +127,11 @@ class RunView(Protocol):
         """Read what was written since; True when there was anything."""
 
     def length(self, axis: Axis) -> int | None:
-        """How many steps or epochs it has: as planned, or as recorded if those are more."""
+        """How many steps or epochs it has: as planned, or as recorded if those are more.
+
+        Args:
+            axis: ``step``, ``epoch`` or ``time``.
+        """
         return self.info.length(axis)
 
     def metrics(self) -> Sequence[Metric]:
@@ -144,18 +148,32 @@ class RunView(Protocol):
 
         The name may be a formula (``series/formula.py``) where no metric is named like that. Raises
         ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
+
+        Args:
+            name: The metric.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
         """
 
     def all_series(self, axis: Axis, *, rank: int = 0) -> Sequence[Series]:
         """Every series of a rank on an axis, in order of first appearance; read together.
 
         Raises ``FormatError`` where the points cannot be read.
+
+        Args:
+            axis: ``step``, ``epoch`` or ``time``.
+            rank: The rank of a distributed run.
         """
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """Last, extremes and mean of a series; cheap, also for many runs.
 
         Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
+
+        Args:
+            name: The metric.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
         """
 
     def goodput(self) -> Goodput | None:
@@ -168,15 +186,26 @@ class RunView(Protocol):
         """The metric of a name; else of a role; else one whose name ends in ``/name``.
 
         It may be one of ``set_metrics``, or the result of a formula.
+
+        Args:
+            name: The name, role, or end of a name.
         """
 
     def role(self, role: str) -> Metric | None:
-        """The metric that plays a role (``epochal.records.ROLES``), defined or guessed."""
+        """The metric that plays a role (``epochal.records.ROLES``), defined or guessed.
+
+        Args:
+            role: The role.
+        """
 
     def latest(self, role: str) -> float | None:
         """The last value of the metric that plays a role on rank 0, as far as ``outline`` reads.
 
-        None without one, and where only the whole run would say it."""
+        None without one, and where only the whole run would say it.
+
+        Args:
+            role: The role.
+        """
 
     def kinds(self) -> Set[str]:
         """The kinds of records that the run has, as far as ``entries`` returns them."""
@@ -184,22 +213,45 @@ class RunView(Protocol):
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds by step, then by time; ``rank=None`` for all ranks.
 
-        Kinds that are nothing but numbers raise ``UsageError``: they are series."""
+        Kinds that are nothing but numbers raise ``UsageError``: they are series.
+
+        Args:
+            kinds: Kinds of records.
+            name: The name of the records; all of them if you give none.
+        """
 
     def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
-        """Histograms, of one name or of all."""
+        """Histograms, of one name or of all.
+
+        Args:
+            name: The name; all of them if you give none.
+            rank: The rank of a distributed run.
+        """
         return self.entries("histogram", name=name, rank=rank)
 
     def texts(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
-        """Text samples, of one name or of all."""
+        """Text samples, of one name or of all.
+
+        Args:
+            name: The name; all of them if you give none.
+            rank: The rank of a distributed run.
+        """
         return self.entries("text", name=name, rank=rank)
 
     def samples(self, name: str | None = None, *, rank: int | None = 0) -> list[StoredSample]:
-        """Samples of one name or of all, texts included, by step; ``rank=None`` for all ranks."""
+        """Samples of one name or of all, texts included, by step; ``rank=None`` for all ranks.
+
+        Args:
+            name: The name; all of them if you give none.
+        """
         return self._as_samples(self.entries("blob", "text", name=name, rank=rank))
 
     def files(self, name: str | None = None) -> list[StoredSample]:
-        """The files of all ranks by time: the newest version of each name is the last one."""
+        """The files of all ranks by time: the newest version of each name is the last one.
+
+        Args:
+            name: The name; all of them if you give none.
+        """
         return self._as_samples(by_time(self.entries("file", name=name, rank=None)))
 
     def _as_samples(self, entries: list[Entry]) -> list[StoredSample]:
@@ -212,15 +264,26 @@ class RunView(Protocol):
         """Where a file lies that a record names; it may not be encoded yet, see ``media/files.py``.
 
         Raises ``UsageError`` for any other file.
+
+        Args:
+            file: The name of the file, as the record has it.
         """
 
     def open_blob(self, file: str) -> BinaryIO:
-        """A file that a record names, which may be large; raises ``UsageError`` for any other."""
+        """A file that a record names, which may be large; raises ``UsageError`` for any other.
+
+        Args:
+            file: The name of the file, as the record has it.
+        """
         path = self.blob_path(file)
         return open_blob(RunFolder(path.parent.parent), path.name)
 
     def blob(self, file: str) -> bytes:
-        """All bytes of a file that a record names."""
+        """All bytes of a file that a record names.
+
+        Args:
+            file: The name of the file, as the record has it.
+        """
         with self.open_blob(file) as opened:
             return opened.read()
 
@@ -240,6 +303,9 @@ class RunView(Protocol):
         """Findings of the health rules, by time; made from records where no companion wrote them.
 
         At most so many records are read for that at one call, None for all of them.
+
+        Args:
+            most: The largest number of records that are read.
         """
 
     def evaluated(self) -> Evaluated | None:
@@ -272,6 +338,9 @@ class RunView(Protocol):
 
         Raises ``OSError`` when they cannot be stored, and ``UsageError`` for a name, a tag or a
         note that is too long or holds control characters.
+
+        Args:
+            edit: What changes.
         """
 
 

@@ -34,7 +34,12 @@ class ClipStats:
         self._figures: Tensor | None = None
 
     def record(self, before: Tensor, *, limit: float) -> None:
-        """Take the value before clipping and the limit it was clipped to."""
+        """Take the value before clipping and the limit it was clipped to.
+
+        Args:
+            before: The norm before clipping.
+            limit: The largest norm.
+        """
         before = before.detach().to(torch.float64)
         if self._figures is None:
             self._figures = torch.zeros(4, dtype=torch.float64, device=before.device)
@@ -73,6 +78,10 @@ def clip_grad_norm(
     summed up in float32. A norm that is not finite leaves the gradients as they are: a grad scaler
     or a search for the cause still sees them. Gradients on CPU and GPU in one call do wait for the
     GPU, and so do sparse ones.
+
+    Args:
+        params: The parameters, or one tensor.
+        stats: Counts how often and how much gradients are clipped.
     """
     _check(max_norm, name="max_norm")
     with torch.no_grad():
@@ -95,6 +104,10 @@ def clip_grad_value(
 
     Returns the largest absolute element before clipping, 0-d, on the gradients' device; nan if one
     is nan. A nan stays one, an infinity becomes the limit.
+
+    Args:
+        params: The parameters, or one tensor.
+        stats: Counts how often and how much gradients are clipped.
     """
     _check(max_value, name="max_value")
     with torch.no_grad():

@@ -76,6 +76,10 @@ def cuda_graph_capture(
     share memory. `device` 'cpu' calls the function instead, which is also what happens without
     CUDA; the warm-up calls are made either way, so that both count the same steps. Capturing waits
     for the GPU, replaying does not.
+
+    Args:
+        function: The step, a function without arguments.
+        mode: Which calls of other threads end the capture with an error.
     """
     check_whole(warmups, name="warmups", least=0)
     place = torch.device("cuda" if device is None else device)

@@ -19,9 +19,15 @@ _STATE = ("reason", "best", "best_step", "num_bad")
 class EarlyStopping:
     """Takes in evaluations and losses; `reason` is None until there is one to stop.
 
-    One reason is that `patience` evaluations in a row did not improve on the best one by
-    `min_delta`, a share of it. The other is a loss that is NaN or infinite for `nonfinite_steps`
-    steps. 0 switches a reason off. The findings of the run report plateaus and divergence.
+    The findings of the run report plateaus and divergence.
+
+    Args:
+        patience: Stop after so many evaluations in a row that did not improve on the best one. 0
+            switches this off.
+        min_delta: The least improvement that counts, as a share of the best metric.
+        goal: Whether a lower metric is better, ``min``, or a higher one, ``max``.
+        nonfinite_steps: Stop after so many steps with a loss that is NaN or infinite. 0 switches
+            this off.
     """
 
     patience: int = 5
@@ -47,7 +53,12 @@ class EarlyStopping:
         return self.reason is not None
 
     def observe(self, step: int, loss: float) -> str | None:
-        """Take in one step's training loss; returns the reason to stop, once there is one."""
+        """Take in one step's training loss; returns the reason to stop, once there is one.
+
+        Args:
+            step: The step.
+            loss: The training loss of the step.
+        """
         value = float(loss)
         if math.isfinite(value):
             self._nonfinite_since = None
@@ -62,6 +73,10 @@ class EarlyStopping:
         """Take in one evaluation; returns the reason to stop, once there is one.
 
         A value that is not finite is never the best one.
+
+        Args:
+            step: The step of the evaluation.
+            metric: The metric of the evaluation.
         """
         value = float(metric)
         if self._is_better(value):
@@ -78,7 +93,11 @@ class EarlyStopping:
         return {name: getattr(self, name) for name in _STATE}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict()`."""
+        """Go on from a `state_dict()`.
+
+        Args:
+            state: What `state_dict()` returned.
+        """
         if missing := [name for name in _STATE if name not in state]:
             raise UsageError(f"state must be a state_dict(); it lacks {', '.join(missing)}.")
         for name in _STATE:

@@ -159,8 +159,17 @@ def speed_of_light(
 ) -> SpeedOfLight:
     """Return how many tokens per second ``world_size`` devices could train on at most.
 
-    ``inputs`` are the batch of one step, whose work is counted: a tuple of what the model is called
-    with, or a mapping of named inputs. Pass the result to ``run.log_sol_estimate``.
+    Pass the result to ``run.log_sol_estimate``.
+
+    Args:
+        model: The model that is trained.
+        inputs: The batch of one step, whose work is counted: a tuple of what the model is called
+            with, or a mapping of named inputs.
+        dtype: The number format of the matrix products.
+        world_size: The number of devices.
+        device: The GPU, by default that of the model.
+        lm_head_dtype: The number format of the output layer.
+        attention_dtype: The number format of the attention products.
     """
     check_module(model)
     check_whole(world_size, name="world_size", least=1)

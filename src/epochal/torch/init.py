@@ -18,20 +18,39 @@ Device = torch.device | str | int
 
 
 def kaiming_uniform(shape: Sequence[int], fan_in: int, a: float, device: Device = "cpu") -> Tensor:
-    """Uniform within sqrt(3) * sqrt(2 / (1 + a²)) / sqrt(fan_in); `a` is the leak of the ReLU."""
+    """Uniform within sqrt(3) * sqrt(2 / (1 + a²)) / sqrt(fan_in); `a` is the leak of the ReLU.
+
+    Args:
+        shape: The shape of the tensor.
+        fan_in: The number of inputs of a unit.
+        device: The device of the tensor.
+    """
     bound = math.sqrt(3) * _kaiming_std(fan_in, a)
     return uniform(shape, -bound, bound, device)
 
 
 def kaiming_normal(shape: Sequence[int], fan_in: int, a: float, device: Device = "cpu") -> Tensor:
-    """Normal with deviation sqrt(2 / (1 + a²)) / sqrt(fan_in); `a` is the leak of the ReLU."""
+    """Normal with deviation sqrt(2 / (1 + a²)) / sqrt(fan_in); `a` is the leak of the ReLU.
+
+    Args:
+        shape: The shape of the tensor.
+        fan_in: The number of inputs of a unit.
+        device: The device of the tensor.
+    """
     return normal(shape, 0.0, _kaiming_std(fan_in, a), device)
 
 
 def xavier_uniform(
     shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
 ) -> Tensor:
-    """Uniform within sqrt(6 / (fan_in + fan_out))."""
+    """Uniform within sqrt(6 / (fan_in + fan_out)).
+
+    Args:
+        shape: The shape of the tensor.
+        fan_in: The number of inputs of a unit.
+        fan_out: The number of outputs of a unit.
+        device: The device of the tensor.
+    """
     bound = math.sqrt(6 / (fan_in + fan_out))
     return uniform(shape, -bound, bound, device)
 
@@ -39,18 +58,37 @@ def xavier_uniform(
 def xavier_normal(
     shape: Sequence[int], fan_in: int, fan_out: int, device: Device = "cpu"
 ) -> Tensor:
-    """Normal with deviation sqrt(2 / (fan_in + fan_out))."""
+    """Normal with deviation sqrt(2 / (fan_in + fan_out)).
+
+    Args:
+        shape: The shape of the tensor.
+        fan_in: The number of inputs of a unit.
+        fan_out: The number of outputs of a unit.
+        device: The device of the tensor.
+    """
     std = math.sqrt(2 / (fan_in + fan_out))
     return normal(shape, 0.0, std, device)
 
 
 def uniform(shape: Sequence[int], low: float, high: float, device: Device = "cpu") -> Tensor:
-    """Uniform between `low` and `high`."""
+    """Uniform between `low` and `high`.
+
+    Args:
+        shape: The shape of the tensor.
+        device: The device of the tensor.
+    """
     return nn.init.uniform_(torch.empty(tuple(shape), device=device), low, high)
 
 
 def normal(shape: Sequence[int], mean: float, std: float, device: Device = "cpu") -> Tensor:
-    """Normal with this mean and standard deviation."""
+    """Normal with this mean and standard deviation.
+
+    Args:
+        shape: The shape of the tensor.
+        mean: The mean.
+        std: The standard deviation.
+        device: The device of the tensor.
+    """
     return nn.init.normal_(torch.empty(tuple(shape), device=device), mean, std)
 
 
@@ -60,6 +98,14 @@ def trunc_normal(
     """Normal, truncated at mean + a * std and mean + b * std.
 
     The bounds count in standard deviations; those of `torch.nn.init.trunc_normal_` are values.
+
+    Args:
+        shape: The shape of the tensor.
+        mean: The mean.
+        std: The standard deviation.
+        a: The lower end, in standard deviations.
+        b: The upper end, in standard deviations.
+        device: The device of the tensor.
     """
     if not a < b:
         raise UsageError(f"a must be below b, got {a!r} and {b!r}.")
@@ -72,12 +118,22 @@ def orthogonal(shape: Sequence[int], gain: float, device: Device = "cpu") -> Ten
     """Rows, or columns if there are fewer of them, at right angles and of length `gain`.
 
     A shape of more than two dimensions counts as a matrix of its first by all the others.
+
+    Args:
+        shape: The shape of the tensor.
+        device: The device of the tensor.
     """
     return nn.init.orthogonal_(torch.empty(tuple(shape), device=device), gain)
 
 
 def uniform_bias(fan_in: int, shape: Sequence[int], device: Device = "cpu") -> Tensor:
-    """Uniform within 1 / sqrt(fan_in)."""
+    """Uniform within 1 / sqrt(fan_in).
+
+    Args:
+        fan_in: The number of inputs of a unit.
+        shape: The shape of the tensor.
+        device: The device of the tensor.
+    """
     bound = 1 / math.sqrt(fan_in)
     return uniform(shape, -bound, bound, device)
 
@@ -86,6 +142,10 @@ def set_data(param: Tensor, data: Tensor) -> None:
     """Copy values into a parameter in place, so that optimizers and CUDA graphs go on seeing it.
 
     Device and dtype are converted; another shape is a ValueError.
+
+    Args:
+        param: The parameter.
+        data: The values.
     """
     if param.shape != data.shape:
         raise UsageError(
@@ -108,6 +168,9 @@ def freeze(*targets: nn.Module | Tensor) -> None:
 
     Their gradients are dropped as well: with one left, an optimizer would still move them once.
     Running statistics, as of batch normalisation, are not parameters and go on.
+
+    Args:
+        targets: Modules, or single parameters.
     """
     for param in _parameters(targets):
         param.requires_grad_(False)
@@ -115,14 +178,22 @@ def freeze(*targets: nn.Module | Tensor) -> None:
 
 
 def unfreeze(*targets: nn.Module | Tensor) -> None:
-    """Train these parameters again; those of whole numbers are left out."""
+    """Train these parameters again; those of whole numbers are left out.
+
+    Args:
+        targets: Modules, or single parameters.
+    """
     for param in _parameters(targets):
         if param.is_floating_point() or param.is_complex():
             param.requires_grad_(True)
 
 
 def is_frozen(*targets: nn.Module | Tensor) -> bool:
-    """Tell whether all of these parameters are frozen; False where there are none."""
+    """Tell whether all of these parameters are frozen; False where there are none.
+
+    Args:
+        targets: Modules, or single parameters.
+    """
     params = list(_parameters(targets))
     return bool(params) and not any(param.requires_grad for param in params)
 

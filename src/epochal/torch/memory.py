@@ -51,27 +51,47 @@ _QUANTISED_DTYPES = frozenset({torch.uint8, torch.int8})
 
 
 def cuda_active_bytes(device: Device = None) -> int:
-    """Return the bytes that back live tensors (`torch.cuda.memory_allocated`)."""
+    """Return the bytes that back live tensors (`torch.cuda.memory_allocated`).
+
+    Args:
+        device: The GPU; the current one if you give none.
+    """
     return int(torch.cuda.memory_allocated(device)) if _started() else 0
 
 
 def cuda_allocated_bytes(device: Device = None) -> int:
-    """Return the bytes that the allocator has reserved (`torch.cuda.memory_reserved`)."""
+    """Return the bytes that the allocator has reserved (`torch.cuda.memory_reserved`).
+
+    Args:
+        device: The GPU; the current one if you give none.
+    """
     return int(torch.cuda.memory_reserved(device)) if _started() else 0
 
 
 def cuda_peak_active_bytes(device: Device = None) -> int:
-    """Return the most bytes that backed live tensors since the last reset."""
+    """Return the most bytes that backed live tensors since the last reset.
+
+    Args:
+        device: The GPU; the current one if you give none.
+    """
     return int(torch.cuda.max_memory_allocated(device)) if _started() else 0
 
 
 def cuda_peak_reserved_bytes(device: Device = None) -> int:
-    """Return the most bytes that the allocator had reserved since the last reset."""
+    """Return the most bytes that the allocator had reserved since the last reset.
+
+    Args:
+        device: The GPU; the current one if you give none.
+    """
     return int(torch.cuda.max_memory_reserved(device)) if _started() else 0
 
 
 def cuda_reset_peak_stats(device: Device = None) -> None:
-    """Reset the peaks."""
+    """Reset the peaks.
+
+    Args:
+        device: The GPU; the current one if you give none.
+    """
     if _started():
         torch.cuda.reset_peak_memory_stats(device)
 
@@ -164,6 +184,10 @@ def memory_segments(
     """Return what the memory of a device is used for; by default that with most of the model.
 
     Call it after a backward pass, while the gradients exist. ``optimizer`` may be several.
+
+    Args:
+        model: The model.
+        device: The device.
     """
     check_module(model)
     optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
@@ -311,8 +335,16 @@ class MemoryWatch:
 def watch_memory(model: nn.Module, run: Run | None = None, *, every: int = 1000) -> MemoryWatch:
     """Record memory by segment every ``every`` optimizer steps, from the first on.
 
-    It is measured right after the optimizer's step. ``run`` is the current run by default. The
-    watch ends with the run, or with ``remove()``.
+    It is measured right after the optimizer's step. The watch ends with the run, or with
+    ``remove()``.
+
+    Args:
+        model: The model that is trained.
+        run: The run that records it, by default the current one.
+        every: The interval, in optimizer steps.
+
+    Returns:
+        The watch, whose ``remove()`` ends it.
     """
     check_module(model)
     check_whole(every, name="every", least=1)
@@ -384,6 +416,11 @@ def memory_guard(run: Run, model: Any = None, optimizer: Any = None) -> Iterator
     """Explain an out-of-memory error of a ``with`` block in the run, and let it go on.
 
     This is for programs that catch such errors; one that ends the run is explained by itself.
+
+    Args:
+        run: The run.
+        model: The model.
+        optimizer: The optimizer, or several.
 
     Example:
         with epochal.torch.memory_guard(run, model, optimizer):

@@ -17,6 +17,11 @@ def set_lr(optimizer: Optimizer, lr: float, group: int | None = None) -> None:
 
     A rate that the optimizer keeps as a tensor (for CUDA graphs, `torch.compile`) is filled in
     place, without waiting for the GPU.
+
+    Args:
+        optimizer: The optimizer.
+        lr: The learning rate.
+        group: The index of the parameter group; all of them if you give none.
     """
     check_number(lr, name="lr")
     groups = optimizer.param_groups

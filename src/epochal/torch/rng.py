@@ -22,6 +22,9 @@ class Rng:
 
     `clone()` gives a generator that goes on from the same state: both then yield the same numbers.
     `state()` and `from_state()` carry it through a checkpoint. Not safe to share between threads.
+
+    Args:
+        seed: The seed, a whole number.
     """
 
     __slots__ = ("_state",)
@@ -32,7 +35,11 @@ class Rng:
 
     @classmethod
     def seed(cls, seed: int) -> Rng:
-        """Make a generator from a whole number; its lowest 64 bits count."""
+        """Make a generator from a whole number; its lowest 64 bits count.
+
+        Args:
+            seed: The seed, a whole number.
+        """
         return cls(seed)
 
     @classmethod
@@ -107,7 +114,12 @@ class Rng:
         return self.f64() < p
 
     def normal(self, mean: float, std: float) -> float:
-        """Return a Gaussian sample, by Box and Muller's method from two uniform draws."""
+        """Return a Gaussian sample, by Box and Muller's method from two uniform draws.
+
+        Args:
+            mean: The mean.
+            std: The standard deviation.
+        """
         radius = math.sqrt(-2 * math.log(1 - self.f64()))
         return mean + std * radius * math.cos(2 * math.pi * self.f64())
 
@@ -117,6 +129,9 @@ class Rng:
         Tensors and arrays of more dimensions are shuffled along their first: rows stay whole. The
         order depends on the seed and the length alone, so that inputs and labels stay together
         when each is shuffled by a clone of one generator.
+
+        Args:
+            data: The list, tensor or array.
         """
         rows: Any = data.detach() if hasattr(data, "detach") else data  # a tensor, without torch
         if rows is not data or hasattr(data, "__array_interface__"):

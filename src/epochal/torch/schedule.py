@@ -49,10 +49,18 @@ class Scheduler(ABC):
 
     @abstractmethod
     def lr(self, step: int) -> float:
-        """Return the rate of one step, counted from 0; a negative step is a ValueError."""
+        """Return the rate of one step, counted from 0; a negative step is a ValueError.
+
+        Args:
+            step: The step, counted from 0.
+        """
 
     def to_torch(self, optimizer: Optimizer) -> TorchSchedule:
-        """Drive every parameter group of an optimizer, as a torch `LRScheduler`."""
+        """Drive every parameter group of an optimizer, as a torch `LRScheduler`.
+
+        Args:
+            optimizer: The optimizer whose learning rates follow.
+        """
         from epochal.torch.optimizer import TorchSchedule  # schedules work without torch
 
         return TorchSchedule(optimizer, self)
@@ -62,25 +70,42 @@ class Scheduler(ABC):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (nothing to load)
-        """Go on from a `state_dict()`."""
+        """Go on from a `state_dict()`.
+
+        Args:
+            state: What `state_dict()` returned.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class StepDecay(Scheduler):
-    """The base rate times `gamma` once more after every `step_size` steps."""
+    """The base rate times `gamma` once more after every `step_size` steps.
+
+    Args:
+        base_lr: The learning rate at step 0.
+    """
 
     base_lr: float
     step_size: int
     gamma: float
 
     def lr(self, step: int) -> float:
-        """Return base_lr * gamma ** (step // step_size)."""
+        """Return base_lr * gamma ** (step // step_size).
+
+        Args:
+            step: The step, counted from 0.
+        """
         return _decayed(self.base_lr, self.gamma, _checked(step) // self.step_size)
 
 
 @dataclass(frozen=True, slots=True)
 class MultiStepLR(Scheduler):
-    """The base rate times `gamma` once more from each milestone on; milestones in any order."""
+    """The base rate times `gamma` once more from each milestone on; milestones in any order.
+
+    Args:
+        base_lr: The learning rate at step 0.
+        milestones: The steps at which the rate falls.
+    """
 
     base_lr: float
     milestones: tuple[int, ...]
@@ -102,26 +127,42 @@ class ExponentialLR(Scheduler):
     """The base rate times `gamma` at every step.
 
     With `gamma` above 1 (a range test) the rate reaches infinity in the end instead of failing.
+
+    Args:
+        base_lr: The learning rate at step 0.
     """
 
     base_lr: float
     gamma: float
 
     def lr(self, step: int) -> float:
-        """Return base_lr * gamma ** step."""
+        """Return base_lr * gamma ** step.
+
+        Args:
+            step: The step, counted from 0.
+        """
         return _decayed(self.base_lr, self.gamma, _checked(step))
 
 
 @dataclass(frozen=True, slots=True)
 class CosineScheduler(Scheduler):
-    """Half a cosine from the base rate down to `min_lr`, then `min_lr`."""
+    """Half a cosine from the base rate down to `min_lr`, then `min_lr`.
+
+    Args:
+        base_lr: The learning rate at step 0.
+        total_steps: The number of steps of the schedule.
+    """
 
     base_lr: float
     min_lr: float
     total_steps: int
 
     def lr(self, step: int) -> float:
-        """Return the rate on the cosine; `min_lr` from `total_steps` on."""
+        """Return the rate on the cosine; `min_lr` from `total_steps` on.
+
+        Args:
+            step: The step, counted from 0.
+        """
         return _cosine(self.base_lr, self.min_lr, _checked(step) / self.total_steps)
 
 
@@ -130,6 +171,10 @@ class OneCycleLR(Scheduler):
     """Linear from a 25th of the highest rate up to it, then half a cosine back to the 25th.
 
     The first `warmup_frac` of the steps lead up (30 % by default).
+
+    Args:
+        max_lr: The highest learning rate.
+        total_steps: The number of steps of the schedule.
     """
 
     max_lr: float
@@ -144,11 +189,20 @@ class OneCycleLR(Scheduler):
 
     @classmethod
     def with_warmup_frac(cls, max_lr: float, total_steps: int, frac: float) -> OneCycleLR:
-        """Make one whose way up takes the share `frac` of the steps, 0 to 1."""
+        """Make one whose way up takes the share `frac` of the steps, 0 to 1.
+
+        Args:
+            max_lr: The highest learning rate.
+            total_steps: The number of steps of the schedule.
+        """
         return cls(max_lr, total_steps, frac)
 
     def lr(self, step: int) -> float:
-        """Return the rate of the cycle; its floor from `total_steps` on."""
+        """Return the rate of the cycle; its floor from `total_steps` on.
+
+        Args:
+            step: The step, counted from 0.
+        """
         at = min(_checked(step), self.total_steps)
         up = round(self.warmup_frac * self.total_steps)
         floor = self.max_lr / _ONE_CYCLE_FLOOR
@@ -164,6 +218,10 @@ class CyclicLR(Scheduler):
     """A triangle wave between two rates, without an end.
 
     Each cycle climbs for `step_size` steps and falls for `step_size_down` (by default as many).
+
+    Args:
+        base_lr: The learning rate at step 0.
+        max_lr: The highest learning rate.
     """
 
     base_lr: float
@@ -173,11 +231,20 @@ class CyclicLR(Scheduler):
 
     @classmethod
     def asymmetric(cls, base_lr: float, max_lr: float, up: int, down: int) -> CyclicLR:
-        """Make one that climbs for `up` steps and falls for `down`."""
+        """Make one that climbs for `up` steps and falls for `down`.
+
+        Args:
+            base_lr: The learning rate at step 0.
+            max_lr: The highest learning rate.
+        """
         return cls(base_lr, max_lr, up, down)
 
     def lr(self, step: int) -> float:
-        """Return the rate on the triangle; the peak is `step_size` steps into each cycle."""
+        """Return the rate on the triangle; the peak is `step_size` steps into each cycle.
+
+        Args:
+            step: The step, counted from 0.
+        """
         down = self.step_size_down or self.step_size
         at = _checked(step) % (self.step_size + down)
         height = at / self.step_size if at <= self.step_size else 1 - (at - self.step_size) / down
@@ -190,6 +257,10 @@ class WarmupScheduler(Scheduler):
 
     The climb is target_lr * (step + 1) / warmup_steps, so that no step is spent at rate 0;
     `target_lr` None climbs to where the other schedule starts.
+
+    Args:
+        inner: The schedule after the warm-up.
+        warmup_steps: The number of steps of the climb.
     """
 
     inner: Scheduler
@@ -201,7 +272,11 @@ class WarmupScheduler(Scheduler):
         check(isinstance(self.inner, Scheduler), self.inner, "a Scheduler", name="inner")
 
     def lr(self, step: int) -> float:
-        """Return the rate on the climb, then `inner.lr(step - warmup_steps)`."""
+        """Return the rate on the climb, then `inner.lr(step - warmup_steps)`.
+
+        Args:
+            step: The step, counted from 0.
+        """
         if _checked(step) >= self.warmup_steps:
             return self.inner.lr(step - self.warmup_steps)
         target = self.inner.lr(0) if self.target_lr is None else self.target_lr
@@ -212,7 +287,11 @@ class WarmupScheduler(Scheduler):
         return self.inner.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the inner schedule."""
+        """Restore the inner schedule.
+
+        Args:
+            state: What `state_dict()` returned.
+        """
         self.inner.load_state_dict(state)
 
 
@@ -222,6 +301,9 @@ class PlateauScheduler(Scheduler):
 
     An improvement beats the best value so far by more than `min_delta`; `mode` says whether
     smaller or larger is better. NaN is never an improvement. The rate never falls below `min_lr`.
+
+    Args:
+        base_lr: The learning rate at step 0.
     """
 
     base_lr: float
@@ -243,7 +325,11 @@ class PlateauScheduler(Scheduler):
         self.rate = self.base_lr
 
     def observe(self, metric: float) -> float:
-        """Take one value of the metric and return the rate that follows from it."""
+        """Take one value of the metric and return the rate that follows from it.
+
+        Args:
+            metric: The metric of an evaluation.
+        """
         value = float(metric)
         if self._improves(value):
             self.best = value
@@ -256,7 +342,11 @@ class PlateauScheduler(Scheduler):
         return self.rate
 
     def lr(self, step: int | None = None) -> float:
-        """Return the present rate; it follows what was observed, not the step."""
+        """Return the present rate; it follows what was observed, not the step.
+
+        Args:
+            step: Ignored; the other schedules need it.
+        """
         return self.rate
 
     def state_dict(self) -> dict[str, Any]:
@@ -264,7 +354,11 @@ class PlateauScheduler(Scheduler):
         return {name: getattr(self, name) for name in _OBSERVED}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict()`."""
+        """Go on from a `state_dict()`.
+
+        Args:
+            state: What `state_dict()` returned.
+        """
         for name in _OBSERVED:
             setattr(self, name, state[name])
 

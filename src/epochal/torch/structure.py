@@ -23,6 +23,9 @@ def structural_hash(model: nn.Module) -> str:
     They follow from the tree of modules: their names, their types' names, and the names and shapes
     of parameters and buffers. The same on every machine and in every version of Python; training,
     dtype and device do not change it. A model that has a `structural_hash()` of its own is asked.
+
+    Args:
+        model: The model.
     """
     check_module(model)
     if own := _own_hash(model):

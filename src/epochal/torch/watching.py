@@ -475,9 +475,20 @@ def watch(
     """Record parameters, gradients and inputs: often at first, then every ``every`` steps.
 
     Measured are the optimizer steps 1, 2, 5, 10, 20, 50, 100, 200 and 500, and those at the
-    interval. ``run`` is the current run when not given. ``updates`` keeps a copy of the weights
-    during a measured step. Steps are numbered as the run logs them; ``step`` is the number of the
-    next one, by default the run's last + 1. The watch ends with the run, or with ``remove()``.
+    interval. The watch ends with the run, or with ``remove()``.
+
+    Args:
+        model: The model that is trained.
+        run: The run that records it, by default the current one.
+        every: The interval of later measurements, in optimizer steps.
+        histograms: Record histograms of parameters and gradients.
+        gradients: Record the norms of gradients.
+        updates: Record how far each step moves the weights, which keeps a copy of them during a
+            measured step.
+        step: The number of the next step, by default the run's last + 1.
+
+    Returns:
+        The watch, whose ``remove()`` ends it.
     """
     check_module(model)
     check_whole(every, name="every", least=1)

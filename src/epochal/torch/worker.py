@@ -32,7 +32,13 @@ class CpuWorker:
         self._end = weakref.finalize(self, self._queue.drain)
 
     def submit(self, task: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Queue a call, after what is queued already; blocks while the queue is full."""
+        """Queue a call, after what is queued already; blocks while the queue is full.
+
+        Args:
+            task: The function.
+            args: Its arguments.
+            kwargs: Its named arguments.
+        """
         self._queue.raise_failure()
         if not self._end.alive:
             raise UsageError("the worker has finished: make another.")

@@ -247,9 +247,7 @@ class Restored:
 class Checkpoints:
     """Saves a training as it goes, and once more when it is asked to stop.
 
-    ``where`` is a run (its folder ``checkpoints`` is used, unless `folder` names another, and each
-    save is recorded) or a folder. Every rank makes one, in a ``with`` block, and calls `step` after
-    every step::
+    Every rank makes one, in a ``with`` block, and calls `step` after every step::
 
         with Checkpoints(run, state, every=1000) as checkpoints:
             restored = checkpoints.restore()
@@ -257,9 +255,18 @@ class Checkpoints:
                 ...
                 checkpoints.step(step)
 
-    `every` saves after each that many steps, counted from 1. `config` is the run's unless given,
-    `external` keeps ids of the run elsewhere. A folder with checkpoints of another training is
-    refused unless one of them was restored or `overwrite` is set.
+    Args:
+        where: A run, whose folder ``checkpoints`` is used and which records each save, or a folder.
+        state: What is saved.
+        folder: The folder of checkpoints, if it is not the run's.
+        every: Save after each that many steps, counted from 1.
+        keep: How many checkpoints of each kind stay.
+        mode: Whether the best metric is the smallest, ``min``, or the largest, ``max``.
+        config: The configuration that is stored with a checkpoint, by default the run's.
+        external: Ids of the run elsewhere.
+        signals: The signals that save a checkpoint before they take effect.
+        overwrite: Use a folder that has checkpoints of another training. Without it, such a folder
+            is refused unless one of them was restored.
     """
 
     def __init__(
@@ -361,6 +368,11 @@ class Checkpoints:
         A step that was saved before its metric was known is saved again. The signal is then passed
         on: this call may end the process or raise KeyboardInterrupt. Returns where the checkpoint
         is, None when there was nothing to do.
+
+        Args:
+            step: The step that is done, counted from 0.
+            epoch: The epoch, which is stored with the checkpoint.
+            metric: The metric of an evaluation after this step, if there was one.
         """
         is_late = metric is not None and step == self._saved_step
         is_told = self._ranks.rank == 0 and (is_late or self.is_best(metric))
@@ -386,6 +398,12 @@ class Checkpoints:
 
         Writes ``<folder>/step-<step>``, then has ``latest`` name it, and ``best`` the checkpoint
         with the lowest (``mode="max"``: highest) metric. Every rank must call it.
+
+        Args:
+            step: The step that is done, counted from 0.
+            kind: ``rolling``, ``epoch`` or ``emergency``; `Retention` says how many of each stay.
+            epoch: The epoch, which is stored with the checkpoint.
+            metric: The metric of an evaluation after this step, if there was one.
         """
         if kind not in get_args(Kind):
             raise UsageError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
@@ -417,7 +435,11 @@ class Checkpoints:
         return final
 
     def is_best(self, metric: float | None) -> bool:
-        """Return whether a metric beats that of every checkpoint so far; NaN and None never do."""
+        """Return whether a metric beats that of every checkpoint so far; NaN and None never do.
+
+        Args:
+            metric: The metric of an evaluation.
+        """
         if metric is None or not math.isfinite(metric):
             return False
         if not self._knows_best:

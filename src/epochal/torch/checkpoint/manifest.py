@@ -316,6 +316,11 @@ class Retention:
 
     The latest and the best always stay. `every` keeps rolling ones permanently whose step, counted
     from 1, is a multiple of it.
+
+    Args:
+        rolling: Checkpoints that `every` saved.
+        epoch: Checkpoints of epochs.
+        emergency: Checkpoints that a signal saved.
     """
 
     rolling: int | None = 3
@@ -329,7 +334,11 @@ class Retention:
                 check_whole(getattr(self, name), name=name, least=least, hint=" or None")
 
     def superseded(self, manifests: Sequence[Manifest], *, keep: Iterable[str]) -> list[Manifest]:
-        """Those that may go, by step; `keep` names ones that stay whatever their kind."""
+        """Those that may go, by step; `keep` names ones that stay whatever their kind.
+
+        Args:
+            manifests: The checkpoints that exist.
+        """
         kept = set(keep)
         # By age and not by step: after going back, the steps that were given up are the old ones.
         by_age = sorted(manifests, key=lambda m: (m.saved, m.step))

@@ -58,6 +58,12 @@ def save_checkpoint(
     """Save a model, or names and tensors, with their own dtypes; shared tensors once.
 
     A path is written completely or not at all. ``layout`` overrides what its suffix says.
+
+    Args:
+        destination: The path of the file, or an open file.
+        named: A model, or pairs of names and tensors.
+        buffers: More pairs of names and tensors, such as buffers.
+        hash: A structural hash; by default that of the model, None for none.
     """
     write_checkpoint(destination, content_of(named, buffers, hash), layout=layout)
 
@@ -74,6 +80,11 @@ def load_checkpoint(
     and changes nothing, for a damaged file, for another shape under a name, and when no name
     matches at all. It does so too when both sides have a structural hash and the two differ;
     ``hash=None`` leaves that comparison out, for transfer learning.
+
+    Args:
+        source: The path of the file, or an open file.
+        named: A model, or pairs of names and tensors.
+        buffers: More pairs of names and tensors, such as buffers.
     """
     load = Load(source, named, buffers, hash)
     if load.targets and not load.report.loaded:
@@ -92,7 +103,14 @@ def load_checkpoint_file(
     buffers: NamedTensors | None = None,
     hash: Hash = "auto",  # noqa: A002 (the seed's own name)
 ) -> LoadReport:
-    """Load from a path; everything else as `load_checkpoint`."""
+    """Load from a path; everything else as `load_checkpoint`.
+
+    Args:
+        path: The file to read.
+        named: A model, or pairs of names and tensors.
+        buffers: More pairs of names and tensors, such as buffers.
+        hash: A structural hash; by default that of the model, None for none.
+    """
     return load_checkpoint(path, named, buffers, hash)
 
 
@@ -112,7 +130,11 @@ class ModelSnapshot:
         return self._copies.ready()
 
     def save_file(self, path: str | os.PathLike[str]) -> None:
-        """Write the file that `save_checkpoint` would have written at that moment."""
+        """Write the file that `save_checkpoint` would have written at that moment.
+
+        Args:
+            path: The file to write.
+        """
         write_checkpoint(path, Content(self.tensors(), self.shared, self.hash))
 
 
@@ -125,6 +147,11 @@ def snapshot_cpu(
 
     On the CPU this is a true copy. From a GPU the copies go into pinned memory behind the work
     already queued, and the call returns without waiting for them.
+
+    Args:
+        named: A model, or pairs of names and tensors.
+        buffers: More pairs of names and tensors, such as buffers.
+        hash: A structural hash; by default that of the model, None for none.
     """
     content = content_of(named, buffers, hash)
     return ModelSnapshot(content.hash, content.shared, copied_to_host(content.stored()))

@@ -43,11 +43,17 @@ class Stateful(Protocol):
 class TrainingState:
     """The objects that make up a training; nothing is copied until it is saved.
 
-    `scheduler` is torch's or one of Epochal's. `data` is where the training is in its data, `rng`
-    generators of your own (one, or several by name): every rank keeps its own of both, and of the
-    global generators. Everything else is the same on all ranks and kept once: the model, the
-    optimizer, the scheduler, the scaler, and `others` by name (a second optimizer, averaged
-    weights).
+    Every rank keeps its own ``data`` and ``rng``, and its own state of the global generators.
+    Everything else is the same on all ranks and kept once.
+
+    Args:
+        model: The model.
+        optimizer: The optimizer.
+        scheduler: A schedule of torch or of Epochal.
+        scaler: The loss scaler.
+        data: Where the training is in its data.
+        rng: Generators of your own: one, or several by name.
+        others: Anything else by name, such as a second optimizer or averaged weights.
     """
 
     model: nn.Module
@@ -87,7 +93,11 @@ class TrainingState:
         return {"data": data, "rng": generators_state(named_generators(self.rng))}
 
     def check_shared(self, state: Mapping[str, Any]) -> None:
-        """Refuse a saved state that lacks a part which is here."""
+        """Refuse a saved state that lacks a part which is here.
+
+        Args:
+            state: The saved state.
+        """
         absent = sorted(set(self.shared_parts()) - set(state))
         if absent:
             raise UsageError(
@@ -96,7 +106,11 @@ class TrainingState:
             )
 
     def restore_shared(self, state: Mapping[str, Any]) -> list[str]:
-        """Put back what all ranks have in common; returns the saved parts that are not here."""
+        """Put back what all ranks have in common; returns the saved parts that are not here.
+
+        Args:
+            state: The saved state.
+        """
         parts = self.shared_parts()
         for name, part in parts.items():
             part.load_state_dict(state[name])
@@ -108,7 +122,11 @@ class TrainingState:
         return left
 
     def restore_own(self, state: Mapping[str, Any]) -> list[str]:
-        """Put back a rank's own part, generators last: loading data may draw from them."""
+        """Put back a rank's own part, generators last: loading data may draw from them.
+
+        Args:
+            state: The saved state of this rank.
+        """
         left = []
         if self.data is not None:
             if state["data"] is None:

@@ -481,8 +481,13 @@ class WatchedIterable:
 def watch_data(loader: L, name: str = "train", run: Run | None = None) -> L:
     """Record what a data loader gives, and return that loader.
 
-    ``name`` is the split: one with "train" in it is training data, any other is evaluation data.
-    ``run`` is the current run when not given. What is not a ``DataLoader`` comes back wrapped.
+    Args:
+        loader: A ``DataLoader``, or any other iterable, which comes back wrapped.
+        name: The split: one with "train" in it is training data, any other is evaluation data.
+        run: The run that records it, by default the current one.
+
+    Returns:
+        The loader, for your loop.
     """
     if not name or type(name) is not str:
         raise UsageError(f"name={name!r} must be a non-empty text, such as 'train' or 'eval'.")

@@ -107,6 +107,9 @@ class FlowBuilder:
 
     Parts are modules, or functions without parameters. `FlowBuilder.start(part)` begins with a
     part, `FlowBuilder.start()` with the input itself. `build()` reports all mistakes at once.
+
+    Args:
+        parts: Parts to begin with, one after the other.
     """
 
     def __init__(self, *parts: object) -> None:
@@ -123,23 +126,39 @@ class FlowBuilder:
 
     @classmethod
     def start(cls, part: Part | None = None) -> FlowBuilder:
-        """Begin a graph with its first part, or with the input itself."""
+        """Begin a graph with its first part, or with the input itself.
+
+        Args:
+            part: A module, or a function without parameters.
+        """
         builder = cls()
         return builder if part is None else builder.through(part)
 
     def through(self, part: Part) -> FlowBuilder:
-        """Send the stream through a part."""
+        """Send the stream through a part.
+
+        Args:
+            part: A module, or a function without parameters.
+        """
         self._streams = [self._add_part("through", part)]
         return self
 
     def also(self, part: Part) -> FlowBuilder:
-        """Add the output of a part to the stream: a residual connection."""
+        """Add the output of a part to the stream: a residual connection.
+
+        Args:
+            part: A module, or a function without parameters.
+        """
         stream = self._streams[0]
         self._streams = [self._merged([stream, self._add_part("also", part)], MergeOp.ADD)]
         return self
 
     def split(self, *parts: Part | Sequence[Part]) -> FlowBuilder:
-        """Send the stream through two or more parts in parallel, until `merge`."""
+        """Send the stream through two or more parts in parallel, until `merge`.
+
+        Args:
+            parts: The parts; each gets the stream.
+        """
         given: list[Any] = list(parts)
         if len(given) == 1 and isinstance(given[0], (list, tuple, nn.ModuleList)):
             given = list(given[0])
@@ -149,7 +168,11 @@ class FlowBuilder:
         return self
 
     def merge(self, op: MergeOp | str = MergeOp.ADD) -> FlowBuilder:
-        """Make one stream of several, by 'add' or 'mean'."""
+        """Make one stream of several, by 'add' or 'mean'.
+
+        Args:
+            op: ``add`` or ``mean``.
+        """
         if len(self._streams) < 2:
             self._faults.append("merge needs several streams, after a split")
         elif op not in (*MergeOp, *(one.value for one in MergeOp)):
@@ -159,7 +182,11 @@ class FlowBuilder:
         return self
 
     def tag(self, name: str) -> FlowBuilder:
-        """Name the last output; a tag is unique in its graph."""
+        """Name the last output; a tag is unique in its graph.
+
+        Args:
+            name: The tag.
+        """
         if len(self._streams) > 1:
             self._faults.append(f"tag({name!r}) needs one stream; after a split use tag_group")
         elif self._is_free(name):
@@ -167,7 +194,11 @@ class FlowBuilder:
         return self
 
     def tag_group(self, name: str) -> FlowBuilder:
-        """Name the streams of a split together: name_0, name_1 and so on."""
+        """Name the streams of a split together: name_0, name_1 and so on.
+
+        Args:
+            name: The name of the group.
+        """
         members = tuple(f"{name}_{number}" for number in range(len(self._streams)))
         if len(members) < 2:
             self._faults.append(f"tag_group({name!r}) needs several streams, after a split")
@@ -178,7 +209,11 @@ class FlowBuilder:
         return self
 
     def label(self, name: str) -> FlowBuilder:
-        """Name the graph; inside another one its metrics appear as 'name.metric'."""
+        """Name the graph; inside another one its metrics appear as 'name.metric'.
+
+        Args:
+            name: The label.
+        """
         fault = name_fault(name, what="label")
         if fault is not None:
             self._faults.append(fault)

@@ -34,6 +34,11 @@ class Graph(nn.Module):
     `nodes` holds the modules under their first tag, else their id. Names of metrics and of tags may
     be groups, which stand for their members. Names of metrics may also be paths: 'label.metric' is
     a metric of the graph inside that has this label.
+
+    Args:
+        wiring: The nodes and their connections.
+        modules: The module of each node.
+        label: The name of the graph inside another one.
     """
 
     def __init__(
@@ -50,7 +55,11 @@ class Graph(nn.Module):
         self._tagged: dict[str, Any] = {}
 
     def forward(self, stream: Any) -> Any:
-        """Run every node once."""
+        """Run every node once.
+
+        Args:
+            stream: The input.
+        """
         if not torch.compiler.is_compiling():
             self.observation.begin()
         values: dict[int, Any] = {0: stream}
@@ -70,7 +79,11 @@ class Graph(nn.Module):
     # -- structure and checkpoints
 
     def module_of(self, node: Node) -> nn.Module | None:
-        """Return a node's module; None for the input."""
+        """Return a node's module; None for the input.
+
+        Args:
+            node: A node of the graph.
+        """
         return None if node.slot is None else getattr(self.nodes, node.slot)
 
     def qualified_parameters(self) -> dict[str, nn.Parameter]:
@@ -100,13 +113,23 @@ class Graph(nn.Module):
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def save_checkpoint(self, destination: Source, **options: Any) -> None:
-        """Save parameters, buffers and structural hash; options as in `save_checkpoint`."""
+        """Save parameters, buffers and structural hash; options as in `save_checkpoint`.
+
+        Args:
+            destination: The path of the file, or an open file.
+            options: Arguments of `save_checkpoint`.
+        """
         from epochal.torch.checkpoint.model_file import save_checkpoint
 
         save_checkpoint(destination, self, **options)
 
     def load_checkpoint(self, source: Source, **options: Any) -> LoadReport:
-        """Fill the graph from a checkpoint; options as in `load_checkpoint`."""
+        """Fill the graph from a checkpoint; options as in `load_checkpoint`.
+
+        Args:
+            source: The path of the file, or an open file.
+            options: Arguments of `load_checkpoint`.
+        """
         from epochal.torch.checkpoint.model_file import load_checkpoint
 
         return load_checkpoint(source, self, **options)
@@ -120,27 +143,50 @@ class Graph(nn.Module):
     # -- recording
 
     def record(self, tag: str, values: Any) -> None:
-        """Record several values: a tensor, an array or an iterable of numbers."""
+        """Record several values: a tensor, an array or an iterable of numbers.
+
+        Args:
+            tag: The name of the metric.
+            values: The numbers.
+        """
         self.observation.record_many(self._own_name(tag), values)
 
     def record_scalar(self, tag: str, value: Any) -> None:
-        """Record one value; a tensor on a GPU is not waited for."""
+        """Record one value; a tensor on a GPU is not waited for.
+
+        Args:
+            tag: The name of the metric.
+            value: A number, or a tensor of one element.
+        """
         self.observation.record(self._own_name(tag), value)
 
     def record_at(self, path: str, value: Any) -> None:
-        """Record one value in a labelled graph inside, at a path like 'label.metric'."""
+        """Record one value in a labelled graph inside, at a path like 'label.metric'.
+
+        Args:
+            path: The labels and the name of the metric, with dots between them.
+            value: A number, or a tensor of one element.
+        """
         graph, name = self._at(path)
         graph.record_scalar(name, value)
 
     def collect(self, tags: Names) -> None:
-        """Record the outputs of tagged nodes in the last forward; of several numbers the mean."""
+        """Record the outputs of tagged nodes in the last forward; of several numbers the mean.
+
+        Args:
+            tags: Tags of nodes.
+        """
         for tag in self.wiring.expanded(_listed(tags)):
             number = current_values().read(tag, _one_number, self.tagged(tag), tag=tag)
             if number is not None:
                 self.observation.record(tag, number)
 
     def tagged(self, tag: str) -> Any:
-        """Return a tagged node's output in the last forward; None before one."""
+        """Return a tagged node's output in the last forward; None before one.
+
+        Args:
+            tag: The tag of the node.
+        """
         if tag not in self.wiring.tags:
             raise UsageError(f"No node is tagged {tag!r}: {suggestion(tag, self.wiring.tags)}")
         return self._tagged.get(tag)
@@ -149,6 +195,9 @@ class Graph(nn.Module):
         """Make one point of each metric's values, here and in the labelled graphs inside.
 
         With names only these are flushed. Metrics without new values stay as they are.
+
+        Args:
+            tags: Names of metrics; all of them if you give none.
         """
         if not _listed(tags):
             for _, graph in self._tree():
@@ -162,7 +211,11 @@ class Graph(nn.Module):
             graph.observation.flush(names)
 
     def flush_local(self, tags: Names = ()) -> None:
-        """Flush this graph alone."""
+        """Flush this graph alone.
+
+        Args:
+            tags: Names of metrics; all of them if you give none.
+        """
         names = self.wiring.expanded(_listed(tags))
         for name in names:
             if name not in self.observation.names() and name not in self.wiring.tags:
@@ -193,28 +246,53 @@ class Graph(nn.Module):
         return self.observation.eta(total)
 
     def trend(self, tag: str, *, goal: Goal = "min") -> Trend:
-        """Return a metric's history, one point per flush; `goal` says which way is better."""
+        """Return a metric's history, one point per flush; `goal` says which way is better.
+
+        Args:
+            tag: The name of the metric.
+        """
         return Trend(self._history(tag).values, goal=goal)
 
     def trends(self, tags: Names = (), *, goal: Goal = "min") -> TrendGroup:
-        """Return several trends as a group; all of them without names."""
+        """Return several trends as a group; all of them without names.
+
+        Args:
+            tags: Names of metrics; all of them if you give none.
+            goal: ``min`` or ``max``: which way is better.
+        """
         found = self._histories(tags)
         return TrendGroup({name: Trend(p.values, goal=goal) for name, p in found.items()})
 
     def plot_html(self, path: str | Path, tags: Names = ()) -> None:
-        """Draw trends into one self-contained file; all of them without names."""
+        """Draw trends into one self-contained file; all of them without names.
+
+        Args:
+            path: The file to write.
+            tags: Names of metrics; all of them if you give none.
+        """
         from epochal.torch.graph.history_files import plot_html
 
         plot_html(path, self._histories(tags), title=self.label or "Training curves")
 
     def export_trends(self, path: str | Path, tags: Names = ()) -> None:
-        """Write trends as CSV: epoch, then a column for each; all of them without names."""
+        """Write trends as CSV: epoch, then a column for each; all of them without names.
+
+        Args:
+            path: The file to write.
+            tags: Names of metrics; all of them if you give none.
+        """
         from epochal.torch.graph.history_files import write_table
 
         write_table(path, self._histories(tags))
 
     def write_log(self, path: str | Path, total_epochs: int = 0, tags: Names = ()) -> None:
-        """Write a line per epoch, with its duration and the time that was left then."""
+        """Write a line per epoch, with its duration and the time that was left then.
+
+        Args:
+            path: The file to write.
+            total_epochs: How many epochs are planned; gives the time left.
+            tags: Names of metrics; all of them if you give none.
+        """
         from epochal.torch.graph.history_files import write_epochs
 
         seconds = self.observation.flush_seconds
@@ -231,7 +309,11 @@ class Graph(nn.Module):
         return {prefix: graph.observation.state() for prefix, graph in self._tree()}
 
     def restore_observation(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved history: trends, counts and the time left."""
+        """Continue from a saved history: trends, counts and the time left.
+
+        Args:
+            state: What `observation_state()` returned.
+        """
         for prefix, graph in self._tree():
             if prefix in state:
                 graph.observation.restore(state[prefix])
@@ -246,7 +328,12 @@ class Graph(nn.Module):
         return picture.timed(self.profile()) if profiled else picture
 
     def svg(self, path: str | Path | None = None, *, profiled: bool = False) -> str:
-        """Return the picture as SVG; also write it to a file if one is named."""
+        """Return the picture as SVG; also write it to a file if one is named.
+
+        Args:
+            path: The file to write as well.
+            profiled: Colour the nodes by their time.
+        """
         return self.picture(profiled=profiled).svg(path)
 
     def enable_profiling(self) -> None:

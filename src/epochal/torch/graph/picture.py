@@ -122,6 +122,9 @@ def picture_of(module: nn.Module, *, depth: int | None = None) -> Picture:
     Of a module that torch.fx cannot read the parts are drawn without their order, and the
     picture's `note` says why. `depth` draws modules that deep in the tree as one; without it that
     happens only when there would be more than 160 nodes.
+
+    Args:
+        module: The module.
     """
     check_module(module, name="module")
     plain = unwrapped(module)

@@ -94,6 +94,11 @@ def moe_stats(
     such, one for each layer. ``expert_index`` (…, k), or (…) for one expert each, says where tokens
     went, if that is not simply to the top ``top_k``. An index that is no expert's stands for a
     dropped token. ``mask`` is True (or 1) for the tokens that count. No gradient flows.
+
+    Args:
+        router_logits: The logits of one layer, or a list with those of each layer.
+        aux_coef: The weight of the load-balancing loss.
+        z_coef: The weight of the z loss.
     """
     sums = MoeAccumulator(aux_coef=aux_coef, z_coef=z_coef)
     sums.add(router_logits, top_k, expert_index=expert_index, mask=mask)
@@ -105,6 +110,10 @@ class MoeAccumulator:
 
     Call ``add`` in each micro-step, then ``reduce`` over the ranks where there are several,
     ``stats`` once a step, and ``reset``. Neither loss grows with the number of micro-steps.
+
+    Args:
+        aux_coef: The weight of the load-balancing loss.
+        z_coef: The weight of the z loss.
     """
 
     def __init__(self, *, aux_coef: float = AUX_COEF, z_coef: float = Z_COEF) -> None:
@@ -119,7 +128,14 @@ class MoeAccumulator:
         expert_index: Layers | None = None,
         mask: Tensor | None = None,
     ) -> None:
-        """Add a forward pass; the arguments are those of :func:`moe_stats`."""
+        """Add a forward pass; the arguments are those of :func:`moe_stats`.
+
+        Args:
+            router_logits: The logits of one layer, or a list with those of each layer.
+            top_k: How many experts each token is sent to.
+            expert_index: The experts that each token was sent to.
+            mask: True for the tokens that count.
+        """
         layers = _layers(router_logits, name="router_logits")
         if top_k is None and expert_index is None:
             raise UsageError("give top_k, how many experts each token goes to, or expert_index.")
@@ -137,7 +153,11 @@ class MoeAccumulator:
         self._sums = sums if self._sums is None else self._sums + sums
 
     def reduce(self, group: Any = None) -> None:
-        """Add up what all ranks have seen, with one all_reduce; every rank must call it."""
+        """Add up what all ranks have seen, with one all_reduce; every rank must call it.
+
+        Args:
+            group: The process group; the default one if you give none.
+        """
         if self._sums is None:
             raise UsageError("nothing was added yet, so there is nothing to reduce.")
         if dist.is_available() and dist.is_initialized():

@@ -408,10 +408,22 @@ def watch_moe(
 ) -> MoeWatch:
     """Record what a model's routers do every ``every`` optimizer steps, from the first on.
 
-    The loads of all experts are recorded every ``experts_every`` steps. Routers are found by name,
-    or listed in ``routers`` (``*`` stands for any part of a name) with ``top_k``. The coefficients
-    of the two losses are those of the model's ``config`` by default. Each rank records its own
-    tokens. Call it before a compiled model runs for the first time. Raises when no router is found.
+    Each rank records its own tokens. Call it before a compiled model runs for the first time.
+    Raises when no router is found.
+
+    Args:
+        model: The model with the routers.
+        run: The run that records them, by default the current one.
+        every: The interval, in optimizer steps.
+        experts_every: The interval at which the loads of all experts are recorded.
+        routers: The names of the routers, in which ``*`` stands for any part. By default they are
+            found by their names.
+        top_k: How many experts each token is sent to, for routers that you list.
+        aux_coef: The weight of the load-balancing loss, by default that of the model's ``config``.
+        z_coef: The weight of the z loss, by default that of the model's ``config``.
+
+    Returns:
+        The watch, whose ``remove()`` ends it.
     """
     check_module(model)
     check_whole(every, name="every", least=1)
