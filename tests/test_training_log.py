@@ -69,6 +69,7 @@ def test_an_existing_file_is_continued(tmp_path: Path) -> None:
         with TrainingRunLogger(path, existing="append") as logger:
             one_step(logger, step)
     assert steps_in(path) == [0, 1, 2]
+    assert logger.run.attempt == 3
 
 
 def test_an_existing_file_is_renamed_to_a_free_name(tmp_path: Path) -> None:

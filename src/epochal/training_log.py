@@ -47,9 +47,9 @@ class TrainingRunLogger:
 
     ``existing`` decides what happens if the file exists and is not empty: ``refuse`` raises,
     ``rotate`` renames the old file (``training.json`` becomes ``training.1.json``), ``append``
-    continues it. A file that cannot be opened raises here. One that cannot be written later is
-    reported once, and the run goes on. A callback that raises is reported once, and is not called
-    any more after the third time.
+    continues it and its run. A file that cannot be opened raises here. One that cannot be written
+    later is reported once, and the run goes on. A callback that raises is reported once, and is not
+    called any more after the third time.
 
     Example:
         with epochal.TrainingRunLogger("training.json", existing="rotate") as logger:
@@ -88,6 +88,7 @@ class TrainingRunLogger:
             current = init(
                 name=Path(path).stem,
                 console=console,
+                resume="allow" if existing == "append" else None,
                 total_steps=total_steps,
                 total_tokens=total_tokens,
                 num_epochs=num_epochs,

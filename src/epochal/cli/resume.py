@@ -23,6 +23,7 @@ from epochal.format import plural
 from epochal.journal.layout import slugify
 from epochal.provenance import describe_git
 from epochal.redact import REDACTED
+from epochal.settings.toml_file import shown_path
 from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
 from epochal.torch.checkpoint.manifest import ABSENT, Drift, Manifest, config_drift, problem_of
@@ -68,7 +69,7 @@ def command(run: str | None, start: bool, more: str, yes: bool) -> None:
         at = "" if info.step is None else f", step {info.step}"
         remark(one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"))
         if plan["checkpoint"] is not None:
-            remark(one_line(f"  checkpoint    {plan['checkpoint']}"))
+            remark(one_line(f"  checkpoint    {shown_path(Path(plan['checkpoint']))}"))
             remark(f"  continues at  step {plan['next_step']}")
         for drift in plan["drift"]:
             remark(one_line(f"  changed       {Drift(**drift)}"))

@@ -15,6 +15,7 @@ from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
 from epochal.cli.output import Line, form, one_line, remark, said_json, say, say_json, say_lines
 from epochal.cli.table import say_table, table, terminal_columns
 from epochal.format import format_bytes, format_duration, plural
+from epochal.media.files import TABLE
 from epochal.media.stored import StoredSample
 from epochal.store.brief import (
     BriefFinding,
@@ -74,7 +75,7 @@ def _list_files(view: RunView) -> None:
         at = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
         sizes = [one.bytes for one in same if one.bytes is not None]
         size = format_bytes(sum(sizes)) if len(sizes) == len(same) else ""
-        rows.append((_short(name), media_type, f"{len(same):,}", at, size))
+        rows.append((_short(name), media_type.replace(TABLE, "table"), f"{len(same):,}", at, size))
     if not rows:
         remark("This run has no samples and no files.")
         return
