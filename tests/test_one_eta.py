@@ -11,8 +11,8 @@ import pytest
 from epochal.console.printer import Console
 from epochal.format import format_duration
 from epochal.run.console_reporter import ProgressEstimator, Totals
-from epochal.server.epochs import epochs_of
 from epochal.server.rows import run_row
+from epochal.server.stream import epochs_of
 from epochal.store.local.load import load_run
 from epochal.store.progress import progress_of
 from tests.store.journals import Journal

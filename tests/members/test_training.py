@@ -19,7 +19,7 @@ from epochal.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
 from epochal.run import findings_reporter
-from epochal.run.callbacks import Callbacks
+from epochal.run.ending import Callbacks
 from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.recorder import Recorder
 from epochal.run.run import Run, recorder_of

@@ -11,8 +11,7 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import data_command, own_run
-from epochal.cli.output import answer, remark, said_json
-from epochal.cli.table import say_table
+from epochal.cli.output import answer, remark, said_json, say_table
 from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.store.local.run import LocalRun

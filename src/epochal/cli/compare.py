@@ -11,8 +11,7 @@ import click
 from epochal.cli import options
 from epochal.cli.command import data_command, full_name, named_runs, reading_store
 from epochal.cli.group_tables import group_options, print_groups
-from epochal.cli.output import form, remark, say, say_json
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.output import form, remark, say, say_json, table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas

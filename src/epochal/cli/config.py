@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from epochal.cli.command import data_command
-from epochal.cli.output import form, say, say_json
-from epochal.cli.table import table
+from epochal.cli.output import form, say, say_json, table
 from epochal.redact import REDACTED, Redactor
 from epochal.settings import DECLARED, Located, Settings, file_paths, read_settings
 from epochal.sinks.reporting import KnownSinks, located_options

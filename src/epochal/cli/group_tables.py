@@ -9,10 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from epochal.cli import options
+from epochal.cli import options, output
 from epochal.cli.command import unfinished_text
-from epochal.cli.output import form, hint, said_json, say, say_csv, say_json, say_rows
-from epochal.cli.table import table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.groups import (
@@ -67,14 +65,14 @@ def print_groups(
     unfinished: bool,
 ) -> None:
     """Print runs in groups, a table for each metric, or which settings matter."""
-    if steps and form() == "text":
+    if steps and output.form() == "text":
         raise UsageError("--steps prints numbers for programs: add --csv or --json.")
     if importance is not None:
-        if form() == "csv" or group_by is not None or all_but is not None:
+        if output.form() == "csv" or group_by is not None or all_but is not None:
             raise UsageError("--importance looks at every key: it takes no groups and no --csv.")
         found = ranked(runs, importance, value=value, at=at, unfinished=unfinished)
-        if not said_json(found):
-            say("\n\n".join(_importance_blocks(found)))
+        if not output.said_json(found):
+            output.say("\n\n".join(_importance_blocks(found)))
         return
     by, but = options.comma_list(group_by), options.comma_list(all_but)
     groups = groups_of(runs, by=by, by_all_but=but, unfinished=unfinished)
@@ -83,24 +81,24 @@ def print_groups(
     metrics = metrics or default_metrics(groups.grouping.members)[:_MOST_METRICS]
     if steps:
         curves = [curve for metric in metrics for curve in groups.series(metric)]
-        say_rows([row for one in curves for row in series_rows(one)])
+        output.say_rows([row for one in curves for row in series_rows(one)])
         _hint_unfinished(curves)
         return
     tables = [groups.table(metric, value=value, at=at) for metric in metrics]
-    if form() == "csv":
-        say_csv([row for one in tables for row in one.records(groups.keys)])
+    if output.form() == "csv":
+        output.say_csv([row for one in tables for row in one.records(groups.keys)])
         _hint_unfinished(tables)
-    elif form() == "json":
+    elif output.form() == "json":
         grouping = groups.grouping
         named = (grouping.keys, grouping.varying, grouping.repeats)
-        say_json(GroupTables(*named, len(grouping.members), tables, []))
+        output.say_json(GroupTables(*named, len(grouping.members), tables, []))
     else:
-        say("\n\n".join(_block(groups, one) for one in tables))
+        output.say("\n\n".join(_block(groups, one) for one in tables))
 
 
 def _hint_unfinished(found: Sequence[GroupTable] | Sequence[GroupSeries]) -> None:
     for sentence in {unfinished_text(one.unfinished) for one in found} - {""}:
-        hint(sentence)
+        output.hint(sentence)
 
 
 def _block(groups: RunGroups, found: GroupTable) -> str:
@@ -108,7 +106,7 @@ def _block(groups: RunGroups, found: GroupTable) -> str:
     rows = [_row(one, is_best=at == found.best) for at, one in enumerate(found.rows)]
     keys = range(len(groups.keys))
     right = range(len(groups.keys), len(header))
-    text = table(header, rows, width=terminal_columns(), shrink=keys, right=right)
+    text = output.table(header, rows, width=output.terminal_columns(), shrink=keys, right=right)
     better = {"min": " (better: less)", "max": " (better: more)", None: ""}[found.goal]
     counts = {name: sum(getattr(row, name) for row in found.rows) for name in _UNCOUNTED_WORDS}
     left_out = [f"{count} {_UNCOUNTED_WORDS[name]}" for name, count in counts.items() if count]
@@ -146,7 +144,9 @@ def _importance_blocks(found: Importance) -> list[str]:
         for one in found.parameters
     ]
     header = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
-    text = table(header, rows, width=terminal_columns(), shrink=(0, 4), right=(1, 2, 3))
+    text = output.table(
+        header, rows, width=output.terminal_columns(), shrink=(0, 4), right=(1, 2, 3)
+    )
     counts = (found.nonfinite, found.missing)
     words = ("ended as nan or infinity and count as the worst", "never logged it")
     said = [f"{count} {word}" for count, word in zip(counts, words, strict=True) if count]

@@ -23,8 +23,7 @@ from epochal.cli.command import (
     rules_now,
     selected_runs,
 )
-from epochal.cli.output import answer, hint, remark, said_json, say
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.output import answer, hint, remark, said_json, say, table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import plural
 from epochal.store.words import format_moment

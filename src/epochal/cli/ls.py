@@ -9,14 +9,11 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli import options
+from epochal.cli import options, output
 from epochal.cli.command import data_command, local_store, reading_store, runs_dir, shared
-from epochal.cli.output import complain, form, hint, remark, say, say_lines, say_rows
-from epochal.cli.table import table, terminal_columns
 from epochal.format import UNKNOWN
 from epochal.query import Field
 from epochal.store.columns import RunTable, parse_columns, run_table
@@ -24,9 +21,6 @@ from epochal.store.lookup import is_address
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
 from epochal.store.words import most_severe_text
-
-if TYPE_CHECKING:
-    pass
 
 # So long a first list of thousands of runs reads them; the next one goes on.
 _PATIENCE_S = 2.0
@@ -76,7 +70,7 @@ def command(
     where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
     nothing = _nothing(where, query, is_project=is_project, is_here=hub is None)
     with reading_store(hub, folder) as store:
-        for_programs = form() != "text"
+        for_programs = output.form() != "text"
         is_plain = selection is None and sort is None and not for_programs
         known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
         views = store.runs(selection, order=sort) if known is None else known.runs
@@ -87,15 +81,15 @@ def command(
         found = run_table(itertools.islice(shown, limit), fields, until=until)
     is_partial = known is not None and known.pending and limit is None
     if is_partial or any(row.is_partial for row in found.runs):
-        hint("Some runs are not read yet. 'epochal ls' reads on; 'epochal serve' reads all.")
+        output.hint("Some runs are not read yet. 'epochal ls' reads on; 'epochal serve' reads all.")
     for text in (column.hint for column in found.columns if column.hint is not None):
-        hint(text)
+        output.hint(text)
     if for_programs:
-        say_rows(found.records())
+        output.say_rows(found.records())
     elif found.runs:
         _print(found, chosen)
     else:
-        remark(nothing)
+        output.remark(nothing)
 
 
 def _fields(
@@ -136,22 +130,22 @@ def _print(found: RunTable, chosen: Sequence[str] | None) -> None:
     columns = [one for one in found.columns if one.name in kept or one.name not in left_out]
     right = [at for at, one in enumerate(columns, 1) if one.is_number]
     shrink = [at for at, one in enumerate(columns, 1) if one.name not in _NEVER_CUT]
-    text = table(
+    text = output.table(
         ["NAME", *(one.name.upper() if one.name in _CAPITALS else one.name for one in columns)],
         [
             (row.name, *(one.text(at, row, marks=is_one_project) for one in columns))
             for at, row in enumerate(rows)
         ],
-        width=terminal_columns(),
+        width=output.terminal_columns(),
         shrink=[0, *(at for at in shrink if at not in right)],
         right=right,
     )
     header, *lines = text.split("\n")
-    say(header)
-    say_lines(map(_marked, lines, rows))
+    output.say(header)
+    output.say_lines(map(_marked, lines, rows))
     for row in rows:
         if row.problem:
-            complain(f"{row.project}/{row.name}: {row.problem}")
+            output.complain(f"{row.project}/{row.name}: {row.problem}")
 
 
 def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:

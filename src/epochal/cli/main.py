@@ -78,7 +78,7 @@ def _print_completion(context: click.Context, _: click.Parameter, shell: str | N
 program = Group(
     "epochal",
     sections=COMMANDS,
-    modules={"tag": "labels", "note": "labels", "rm": "trash"},
+    modules={"mcp": "skill", "tag": "labels", "note": "labels", "rm": "trash"},
     help="Epochal watches a training run. Without RUN, commands about one run take the newest.",
     params=[
         click.Option(

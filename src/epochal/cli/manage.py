@@ -18,6 +18,10 @@ command = Group(
             "checkpoints": "list the checkpoints of a run",
         }
     },
-    modules={"rename": "labels", "hide": "labels", "trash": "trash", "prune": "trash"},
+    modules={
+        "rename": "labels",
+        "hide": "labels",
+        **dict.fromkeys(("du", "trash", "prune"), "trash"),
+    },
     help="Clean up, repair and rename runs, and see what fills the disk.",
 )

@@ -10,8 +10,7 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, reading_store
-from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines
-from epochal.cli.table import terminal_columns
+from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines, terminal_columns
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
 from epochal.format import plural
 from epochal.series.series import Series

@@ -10,10 +10,8 @@ from typing import Any
 
 import click
 
-from epochal.cli import options
+from epochal.cli import options, output
 from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
-from epochal.cli.output import Line, form, one_line, remark, said_json, say, say_json, say_lines
-from epochal.cli.table import say_table, table, terminal_columns
 from epochal.format import format_bytes, format_duration, plural
 from epochal.media.files import TABLE
 from epochal.media.stored import StoredSample
@@ -54,8 +52,8 @@ def command(run: str | None, with_all: bool, with_files: bool) -> int:
             _list_files(view)
             return 0
         brief = run_brief(store, view)
-        if form() == "json":
-            say_json(everything(view) if with_all else brief)
+        if output.form() == "json":
+            output.say_json(everything(view) if with_all else brief)
         else:
             _print(view, brief, with_all=with_all)
     return ERROR if brief.problem else 0
@@ -64,7 +62,7 @@ def command(run: str | None, with_all: bool, with_files: bool) -> int:
 def _list_files(view: RunView) -> None:
     """Print each file, and the samples of each name."""
     found = [*view.files(), *view.samples(rank=None)]
-    if said_json({"files": [_described(one) for one in found]}):
+    if output.said_json({"files": [_described(one) for one in found]}):
         return
     rows = []
     groups: dict[tuple[str, str], list[StoredSample]] = {}
@@ -77,10 +75,10 @@ def _list_files(view: RunView) -> None:
         size = format_bytes(sum(sizes)) if len(sizes) == len(same) else ""
         rows.append((_short(name), media_type.replace(TABLE, "table"), f"{len(same):,}", at, size))
     if not rows:
-        remark("This run has no samples and no files.")
+        output.remark("This run has no samples and no files.")
         return
-    say_table(("NAME", "TYPE", "COUNT", "STEPS", "BYTES"), rows, shrink=(0,), right=(2, 4))
-    remark("'epochal export RUN --format files -o FOLDER' saves them.")
+    output.say_table(("NAME", "TYPE", "COUNT", "STEPS", "BYTES"), rows, shrink=(0,), right=(2, 4))
+    output.remark("'epochal export RUN --format files -o FOLDER' saves them.")
 
 
 def _described(one: StoredSample) -> dict[str, Any]:
@@ -93,12 +91,12 @@ def _described(one: StoredSample) -> dict[str, Any]:
 def _print(view: RunView, brief: RunBrief, *, with_all: bool) -> None:
     info = view.info
     facts = {**_facts(info, brief), **(_more_facts(view, info) if with_all else {})}
-    say(one_line(f"{info.project}/{info.name}"))
+    output.say(output.one_line(f"{info.project}/{info.name}"))
     for name, value in facts.items():
         if value is not None:
             # Further lines of a text are below its first.
-            lines = map(one_line, str(value).rstrip("\n").split("\n"))
-            say(f"  {name:<13} {(chr(10) + ' ' * 16).join(lines)}")
+            lines = map(output.one_line, str(value).rstrip("\n").split("\n"))
+            output.say(f"  {name:<13} {(chr(10) + ' ' * 16).join(lines)}")
     since = "" if brief.previous is None or with_all else f" (changed since {brief.previous})"
     parts = {
         "METRICS": _every_metric(view) if with_all else _metrics(brief),
@@ -107,13 +105,13 @@ def _print(view: RunView, brief: RunBrief, *, with_all: bool) -> None:
     }
     for title, text in parts.items():
         if text:
-            say(f"\n{one_line(title)}\n{text}")
+            output.say(f"\n{output.one_line(title)}\n{text}")
     if brief.findings:
-        say("\nFINDINGS")
-        say_lines(line for finding in brief.findings for line in _finding(finding))
+        output.say("\nFINDINGS")
+        output.say_lines(line for finding in brief.findings for line in _finding(finding))
         more = f"{brief.more_findings} more. " if brief.more_findings else ""
-        name = one_line(f"{info.project}/{info.name}")
-        say(f"  {more}'epochal doctor {name}' shows the evidence and what to try.")
+        name = output.one_line(f"{info.project}/{info.name}")
+        output.say(f"  {more}'epochal doctor {name}' shows the evidence and what to try.")
 
 
 def _facts(info: RunRow, brief: RunBrief) -> dict[str, Any]:
@@ -170,7 +168,7 @@ def _more_facts(view: RunView, info: RunRow) -> dict[str, Any]:
 def _metrics(brief: RunBrief) -> str:
     rows = [(f"  {_short(one.name)}", *_values(one)) for one in brief.metrics]
     more = f"  {plural(brief.more_metrics, 'more metric')}: --all" if brief.more_metrics else ""
-    lines = table(("  NAME", "LAST", "BEST"), rows, right=(1,)) if rows else ""
+    lines = output.table(("  NAME", "LAST", "BEST"), rows, right=(1,)) if rows else ""
     return "\n".join(filter(None, [lines, more]))
 
 
@@ -192,11 +190,11 @@ def _value(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
-def _finding(finding: BriefFinding) -> Iterator[Line]:
+def _finding(finding: BriefFinding) -> Iterator[output.Line]:
     resolved = "  (resolved)" if finding.is_resolved else ""
     style = "" if finding.is_resolved else STYLES[finding.severity]
-    text = f"{MARKS[finding.severity]} {one_line(finding.sentence)}{resolved}"
-    for line in textwrap.wrap(text, terminal_columns() - 2, subsequent_indent="  "):
+    text = f"{MARKS[finding.severity]} {output.one_line(finding.sentence)}{resolved}"
+    for line in textwrap.wrap(text, output.terminal_columns() - 2, subsequent_indent="  "):
         yield [(f"  {line}", style)]
 
 
@@ -206,7 +204,7 @@ def _entries(entries: Mapping[str, Any]) -> str:
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows without a header."""
-    return table([""] * len(rows[0]), rows).partition("\n")[2] if rows else ""
+    return output.table([""] * len(rows[0]), rows).partition("\n")[2] if rows else ""
 
 
 def _every_metric(view: RunView) -> str:
@@ -219,7 +217,7 @@ def _every_metric(view: RunView) -> str:
         name = f"  {_short(metric.name)}" + (f" (rank {rank})" if rank else "")
         rows.append((name, metric.axis, str(summary.count), last, low, high, at))
     header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
-    return table(header, rows, right=(2, 3, 4, 5)) if rows else ""
+    return output.table(header, rows, right=(2, 3, 4, 5)) if rows else ""
 
 
 def _short(name: str) -> str:

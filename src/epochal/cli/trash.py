@@ -1,4 +1,4 @@
-"""Deleted runs: ``epochal rm``, ``manage trash`` and ``manage prune``."""
+"""Room on the disk: ``epochal rm``, ``manage trash``, ``manage prune`` and ``manage du``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import data_command, full_name, local_store, runs_dir, selected_runs
-from epochal.cli.output import answer, confirm, remark, said_json
-from epochal.cli.table import say_table
+from epochal.cli.output import answer, confirm, remark, said_json, say_table
 from epochal.errors import UsageError
 from epochal.format import format_bytes, plural
-from epochal.store.local.disk_usage import disk_usage, folder_bytes
+from epochal.store.local.disk_usage import KINDS, TRASH, disk_usage, folder_bytes
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import check_removable, is_removable
 from epochal.store.row import RunRow
@@ -148,3 +147,27 @@ def _print_table(last: str, rows: Sequence[tuple[str, str, int, float]]) -> None
     cells = [(name, project, format_bytes(size), format_age(s)) for name, project, size, s in rows]
     header = ("NAME", "PROJECT", "SIZE", last)
     say_table(header, cells, shrink=(0, 1), right=(2, 3))
+
+
+@data_command
+def du() -> None:
+    """Show how many bytes runs and the trash take, by project and kind of file."""
+    with local_store() as store:
+        usage = disk_usage(store.runs(), store.trash.runs())
+    kinds = [kind for kind in KINDS if usage.by_kind[kind]]
+    projects = sorted(usage.by_project.items(), key=lambda one: one[1].total(), reverse=True)
+    if said_json({"disk": {name: dict(found) for name, found in projects}}):
+        return
+    if not projects:
+        remark(f"No runs in {runs_dir()} yet.")
+        return
+    rows = [("all projects", usage.by_kind), *projects] if len(projects) > 1 else projects
+    header = ("PROJECT", *(kind.upper() for kind in kinds), "TOTAL")
+    cells = [
+        (name, *(format_bytes(found[kind]) for kind in kinds), format_bytes(found.total()))
+        for name, found in rows
+    ]
+    say_table(header, cells, shrink=(0,), right=range(1, len(header)))
+    remark("Checkpoints and files outside of run folders are not counted.")
+    if usage.by_kind[TRASH]:
+        remark("'epochal manage trash empty --older 30d' erases what was deleted long ago.")

@@ -9,8 +9,7 @@ import click
 
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, local_store, unfinished_hint
-from epochal.cli.output import one_line, said_json, say
-from epochal.cli.table import terminal_columns
+from epochal.cli.output import one_line, said_json, say, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_number, plural
 from epochal.store.why import RunDifference, Side, Why, value_text, why_in

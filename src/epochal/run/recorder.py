@@ -44,10 +44,9 @@ from epochal.records import KINDS, Record, axis_of
 from epochal.redact import Redactor
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
-from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter, ProgressEstimator, Totals
-from epochal.run.ending import Ending
+from epochal.run.ending import Callbacks, Ending
 from epochal.run.histogram import histogram_record, with_distribution
 from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases

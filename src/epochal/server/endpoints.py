@@ -24,7 +24,6 @@ from epochal.server import (
     data,
     downloads,
     entries,
-    epochs,
     groups,
     handlers,
     marks,
@@ -398,13 +397,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (mirroring.PLACE,),
     ),
     Endpoint(
-        "history", "/api/history", "JSON (§5)", epochs.history, "epochs of a run", (downloads.RUN,)
+        "history", "/api/history", "JSON (§5)", stream.history, "epochs of a run", (downloads.RUN,)
     ),
     Endpoint(
         "epoch_events",
         "/events",
         "event stream (§5)",
-        epochs.events,
+        stream.epoch_events,
         "epochs of a run as they end",
         (downloads.RUN,),
     ),

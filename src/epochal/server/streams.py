@@ -57,7 +57,7 @@ _LISTS_KEPT = 16
 
 
 def encode_event(
-    name: str, data: msgspec.Struct, *, position: str | None = None, retry_ms: int | None = None
+    name: str, data: object, *, position: str | None = None, retry_ms: int | None = None
 ) -> bytes:
     """Encode one event; JSON has no raw newlines, so its data is one line."""
     head = "" if retry_ms is None else f"retry: {retry_ms}\n"
