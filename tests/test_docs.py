@@ -28,7 +28,7 @@ from epochal.server.endpoints import ENDPOINTS
 from epochal.sinks.registry import own_sinks
 from epochal.sinks.reporting import located_options
 from tests.doubles.command_lines import understood
-from tools import docstrings, generated, site
+from tools import docstrings, generated, release, site
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "development" / "coverage.md").read_text(encoding="utf-8")
@@ -350,6 +350,12 @@ def test_the_package_is_described_by_the_first_sentence_of_the_readme() -> None:
     sentence = sentence.removeprefix("Epochal ").capitalize()
     for file in ("pyproject.toml", "CITATION.cff"):
         assert sentence in (ROOT / file).read_text(encoding="utf-8"), file
+
+
+def test_a_release_lacks_nothing_but_facts_and_a_date() -> None:
+    problems = list(release.problems(ROOT, f"v{epochal.__version__}"))
+    known = re.compile(r"\w+ is empty: |CHANGELOG.md has no section ")
+    assert [problem for problem in problems if not known.match(problem)] == []
 
 
 def test_no_path_or_host_of_a_machine_is_in_the_repository() -> None:

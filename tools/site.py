@@ -32,6 +32,7 @@ OUT = ROOT / "build" / "docs"
 # Pages from elsewhere in the repository, and where they are on the site.
 ELSEWHERE: Mapping[str, str] = {
     "CHANGELOG.md": "development/changelog.md",
+    "CODE_OF_CONDUCT.md": "development/code-of-conduct.md",
     "CONTRIBUTING.md": "development/contributing.md",
     "SECURITY.md": "development/security.md",
     "benchmarks/RESULTS.md": "development/results.md",
