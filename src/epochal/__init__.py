@@ -16,33 +16,48 @@ if TYPE_CHECKING:
     from epochal import console as console
     from epochal import health as health
     from epochal import torch as torch
-    from epochal.console.messages import LogVerbosity
-    from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
-    from epochal.integrations.summary_writer import SummaryWriter
-    from epochal.media.types import Audio, Html, Image, Markdown, Table, Video
-    from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
-    from epochal.reading import load
+    from epochal.console.messages import LogVerbosity as LogVerbosity
+    from epochal.errors import EpochalError as EpochalError
+    from epochal.errors import RunFinishedError as RunFinishedError
+    from epochal.errors import RunNotFoundError as RunNotFoundError
+    from epochal.errors import UsageError as UsageError
+    from epochal.integrations.summary_writer import SummaryWriter as SummaryWriter
+    from epochal.media.types import Audio as Audio
+    from epochal.media.types import Html as Html
+    from epochal.media.types import Image as Image
+    from epochal.media.types import Markdown as Markdown
+    from epochal.media.types import Table as Table
+    from epochal.media.types import Video as Video
+    from epochal.monitor import EpochMetrics as EpochMetrics
+    from epochal.monitor import EpochRecord as EpochRecord
+    from epochal.monitor import Monitor as Monitor
+    from epochal.monitor import RankMetrics as RankMetrics
+    from epochal.reading import load as load
     from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
-    from epochal.run.board import board
-    from epochal.run.current import current_run, finish, log
-    from epochal.run.run import Run
-    from epochal.run.start import init
-    from epochal.run.track import track
-    from epochal.series.lost_time import LostTime, explain_phases
-    from epochal.series.trend import Trend, TrendGroup
-    from epochal.torch.checkpoint.checkpoints import Checkpoints
-    from epochal.torch.checkpoint.manifest import Retention
-    from epochal.torch.checkpoint.training_state import TrainingState
-    from epochal.torch.data.watch import watch_data
-    from epochal.torch.early_stopping import EarlyStopping
-    from epochal.torch.flops import speed_of_light
-    from epochal.torch.graph.builder import FlowBuilder
-    from epochal.torch.graph.graph import Graph
-    from epochal.torch.memory import watch_memory
-    from epochal.torch.moe.watch import watch_moe
-    from epochal.torch.watching import watch
-    from epochal.training_log import TrainingRunLogger
-    from epochal.version import __version__
+    from epochal.run.board import board as board
+    from epochal.run.current import current_run as current_run
+    from epochal.run.current import finish as finish
+    from epochal.run.current import log as log
+    from epochal.run.run import Run as Run
+    from epochal.run.start import init as init
+    from epochal.run.track import track as track
+    from epochal.series.lost_time import LostTime as LostTime
+    from epochal.series.lost_time import explain_phases as explain_phases
+    from epochal.series.trend import Trend as Trend
+    from epochal.series.trend import TrendGroup as TrendGroup
+    from epochal.torch.checkpoint.checkpoints import Checkpoints as Checkpoints
+    from epochal.torch.checkpoint.manifest import Retention as Retention
+    from epochal.torch.checkpoint.training_state import TrainingState as TrainingState
+    from epochal.torch.data.watch import watch_data as watch_data
+    from epochal.torch.early_stopping import EarlyStopping as EarlyStopping
+    from epochal.torch.flops import speed_of_light as speed_of_light
+    from epochal.torch.graph.builder import FlowBuilder as FlowBuilder
+    from epochal.torch.graph.graph import Graph as Graph
+    from epochal.torch.memory import watch_memory as watch_memory
+    from epochal.torch.moe.watch import watch_moe as watch_moe
+    from epochal.torch.watching import watch as watch
+    from epochal.training_log import TrainingRunLogger as TrainingRunLogger
+    from epochal.version import __version__ as __version__
 
 # Where each name is defined. `tests/test_surface.py` holds the same list: a new name is a decision.
 _HOMES = {
@@ -81,49 +96,7 @@ _HOMES = {
 _PACKAGES = ("console", "health", "torch")
 
 # `open` is left out: `from epochal import *` would replace the builtin.
-__all__ = [
-    "Audio",
-    "Checkpoints",
-    "EarlyStopping",
-    "EpochMetrics",
-    "EpochRecord",
-    "EpochalError",
-    "FlowBuilder",
-    "Graph",
-    "Html",
-    "Image",
-    "LogVerbosity",
-    "LostTime",
-    "Markdown",
-    "Monitor",
-    "RankMetrics",
-    "Retention",
-    "Run",
-    "RunFinishedError",
-    "RunNotFoundError",
-    "SummaryWriter",
-    "Table",
-    "TrainingRunLogger",
-    "TrainingState",
-    "Trend",
-    "TrendGroup",
-    "UsageError",
-    "Video",
-    "__version__",
-    "board",
-    "current_run",
-    "explain_phases",
-    "finish",
-    "init",
-    "load",
-    "log",
-    "speed_of_light",
-    "track",
-    "watch",
-    "watch_data",
-    "watch_memory",
-    "watch_moe",
-]
+__all__ = [name for name in _HOMES if name != "open"]
 
 
 def __getattr__(name: str) -> Any:
@@ -144,7 +117,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOMES, *_PACKAGES})
+    return sorted({*_HOMES, *_PACKAGES})
 
 
 def _load_torch_hooks() -> TorchHooks:
