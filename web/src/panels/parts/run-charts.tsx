@@ -56,7 +56,8 @@ export function chartsOf(detail: RunDetail): RunCharts {
     const candidates = sign === GPU ? detail.metrics : others;
     const row = candidates.find(({ name }) => sign.role !== undefined && detail.roles[sign.role] === name)
       ?? sign.names.map((pattern) => candidates.find(({ name }) => pattern.test(name))).find((one) => one !== undefined);
-    return row === undefined ? [] : [chartOf(row, sign)];
+    const isTaken = others.some(({ name }) => name === sign.label); // two charts are not both "accuracy"
+    return row === undefined ? [] : [chartOf(row, isTaken ? { ...sign, label: row.name } : sign)];
   });
   const rest = others.filter((row) => !signs.some((sign) => sign.row === row));
   const room = others.length <= MOST_SMALL ? MOST_SMALL : Math.max(0, FEWEST_SMALL - signs.length);
