@@ -237,6 +237,10 @@ def epochal_commands(page: str) -> list[list[str]]:
     return commands
 
 
+# Their commands are executed as well, in the order of the page.
+FOLLOWED = ("README.md", "docs/tutorial.md", "docs/json-log.md")
+
+
 def run_python(code: str, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -249,12 +253,7 @@ def run_python(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("number", range(len(python_blocks("README.md"))))
-def test_each_readme_example_runs_by_itself(number: int, tmp_path: Path) -> None:
-    run_python(python_blocks("README.md")[number], tmp_path)
-
-
-@pytest.mark.parametrize("page", sorted(PAGES))
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - FOLLOWED))
 def test_the_examples_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     run_python("\n".join(python_blocks(page)), tmp_path)
 
@@ -292,7 +291,7 @@ def in_words(output: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/json-log.md"])
+@pytest.mark.parametrize("page", FOLLOWED)
 def test_a_page_can_be_followed_from_its_start_to_its_end(page: str, tmp_path: Path) -> None:
     scripts = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": scripts, "OMP_NUM_THREADS": "1"}

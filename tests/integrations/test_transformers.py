@@ -284,43 +284,32 @@ def test_a_training_that_crashes_keeps_what_was_logged(runs: Path) -> None:
 
 
 _TWO_RANKS = """
-import os, signal, sys
+import sys
 sys.path.insert(0, sys.argv[1])
 import torch.distributed as dist
-from transformers import TrainerCallback
 from tests.integrations.test_transformers import examples, small_model
 import epochal.integrations.transformers
 from transformers import Trainer, TrainingArguments
 
-class Killed(TrainerCallback):
-    def on_step_end(self, args, state, control, **kwargs):
-        if sys.argv[2] == "killed" and state.global_step == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-
 args = TrainingArguments(
-    "out", report_to="epochal", run_name="two", max_steps=4, logging_steps=1, save_steps=2,
+    "out", report_to="epochal", run_name="two", max_steps=2, logging_steps=1,
     per_device_train_batch_size=2, use_cpu=True, disable_tqdm=True, ddp_backend="gloo",
 )
-trainer = Trainer(small_model(), args, train_dataset=examples(), callbacks=[Killed()])
-trainer.train(resume_from_checkpoint=sys.argv[2] == "resumed")
+trainer = Trainer(small_model(), args, train_dataset=examples())
+trainer.train()
 dist.destroy_process_group()  # the Trainer does not, and a thread of gloo's may abort the exit
 """
 
 
-def test_two_ranks_write_one_run_are_killed_and_go_on(runs: Path, tmp_path: Path) -> None:
+def test_two_ranks_write_one_run(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(_TWO_RANKS)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node=2", "train.py", str(Path(__file__).parents[2])]
-    killed = subprocess.run([*command, "killed"], capture_output=True, text=True, check=False)
-    assert killed.returncode != 0
+    subprocess.run(command, capture_output=True, text=True, check=True)
     (folder,) = run_folders(runs)
-    assert list(points(folder, "train/loss")) == [1, 2]  # step 3 is logged after the kill
-    subprocess.run([*command, "resumed"], capture_output=True, text=True, check=True)
-    assert run_folders(runs) == [folder]
     run = epochal.load(folder)
     assert run.info.status.state == "finished"
-    assert run.info.attempts == 2
-    assert list(points(folder, "train/loss")) == [1, 2, 3, 4]
+    assert list(points(folder, "train/loss")) == [1, 2]
     assert {rank for metric in run.metrics() for rank in metric.ranks} == {0}
 
 

@@ -81,6 +81,7 @@ def test_each_bad_value_is_one_message_and_costs_nothing_else(
     assert steps(run.dir) == [0, 1]
 
 
+@pytest.mark.slow
 def test_bad_cells_and_long_tables_keep_the_rest(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

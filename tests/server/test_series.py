@@ -72,6 +72,7 @@ def test_many_runs_and_ranks_in_one_answer(tmp_path: Path, server: Server) -> No
     assert found == {("id-a", 0): [1.0], ("id-a", 1): [2.0], ("id-b", 0): [3.0]}
 
 
+@pytest.mark.slow
 def test_more_than_a_thousand_runs_come_in_one_answer(tmp_path: Path, server: Server) -> None:
     ids = [f"id-r{number}" for number in range(1500)]
     for number in range(1500):

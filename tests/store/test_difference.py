@@ -149,7 +149,8 @@ def test_the_sentence_names_whole_groups(tmp_path: Path) -> None:
 
 
 # The noise of a run has the deviation 1; so has what a seed does to all groups, if it does any.
-@pytest.mark.parametrize("num_groups", [3, 5, 15])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_groups", [3, 15])
 @pytest.mark.parametrize(("is_paired", "seed_effect"), [(True, 0.0), (True, 1.0), (False, 0.0)])
 def test_simulated_sweeps_have_the_right_winner_and_no_other(
     num_groups: int, is_paired: bool, seed_effect: float

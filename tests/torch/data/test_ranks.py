@@ -22,28 +22,24 @@ import epochal
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(256, 8), torch.arange(256) % 4)
-sampler = DistributedSampler(data) if sys.argv[2] == "own" else None
-run = epochal.init("ranks", "run", dir=sys.argv[1], console=False)
-loader = DataLoader(data, batch_size=32, shuffle=sampler is None, sampler=sampler)
-for inputs, labels in epochal.watch_data(loader):
-    run.log({"loss": 1.0})
-run.finish()
+for name, sampler in (("same", None), ("own", DistributedSampler(data))):
+    run = epochal.init("ranks", name, dir=sys.argv[1], console=False)
+    loader = DataLoader(data, batch_size=32, shuffle=sampler is None, sampler=sampler)
+    for inputs, labels in epochal.watch_data(loader):
+        run.log({"loss": 1.0})
+    run.finish()
 dist.destroy_process_group()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("which", "expected"), [("same", True), ("own", False)])
-def test_ranks_that_train_on_the_same_samples_are_found(
-    tmp_path: Path, which: str, expected: bool
-) -> None:
+def test_ranks_that_train_on_the_same_samples_are_found(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT, encoding="utf-8")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     environment = {**os.environ, "EPOCHAL_GIT": "0", "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*launcher, str(script), str(tmp_path / "runs"), which], check=True, env=environment
-    )
-    run = load_run(tmp_path / "runs" / "ranks" / "run")
-    found = {entry.record["rule"] for entry in run.findings()}
-    assert ("data-repeated" in found) is expected
+    subprocess.run([*launcher, str(script), str(tmp_path / "runs")], check=True, env=environment)
+    for name in ("same", "own"):
+        run = load_run(tmp_path / "runs" / "ranks" / name)
+        found = {entry.record["rule"] for entry in run.findings()}
+        assert ("data-repeated" in found) is (name == "same")
