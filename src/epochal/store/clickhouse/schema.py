@@ -2,9 +2,9 @@
 
 The lines of a journal are in ``records`` as they were written, and their numbers in ``points``,
 where a series can be read without its records. ``parts`` says how much of a part was received, and
-its row is written last: what it counts can be read. ``runs`` has one row of each run for lists.
-Identities, labels, boards, tokens and all else that is small and changes are rows of
-``documents``, where the highest version counts.
+its row is written last: what it counts can be read. ``runs`` has one row of each run, which hubs
+keep in an index. Identities, labels, boards, tokens and all else that is small and changes are
+rows of ``documents``, where the highest version counts.
 
 All rows of a run are on one shard. A batch that is sent twice is stored twice: its copies have one
 key, and queries leave copies out. Merges remove them from all tables but ``points``, whose merges
@@ -152,7 +152,6 @@ BLOBS = Table(
     ("run", "name", "sha256", "offset"),
     granularity=1,
 )
-# Numbers and texts of the configuration have their keys at the same places of ``config_keys``.
 RUNS = Table(
     "runs",
     {
@@ -160,19 +159,10 @@ RUNS = Table(
         "rules": "String",
         "version": "UInt64",
         "signature": "String",
-        "own_id": "String",
-        "created": "Float64",
-        "project": "String",
-        "name": "String",
-        "owner": "String",
-        "run_group": "String",
-        "config_keys": "Array(String)",
-        "config_numbers": "Array(Float64)",
-        "config_texts": "Array(String)",
         "row": "String",
         "details": "String",
     },
-    ("project", "created", "run", "rules"),
+    ("run", "rules"),
     newest="version",
     granularity=64,
     codecs={"row": "ZSTD(3)", "details": "ZSTD(3)"},

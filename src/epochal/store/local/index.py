@@ -15,9 +15,9 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,7 +40,7 @@ create table if not exists runs (
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
 _ONE = "select row, details from runs where place = ? and signature = ? and rules = ?"
 # Fields of the query language that are columns, and those of them that are texts.
-TEXT_COLUMNS = {"project": "project", "name": "name", "owner": "owner", "group": "run_group"}
+_TEXT_COLUMNS = {"project": "project", "name": "name", "owner": "owner", "group": "run_group"}
 # Numbers that a double cannot hold are rounded in SQL, so a bound belongs to the superset.
 _SQL_OPERATORS = {"==": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 
@@ -63,58 +63,12 @@ class IndexedRun(NamedTuple):
     level: int
 
 
-class RowIndex(Protocol):
-    """The rows of runs that were read before, by their places; several threads may use it.
-
-    A row is known with the signature of what it was made of. Rows that are put within a ``batch``
-    may be stored together at its end.
-    """
-
-    @property
-    def notices(self) -> Mapping[str, int]:
-        """What readers had to do without, in sentences, and how often."""
-
-    def known(self) -> Iterator[IndexedRun]:
-        """Every run of which there is a row."""
-
-    def get(self, place: str, signature: str) -> tuple[StoredRow, RowDetails | None] | None:
-        """The row of a run with this signature; None where there is none."""
-
-    def details(self, place: str) -> RowDetails | None:
-        """The summaries of a run; None where its row is partial."""
-
-    def rows(self, condition: q.Condition | None = None) -> Iterator[tuple[str, StoredRow]]:
-        """The places and rows of runs, at least those that a query selects, the newest first."""
-
-    def projects(self) -> Sequence[str]:
-        """The projects of all rows."""
-
-    def batch(self) -> contextlib.AbstractContextManager[None]:
-        """Have rows that are put meanwhile written together."""
-
-    def put(
-        self,
-        place: str,
-        stored: StoredRow,
-        details: RowDetails | None,
-        *,
-        signature: str,
-        stamp: str | None,
-    ) -> bool:
-        """Keep a row, and say whether it is kept; ``details`` is None for a partial one."""
-
-    def forget(self, places: Collection[str]) -> None:
-        """Forget the rows of runs that are gone."""
-
-    def close(self) -> None:
-        """Store what was put; no query follows."""
-
-
 class Index:
-    """The rows of the runs below one folder in SQLite; see ``RowIndex``.
+    """The rows of the runs below one folder in SQLite; several threads may use it.
 
-    Without a cache folder it is kept in memory. One that is damaged, or that another process has
-    locked for long, is done without: ``notices`` says so.
+    A row is known with the signature of the files that it was made of. Without a cache folder it is
+    kept in memory. One that is damaged, or that another process has locked for long, is done
+    without: ``notices`` says so.
     """
 
     def __init__(self, cache: Path | None, root: Path, *, rules: str) -> None:
@@ -156,7 +110,7 @@ class Index:
 
     def rows(self, condition: q.Condition | None = None) -> Iterator[tuple[str, StoredRow]]:
         """The places and rows of runs, at least those that a query selects, the newest first."""
-        where, values = ("1", ()) if condition is None else narrowed(condition, _compared)
+        where, values = ("1", ()) if condition is None else _narrowed(condition)
         text = "select place, row from runs where rules = ? and ({}) order by created desc, place"
         found = self._all(text.format(where), (self._rules, *values))
         if found is None:  # an SQLite without JSON cannot narrow
@@ -284,14 +238,10 @@ def _connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-# The condition of a comparison of a field with a value, and its values; None for none.
-Compared = Callable[[Sequence[str], str, Any], "tuple[str, tuple[Any, ...]] | None"]
-
-
-def narrowed(condition: q.Condition, compared: Compared) -> tuple[str, tuple[Any, ...]]:
+def _narrowed(condition: q.Condition) -> tuple[str, tuple[Any, ...]]:
     """An SQL condition that is true of every row that a query selects, and its values."""
     if isinstance(condition, q.Junction):
-        parts = [narrowed(operand, compared) for operand in condition.operands]
+        parts = [_narrowed(operand) for operand in condition.operands]
         return f" {condition.word} ".join(f"({text})" for text, _ in parts), tuple(
             value for _, values in parts for value in values
         )
@@ -300,23 +250,20 @@ def narrowed(condition: q.Condition, compared: Compared) -> tuple[str, tuple[Any
     operator, constant = _SQL_OPERATORS.get(condition.operator), condition.right
     if operator is None or not isinstance(constant, q.Constant):
         return "1", ()
-    return compared(condition.left.path, operator, constant.value) or ("1", ())
-
-
-def _compared(path: Sequence[str], operator: str, value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    if len(path) == 1 and path[0] in TEXT_COLUMNS and isinstance(value, str):
-        return f"{TEXT_COLUMNS[path[0]]} {operator} ?", (value,)
-    if len(path) == 2 and path[0] == "config" and _is_plain(path[1]) and is_exact(value):
+    path, value = condition.left.path, constant.value
+    if len(path) == 1 and path[0] in _TEXT_COLUMNS and isinstance(value, str):
+        return f"{_TEXT_COLUMNS[path[0]]} {operator} ?", (value,)
+    if len(path) == 2 and path[0] == "config" and _is_plain(path[1]) and _is_exact(value):
         # A key that SQL does not find is left to the evaluator.
         found = f"json_extract(config, '$.\"{path[1]}\"')"
         return f"{found} is null or {found} {operator} ?", (value,)
-    return None
+    return "1", ()
 
 
 def _is_plain(name: str) -> bool:
     return not set(name) & set("\"'\\") and name.isprintable()
 
 
-def is_exact(value: Any) -> bool:
+def _is_exact(value: Any) -> bool:
     """Whether SQL compares a value as Python does."""
     return isinstance(value, (str, float)) or (type(value) is int and abs(value) < 2**53)

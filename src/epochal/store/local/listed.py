@@ -16,7 +16,7 @@ from epochal.records import Axis
 from epochal.series.reduce import Summary, set_summary
 from epochal.store.answers import Metric, Status
 from epochal.store.finding_counts import FindingCounts
-from epochal.store.local.index import RowIndex
+from epochal.store.local.index import Index
 from epochal.store.metrics import resolve, set_number
 from epochal.store.projects import ProjectMember
 from epochal.store.row import RowDetails, RunRow, StoredRow
@@ -44,7 +44,7 @@ class Entry:
     """
 
     place: str
-    index: RowIndex
+    index: Index
     signature: str | None = None
     stamp: str | None = None
     own_id: str | None = None

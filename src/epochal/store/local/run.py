@@ -31,7 +31,7 @@ from epochal.store.local.findings import (
     recorded_errors,
 )
 from epochal.store.local.folder import SETTLED_S, FolderSource
-from epochal.store.local.index import RowIndex
+from epochal.store.local.index import Index
 from epochal.store.local.listed import known_summary
 from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
@@ -72,7 +72,7 @@ class LocalRun(RunView):
         source: RunSource,
         *,
         held: MemoryBudget | None = None,
-        index: RowIndex | None = None,
+        index: Index | None = None,
         signature: str | None = None,
     ) -> None:
         self.source = source
@@ -239,7 +239,7 @@ class LocalRun(RunView):
         self._stored = known
         return known
 
-    def _recall(self, index: RowIndex) -> StoredRow | None:
+    def _recall(self, index: Index) -> StoredRow | None:
         found = index.get(self.place, self._signature())
         if found is None:
             return None

@@ -22,7 +22,7 @@ from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
-from epochal.store.local.index import Index, IndexedRun, RowIndex
+from epochal.store.local.index import Index, IndexedRun
 from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_converted, load_run
@@ -73,7 +73,7 @@ class LocalStore:
         self._cache = cache
         rules = RuleSettings() if rules is None else rules
         self._held = MemoryBudget(rules=rules)
-        self._indexes: Sequence[RowIndex] = [
+        self._indexes: Sequence[Index] = [
             Index(cache, root, rules=rules.digest) for root in self._roots
         ]
         # Of everything below; held for a scan, never while a journal is read.
@@ -422,7 +422,7 @@ class LocalStore:
             indexed = {} if self._is_scanned else self._indexed()
             unchanged = _Unchanged(indexed)
             known: Container[str] = unchanged if indexed else self._entries
-            places: dict[str, RowIndex] = {}
+            places: dict[str, Index] = {}
             foreign: list[str] = []
             for root, index in zip(self._roots, self._indexes, strict=True):
                 found = survey(str(root), known, self._bounds)
