@@ -348,8 +348,6 @@ class KnownRuns(NamedTuple):
     """Runs as far as they are known; ``pending`` counts all that were not read whole yet.
 
     ``stored`` counts all runs, whatever the query; ``projects`` names their projects, in order.
-    ``unread`` of those that are pending could not be judged by the query and are left out: what it
-    asks of them has not been read yet.
     """
 
     runs: Sequence[RunView]
@@ -358,7 +356,6 @@ class KnownRuns(NamedTuple):
     groups: Sequence[tuple[tuple[Any, ...], Sequence[RunView]]] = ()
     stored: int = 0
     projects: Sequence[str] = ()
-    unread: int = 0
 
     @property
     def ids(self) -> Sequence[str]:

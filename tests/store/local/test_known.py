@@ -102,8 +102,8 @@ def test_a_list_does_not_wait_for_the_last_points_of_all_runs(tmp_path: Path) ->
         query = "summary.loss.mean@1 < 20"
         first = store.known_runs(query, budget_s=0)
         # Of 100 runs they are read whatever the clock says, the newest first.
-        assert (len(first.runs), first.unread, first.pending) == (0, 30, 30)
-        assert store.known_runs(f"not ({query})", budget_s=0).unread == 0  # 30 more were read
+        assert (len(first.runs), first.pending) == (0, 30)
+        assert store.known_runs(f"not ({query})", budget_s=0).pending == 0  # 30 more were read
         assert [
             run.info.name for run in store.known_runs(query, order="name", budget_s=0).runs
         ] == [f"r{at:03}" for at in range(20)]
@@ -114,14 +114,14 @@ def test_runs_that_were_not_judged_are_not_chosen_by_a_negation(tmp_path: Path) 
     with LocalStore(tmp_path) as store:
         read_all(store)
         known = store.known_runs("not summary.loss.mean@1 < 20", budget_s=0)
-        assert (len(known.runs), known.unread) == (100, 30)
+        assert (len(known.runs), known.pending) == (100, 30)
 
 
 def test_last_points_that_a_query_left_are_read_in_the_background(tmp_path: Path) -> None:
     many(tmp_path, 130)
     with LocalStore(tmp_path) as store:
         read_all(store)
-        assert store.known_runs(order="summary.loss.mean@1", budget_s=0).unread == 30
+        assert store.known_runs(order="summary.loss.mean@1", budget_s=0).pending == 30
         assert store.read_on(60) == (set(), 0)
         known = store.known_runs(order="summary.loss.mean@1", budget_s=0)
         assert known.pending == 0
@@ -132,12 +132,12 @@ def test_a_run_that_was_not_read_is_not_judged_by_its_numbers(tmp_path: Path) ->
     large = {"log": "text", "name": "t", "text": "x" * 1_000_000}
     Journal(tmp_path).add(*[large] * 9).metrics(1, loss=0.5)
     with LocalStore(tmp_path) as store:
-        assert store.known_runs('not name == "a"', budget_s=0).unread == 0
+        assert len(store.known_runs('not name == "a"', budget_s=0).runs) == 1
         known = store.known_runs("not summary.loss > 50", budget_s=0)
-        assert (len(known.runs), known.pending, known.unread) == (0, 1, 1)
+        assert (len(known.runs), known.pending) == (0, 1)
         read_all(store)
         whole = store.known_runs("not summary.loss > 50", budget_s=0)
-        assert (len(whole.runs), whole.pending, whole.unread) == (1, 0, 0)
+        assert (len(whole.runs), whole.pending) == (1, 0)
 
 
 def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> None:

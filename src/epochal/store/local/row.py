@@ -12,16 +12,17 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from epochal.errors import FormatError
 from epochal.health.rule_settings import RuleSettings
+from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.reader import is_newer
-from epochal.journal.regular_file import open_regular, regular_only
-from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of, whole_number
+from epochal.journal.regular_file import regular_only
+from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.segments.columns import SeriesKey, seconds
 from epochal.store.answers import Labels
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
@@ -37,13 +38,12 @@ from epochal.store.row import RowBasis, RowDetails, RunRow, StoredRow
 
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
-# How much of each end of a journal is read at first, and at most if its records are longer.
-_END_BYTES = 4096
+# How much of the end of a journal is read.
+_END_BYTES = 16 * 1024
 _OPTION = b'"option"'
 _OPTION_BYTES = 8 * 1024 * 1024
-_MAX_END_BYTES = 1 << 24
-# The last records are looked through for values, this many of them.
-_MAX_RECORDS = 3
+# The last records are looked through for values, this many of them: summaries may be behind those.
+_MAX_RECORDS = 12
 # By name, which guess it is for which role.
 _GUESSES = {
     name: (place, role) for role, names in ROLE_GUESSES.items() for place, name in enumerate(names)
@@ -258,21 +258,13 @@ def chosen_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str,
     return {field: record[field] for field in fields if field in record}
 
 
-class Ends(NamedTuple):
-    """The first record of a journal part, and its last ones, newest first."""
-
-    header: Record
-    newest: list[Record]
-
-
 def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
     """The row as far as identity, options and newest records say it, without reading points.
 
     None where the journal must be read: the run has no run.json, or some parts are sealed, or the
     newest one is damaged or empty.
     """
-    run_json, labels, listing = source.run_json, source.labels, source.listing
-    names = names_of(run_json.get, labels, source.place)
+    run_json, listing = source.run_json, source.listing
     if source.converted is not None and not source.converted.is_current:
         return unread_row(source, own_id=own_id, updated=source.converted.changed)
     created, parts = unix_time(run_json.get("created")), listing.journal
@@ -280,36 +272,32 @@ def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
         return None
     attempts = max((name.attempt for name in parts), default=0)
     newest = {name.writer: name for name in sorted(parts) if name.attempt == attempts}
-    main = newest.pop(LOOP, None)
-    ends = None if main is None else read_ends(parts[main].path)
-    if ends is None:
+    path = parts[newest[LOOP]].path if LOOP in newest else None
+    header = {} if path is None else read_header(path)
+    records = None if path is None else _newest_records(path)
+    if not header or is_newer(header) or records is None:
         return None
-    records = ends.newest
-    values, reached = _last_values(records), _reached(records)
-    loss = values.get("loss")
-    finish = records[0] if records and records[0]["log"] == "finish" else None
-    times = [t for record in records if math.isfinite(t := seconds(record))]
+    values = _last_values(records)
+    loss, times = values.get("loss"), [t for r in records if math.isfinite(t := seconds(r))]
     return _row(
-        names,
+        names_of(run_json.get, source.labels, source.place),
         source,
         {
             "id": own_id,
             "created": created,
             "updated": max(times, default=None),
             "attempts": attempts,
-            **reached,
+            "step": _reached(records, "step"),
+            "epoch": _reached(records, "epoch"),
             "nonfinite": loss is not None and not math.isfinite(loss),
             "fork": fork_of(run_json),
             "is_partial": True,
         },
         RowBasis(
-            has_companion=any(writer.startswith(TELEMETRY) for writer in newest),
-            is_ended=finish is not None
-            and all(_ends_with_finish(parts[name].path) for name in newest.values()),
-            latest=values,
+            has_companion=any(writer.startswith(TELEMETRY) for writer in newest), latest=values
         ),
-        header=ends.header,
-        finish=finish,
+        header=header,
+        finish=records[0] if records and records[0]["log"] == "finish" else None,
         config=_options(parts[name].path for name in sorted(parts) if name.writer == LOOP),
     )
 
@@ -338,116 +326,42 @@ def _options(paths: Iterable[Path]) -> dict[str, Any]:
     return found
 
 
-def _ends_with_finish(path: Path) -> bool:
-    ends = read_ends(path)
-    return ends is not None and any(record["log"] == "finish" for record in ends.newest[:1])
+def _newest_records(path: Path) -> list[Record] | None:
+    """The last records of a part, newest first; None where its end is damaged, or no record.
 
-
-def read_ends(path: Path) -> Ends | None:
-    """Both ends of a journal part; None where they do not hold whole records.
-
-    The newest records are missing if the last one is longer than anything that is read here.
+    There are none if the last one is longer than what is read here.
     """
     try:
-        file, size = open_regular(os.fspath(path))
+        with open(path, "rb", buffering=0, opener=regular_only) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _END_BYTES))
+            tail = file.read()
     except OSError:
         return None
-    try:
-        header = _read_header(file)
-        newest: list[Record] = []
-        length = _END_BYTES
-        while header is not None and not newest and length <= _MAX_END_BYTES:
-            start = max(0, size - length)
-            tail = os.pread(file, length, start)
-            if b"\0" in tail:
-                return None
-            newest = _newest_records(tail, is_whole=start == 0)
-            length = length * 16 if start else _MAX_END_BYTES + 1
-    except OSError:
+    if b"\0" in tail:
         return None
-    finally:
-        os.close(file)
-    if header is None or is_newer(header) or (not newest and size <= _MAX_END_BYTES):
-        return None
-    return Ends(header, newest)
+    lines = tail.split(b"\n")[0 if size <= _END_BYTES else 1 : -1]
+    found = [record for line in lines[-_MAX_RECORDS:] if (record := decode(line)) is not None]
+    return found[::-1] if found or size > _END_BYTES else None
 
 
-def _read_header(file: int) -> Record | None:
-    """The first record of a part, which has the configuration of the run."""
-    length = _END_BYTES
-    while length <= _MAX_END_BYTES:
-        head = os.pread(file, length, 0)
-        first, newline, _ = head.partition(b"\n")
-        if newline or len(head) < length:
-            return decode(first) if newline else None
-        length *= 16
-    return None
-
-
-def _newest_records(tail: bytes, *, is_whole: bool) -> list[Record]:
-    """The last records of a part, newest first."""
-    # The first line of a tail has lost its beginning.
-    lowest, end = 0 if is_whole else tail.find(b"\n") + 1, tail.rfind(b"\n")
-    newest: list[Record] = []
-    num_counted = 0
-    while end > lowest and num_counted < _MAX_RECORDS:
-        begin = tail.rfind(b"\n", lowest, end) + 1 or lowest
-        record = decode(tail[begin:end])
-        end = begin - 1
-        if record is None:
-            num_counted += 1
-            continue
-        newest.append(record)
-        num_counted += record["log"] != "summary"  # often many, behind the last values
-    return newest
-
-
-def _reached(records: list[Record]) -> dict[str, int | None]:
-    """The highest step and epoch of the records on these axes."""
-    found: dict[str, int | None] = {"step": None, "epoch": None}
-    for record in records:
-        axis = axis_of(record)
-        at = whole_number(record.get(axis)) if axis in found else None
-        if at is not None:
-            before = found[axis]
-            found[axis] = at if before is None else max(at, before)
-    return found
+def _reached(records: list[Record], axis: Axis) -> int | None:
+    """The highest step or epoch of the records on this axis."""
+    found = (whole_number(record.get(axis)) for record in records if axis_of(record) == axis)
+    return max((at for at in found if at is not None), default=None)
 
 
 def _last_values(records: list[Record]) -> dict[str, float | None]:
     """The values of the newest record that has any of a role, as far as a name alone tells it."""
-    set_values = _set_values(records)
     for record in records:
         if axis_of(record) not in ("step", "epoch"):
             continue
         try:
-            numbers = _plain_numbers(record) or dict(stored_numbers_of(record))
+            numbers = dict(stored_numbers_of(record))
         except (AttributeError, TypeError, ValueError, OverflowError):
             continue
-        if set_values:
-            numbers = {**numbers, **set_values}
         found = sorted((_GUESSES[name], name) for name in numbers if name in _GUESSES)
         if found:
             # The first guess of a role goes before the others, as in the whole row.
             return {role: numbers[name] for (_, role), name in reversed(found)}
     return {}
-
-
-def _plain_numbers(record: Record) -> dict[str, float] | None:
-    """The numbers of a record that has nothing else; None for any other."""
-    numbers = record.get("m")
-    if record["log"] != "metrics" or len(record) != 4 or type(numbers) is not dict:
-        return None
-    return numbers if "step" in record and set(map(type, numbers.values())) == {float} else None
-
-
-def _set_values(records: list[Record]) -> dict[str, float]:
-    """The numbers that the program set as its summary, as far as these records say."""
-    values: dict[str, Any] = {}
-    if not any(record["log"] == "summary" for record in records):
-        return {}
-    for record in records:  # newest first
-        name = record.get("name")
-        if record["log"] == "summary" and isinstance(name, str):
-            values.setdefault(name, record.get("value"))
-    return {name: value for name in values if (value := set_number(values, name)) is not None}

@@ -153,14 +153,12 @@ class LocalStore:
             found = [run for run in found if run.entry.place not in budget.unread]
         groups = () if group_by is None else group_by(found)
         self._tails_left = {p: tail for p, tail in budget.unread.items() if tail is not None}
-        listed = [entry for entry in self._entries.values() if entry.level]
         return KnownRuns(
             self._lazy(found),
             max(num_unread + len(self._tails_left), len(budget.unread)),
             [(values, self._lazy(some)) for values, some in groups],
-            stored=len(listed),
+            stored=sum(entry.level > 0 for entry in self._entries.values()),
             projects=self._project_names(),
-            unread=len(budget.unread),
         )
 
     def projects(self, *, budget_s: float = 0.5) -> ProjectList:
@@ -293,7 +291,7 @@ class LocalStore:
         entry.made_at = time.monotonic()
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
             entry.signature, entry.stamp = run.source.signature, run.stamp
-        entry.run = run if not (stored.basis.is_ended and run.is_indexed) else None
+        entry.run = run if stored.basis.finish is None or not run.is_indexed else None
 
     # -- single runs ------------------------------------------------------------------------------
 
