@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,9 @@ class ClickHouseIndex(Index):
                 if not self._depth:
                     self.commit()
         return is_kept
+
+    def forget(self, places: Collection[str]) -> None:
+        """Keep the rows: other stores of this machine may still show the runs."""
 
     def commit(self) -> None:
         """End the transaction, and store what was put in the table."""
