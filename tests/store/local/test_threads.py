@@ -11,7 +11,7 @@ import pytest
 
 from epochal.journal.layout import PartName
 from epochal.segments.seal import seal_part
-from epochal.store.local.cache import HeldSeries, LoadedRuns, MemoryBudget
+from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 from tests.store.journals import Journal
@@ -87,9 +87,7 @@ def test_many_threads_get_the_same_answers_with_little_memory(tmp_path: Path) ->
             seal_part(journal.folder, PartName("loop", 1, 0))
         for path in journal.folder.path.rglob("*.*"):
             os.utime(path, (1000.0, 1000.0))  # long settled: it may give way
-    held = MemoryBudget(
-        series=HeldSeries(limit_bytes=2000), loaded=LoadedRuns(limit_bytes=1, most=2)
-    )
+    held = MemoryBudget(loaded=LoadedRuns(limit_bytes=1, most=2))
     with LocalStore(tmp_path) as store:
         store._held = held
         wrong: list[str] = []

@@ -1,7 +1,7 @@
-"""What a store keeps in memory so that it is not read twice: series and journals.
+"""What a store keeps in memory so that it is not read twice: journals, and series made of them.
 
-Runs are read by several threads: each class in this file holds a short lock of its own, and methods
-of runs hold that of the run (``locked``).
+Runs are read by several threads: ``LoadedRuns`` holds a short lock of its own, and methods of runs
+hold that of the run (``locked``).
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from epochal.guard import Guard
 from epochal.health.rule_settings import RuleSettings
-from epochal.segments.columns import SeriesKey
-from epochal.series.series import Series
 
 P = ParamSpec("P")
 T = TypeVar("T")
 L = TypeVar("L", bound="Lockable")
 
+# Of one run, and of everything.
 SERIES_BYTES = 512 * 1024 * 1024
-JOURNAL_BYTES = 512 * 1024 * 1024
+LIMIT_BYTES = 1024 * 1024 * 1024
 # A list of ten thousand small runs reads each of them once; they need not all stay in memory. But
 # the charts of a sweep go through the same thousand runs one after the other.
 JOURNAL_RUNS = 2048
 # Runs that are being written free nothing: so many are tried before it is left for later.
 _ASKED_TO_LET_GO = 8
-
-_Key = tuple[int, SeriesKey, int]
 
 
 class Lockable(Protocol):
@@ -51,7 +48,7 @@ def locked(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P]
 
 
 class Releasable(Protocol):
-    """A run that has parts of its journal in memory."""
+    """A run that has parts of its journal, or series, in memory."""
 
     @property
     def held_bytes(self) -> int:
@@ -61,42 +58,10 @@ class Releasable(Protocol):
         """Free them without waiting; False when they are still in use."""
 
 
-class HeldSeries:
-    """The series that were used last, up to a number of bytes."""
-
-    def __init__(self, limit_bytes: int = SERIES_BYTES) -> None:
-        self._limit = limit_bytes
-        self._size = 0
-        self._lock = threading.Lock()
-        self._series: OrderedDict[_Key, Series] = OrderedDict()
-
-    def get(self, owner: int, key: SeriesKey, rank: int) -> Series | None:
-        """A series, if it is still kept."""
-        with self._lock:
-            series = self._series.get((owner, key, rank))
-            if series is not None:
-                self._series.move_to_end((owner, key, rank))
-            return series
-
-    def put(self, series: Series, owner: int, key: SeriesKey, rank: int) -> None:
-        """Keep a series; the ones used longest ago are dropped beyond the limit."""
-        with self._lock:
-            self._series[owner, key, rank] = series
-            self._size += series.nbytes
-            while self._size > self._limit and len(self._series) > 1:
-                self._size -= self._series.popitem(last=False)[1].nbytes
-
-    def drop(self, owner: int) -> None:
-        """Drop every series of one owner."""
-        with self._lock:
-            for key in [key for key in self._series if key[0] == owner]:
-                self._size -= self._series.pop(key).nbytes
-
-
 class LoadedRuns:
-    """Runs with journals in memory; beyond the limits, those used longest ago free them."""
+    """Runs with something in memory; beyond the limits, those used longest ago free them."""
 
-    def __init__(self, limit_bytes: int = JOURNAL_BYTES, most: int = JOURNAL_RUNS) -> None:
+    def __init__(self, limit_bytes: int = LIMIT_BYTES, most: int = JOURNAL_RUNS) -> None:
         self._limit = limit_bytes
         self._most = most
         self._size = 0
@@ -143,7 +108,6 @@ class LoadedRuns:
 class MemoryBudget:
     """All that is kept, for all runs of a store."""
 
-    series: HeldSeries = field(default_factory=HeldSeries)
     loaded: LoadedRuns = field(default_factory=LoadedRuns)
     # The faults of runs in lists, by the place of each run.
     guard: Guard = field(default_factory=Guard)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -17,12 +16,13 @@ from epochal.journal.layout import is_patch
 from epochal.journal.regular_file import read_regular
 from epochal.media.files import files_of
 from epochal.records import Axis, Position, Record
+from epochal.segments.columns import SeriesKey
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
 from epochal.store.goodput import Goodput
 from epochal.store.local.attempts import goodput
-from epochal.store.local.cache import MemoryBudget, locked
+from epochal.store.local.cache import SERIES_BYTES, MemoryBudget, locked
 from epochal.store.local.findings import (
     RECORDS_A_LOOK,
     Diagnosis,
@@ -54,8 +54,6 @@ from epochal.store.store import RunView
 _FEW_RECORDS = 1000
 # A query is repeated each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
-# What each run's series are held under: an ``id()`` would be given to another run later.
-_KEYS = itertools.count()
 T = TypeVar("T")
 
 
@@ -81,9 +79,10 @@ class LocalRun(RunView):
         self._index = index
         # Of its files, as its store has just seen; until they are looked at here.
         self._seen = signature
-        self._key = next(_KEYS)
         # None before the first query, and after ``release``.
         self._state: RunState | None = None
+        # Series of that state, by their ranks.
+        self._series: dict[tuple[SeriesKey, int], Series] = {}
         # Whether a look has found more than was read.
         self._is_behind = False
         # Whether the index has the row; a list has it from here otherwise.
@@ -141,7 +140,7 @@ class LocalRun(RunView):
         self._is_behind = False
         if self.source.poll() or self._state is None:
             self._state = RunState(self.source.parts, before=self._state)
-            self._held.series.drop(self._key)
+            self._series.clear()
             self._held.loaded.grown(self)
         return self._state
 
@@ -169,6 +168,7 @@ class LocalRun(RunView):
     def _free(self) -> None:
         """Free what was read; the next query reads it again."""
         self._state = None
+        self._series.clear()
         self.source.close()
 
     def _too_fast(self) -> FormatError:
@@ -177,7 +177,7 @@ class LocalRun(RunView):
     @property
     def held_bytes(self) -> int:
         """About how many bytes of the run are in memory."""
-        return self.source.held_bytes
+        return self.source.held_bytes + sum(series.nbytes for series in self._series.values())
 
     def release(self) -> bool:
         """Free what was read; False while the run grows, or another thread reads it: never waits,
@@ -199,7 +199,6 @@ class LocalRun(RunView):
     def close(self) -> None:
         """Free everything; the run is gone, or no query follows."""
         self._free()
-        self._held.series.drop(self._key)
         self._held.loaded.forget(self)
 
     # -- the row ----------------------------------------------------------------------------------
@@ -430,10 +429,13 @@ class LocalRun(RunView):
                 raise self._no_metric(name, rank, axis)
             return found
         self._held.loaded.used(self)
-        series = self._held.series.get(self._key, key, rank)
+        series = self._series.get((key, rank))
         if series is None:
             series = self._ask(lambda state: state.series(key, rank))
-            self._held.series.put(series, self._key, key, rank)
+            if sum(one.nbytes for one in self._series.values()) > SERIES_BYTES:
+                self._series.clear()
+            self._series[key, rank] = series
+            self._held.loaded.grown(self)
         return series
 
     @locked
