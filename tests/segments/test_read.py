@@ -77,7 +77,7 @@ def test_histograms_and_texts_are_found_by_kind(tmp_path: Path) -> None:
 
 def test_what_a_segment_says_of_itself(tmp_path: Path) -> None:
     segment = sealed(tmp_path, metrics(5, a=1), metrics(-2, a=1))
-    assert segment.header == HEADER
+    assert next(segment.entries("run")) == (0, HEADER)
     assert segment.num_records == 4
 
 

@@ -220,10 +220,6 @@ class PartColumns:
         columns = [block.series(key, rank, place) for block, place in blocks]
         return concatenated(columns), np.concatenate([np.array(b.ordinals) for b, _ in blocks])
 
-    def first_ordinal(self, key: SeriesKey) -> int:
-        """The ordinal of the first record that holds a series."""
-        return min(block.ordinals[0] for block, _ in self._places[key])
-
     def summaries(self) -> dict[SeriesKey, PartSummary]:
         """The summary of every series; those over the same steps are made together."""
         found: dict[SeriesKey, PartSummary] = {}

@@ -121,12 +121,6 @@ class Segment:
         """How many rows the file has."""
         return int(self._open().metadata.num_rows)
 
-    @property
-    def header(self) -> Record | None:
-        """The first record, when it is the one that opens a part."""
-        ordinal, record = next(self.entries("run"), (None, None))
-        return record if ordinal == 0 else None
-
     # -- numbers ----------------------------------------------------------------------------------
 
     def series(self, name: str, axis: Axis, rank: int = 0) -> Series:

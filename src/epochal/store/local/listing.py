@@ -62,8 +62,7 @@ class Listing:
     """What lies in a run's folder; two equal signatures mean that nothing has changed.
 
     This is made for every run whenever a list is looked at: names are taken apart only when
-    something has changed. ``may_have_labels``: there was a labels.json, readable or not.
-    ``refused`` are names in the folder that are links out of the folders
+    something has changed. ``refused`` are names in the folder that are links out of the folders
     that may be read.
     """
 
@@ -79,7 +78,6 @@ class Listing:
         "identity",
         "inodes",
         "labels",
-        "may_have_labels",
         "problem",
         "refused",
         "signature",
@@ -95,14 +93,8 @@ class Listing:
         self.problem: str | None = None
         self.refused: Set[str] = _NOTHING
         self.has_links = False
-        names = _names(place)
-        self.may_have_labels = (
-            "labels.json" in names if names else os.path.lexists(f"{place}/labels.json")
-        )
-        self.identity, identity_inode = self._stat("run.json", names)
-        self.labels, labels_inode = (
-            self._stat("labels.json", names) if self.may_have_labels else (None, 0)
-        )
+        self.identity, identity_inode = self._stat("run.json")
+        self.labels, labels_inode = self._stat("labels.json")
         # These files are replaced. Where times are coarse, another inode is the only sign of it.
         self.inodes = (identity_inode, labels_inode)
         self._journal: _Files = ()
@@ -110,27 +102,27 @@ class Listing:
         self._sealed: _Files = ()
         try:
             # Journals first: a part goes from here to the segments, never back.
-            self._journal = self._files("journal", _JOURNAL, names)
+            self._journal = self._files("journal", _JOURNAL)
             folders = [str(aside.folder.journal) for aside in self._asides]
             self._aside = [_files(folder, _JOURNAL, bounds)[0] for folder in folders]
-            self._sealed = self._files("segments", _SEALED, names)
+            self._sealed = self._files("segments", _SEALED)
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
         parts = (self._journal, self._aside, self._sealed)
         said = repr((self.identity, self.labels, self.inodes, parts, sorted(self.refused)))
         self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
-    def _files(self, name: str, suffix: str, names: Mapping[str, bool]) -> _Files:
-        folder = f"{self._place}/{name}"
-        if self._is_refused(name, folder, names):
+    def _files(self, name: str, suffix: str) -> _Files:
+        if self._is_refused(name):
             return ()
-        found, has_links = _files(folder, suffix, self._bounds)
+        found, has_links = _files(f"{self._place}/{name}", suffix, self._bounds)
         self.has_links |= has_links
         return found
 
-    def _is_refused(self, name: str, path: str, names: Mapping[str, bool]) -> bool:
+    def _is_refused(self, name: str) -> bool:
         """Whether a name in the folder is a link that is not followed."""
-        if not (names.get(name, False) if names else os.path.islink(path)):
+        path = f"{self._place}/{name}"
+        if not os.path.islink(path):
             return False
         self.has_links = True
         if self._bounds.leads_out(path):
@@ -138,11 +130,16 @@ class Listing:
             return True
         return False
 
-    def _stat(self, name: str, names: Mapping[str, bool]) -> tuple[Stat | None, int]:
-        if names and name not in names:
+    def _stat(self, name: str) -> tuple[Stat | None, int]:
+        """The version of a file and its inode; None and 0 where there is none."""
+        if self._is_refused(name):
             return None, 0
-        path = f"{self._place}/{name}"
-        return (None, 0) if self._is_refused(name, path, names) else _stat(path)
+        try:
+            status = os.stat(f"{self._place}/{name}")
+        except OSError:
+            return None, 0
+        size = status.st_size if stat.S_ISREG(status.st_mode) else -1
+        return Stat(size, status.st_mtime_ns), status.st_ino
 
     @property
     def newest_s(self) -> float:
@@ -190,15 +187,6 @@ class Listing:
         return self._parts
 
 
-def _names(folder: str) -> dict[str, bool]:
-    """What lies in a folder, and whether it is a link; empty where that cannot be seen."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name: entry.is_symlink() for entry in entries}
-    except OSError:
-        return {}
-
-
 def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool]:
     """The files of a folder with this ending, and whether there are links in it."""
     found: list[tuple[str, int, int]] = []
@@ -228,16 +216,6 @@ def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart
         for file_name, size, mtime_ns in files
         if (name := parse_part_name(file_name, suffix)) is not None
     }
-
-
-def _stat(path: str) -> tuple[Stat | None, int]:
-    """The version of a file and its inode; None and 0 where there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None, 0
-    size = status.st_size if stat.S_ISREG(status.st_mode) else -1
-    return Stat(size, status.st_mtime_ns), status.st_ino
 
 
 @dataclass(slots=True)

@@ -101,7 +101,7 @@ class Identity:
                 self._read_identity()
             else:
                 self.labels = NO_LABELS
-                if listing.labels is not None or listing.may_have_labels:  # most runs have none
+                if listing.labels is not None:  # most runs have none
                     self.labels = read_labels(RunFolder(Path(self._place)))
         except FileNotFoundError:
             return f"{name} is missing; 'epochal manage repair' can rebuild it."
