@@ -6,11 +6,10 @@ terminal and Python use. There is no other type in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -265,53 +264,26 @@ class Series:
         return data_frame(columns)
 
 
-def concatenated(pieces: Iterable[Series], *, like: Series | None = None) -> Series:
-    """The points of several series, one after the other, under the name of the first.
-
-    Each piece is let go of before the next is read, so that they need their memory only once. Steps
-    and times are those of ``like`` where they are the same.
-    """
-    rest = iter(pieces)
-    first = next(rest)
-    second = next(rest, None)
-    if second is None:
-        return first
-    steps, times = np.empty(0, dtype=np.int64), np.empty(0)
-    values = np.empty(0, dtype=first.values.dtype)
-    for piece in chain((first, second), rest):
-        values = values.astype(np.result_type(values, piece.values), copy=False)
-        size, end = values.size, values.size + len(piece)
-        if like is not None and not (
-            np.array_equal(like.steps[size:end], piece.steps)
-            and np.array_equal(like.times[size:end], piece.times)
-        ):
-            steps, times, like = like.steps[:size].copy(), like.times[:size].copy(), None
-        columns = [(values, piece.values)]
-        if like is None:
-            columns += [(steps, piece.steps), (times, piece.times)]
-        for column, more in columns:
-            column.resize(end, refcheck=False)
-            column[size:] = more
-    if like is not None:
-        steps, times = like.steps[: values.size], like.times[: values.size]
-    return replace(first, steps=steps, times=times, values=values)
+def concatenated(pieces: Sequence[Series]) -> Series:
+    """The points of several series, one after the other, under the name of the first."""
+    if len(pieces) == 1:
+        return pieces[0]
+    columns = zip(*((one.steps, one.times, one.values) for one in pieces), strict=True)
+    steps, times, values = map(np.concatenate, columns)
+    return replace(pieces[0], steps=steps, times=times, values=values)
 
 
-def merge(pieces: Iterable[tuple[int | None, Series]], *, like: Series | None = None) -> Series:
+def merge(pieces: Iterable[tuple[int | None, Series]]) -> Series:
     """The points of several parts of a series, ascending; the time axis keeps every point.
 
     Each piece comes with the step from which a newer attempt replaced it, None where none did. Of
-    points at one step the last piece's counts. ``like`` is as for ``concatenated``.
+    points at one step the last piece's counts.
     """
-    lengths: list[int] = []
-
-    def visible() -> Iterator[Series]:
-        for cut, piece in pieces:
-            lengths.append(len(piece))
-            yield _visible(piece, cut)
-
-    series = concatenated(visible(), like=like)
-    total = sum(lengths)
+    total, visible = 0, list[Series]()
+    for cut, piece in pieces:
+        total += len(piece)
+        visible.append(_visible(piece, cut))
+    series = concatenated(visible)
     hidden = total - len(series)
     if series.axis == "time":
         return replace(_sorted(series), hidden=hidden)

@@ -12,23 +12,19 @@ A rule that fails or hangs loses its own findings only; ``guard`` has its fault.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from epochal.alarm import may_interrupt
-from epochal.errors import FormatError
 from epochal.guard import EXPECTED, Fault, Guard, Outcome
 from epochal.health.ending import BAD_ENDINGS, ending_finding
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of, whole_number
-from epochal.segments.columns import SeriesKey
 from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.part import Part
@@ -275,20 +271,6 @@ def num_unwatched(state: RunState) -> int:
         and part.name.attempt not in watched
         and part.name.writer != FINDINGS
     )
-
-
-def ends_nonfinite(state: RunState) -> bool:
-    """Whether the last loss is nan or infinite; False where no loss can be read."""
-    loss = next((metric for metric in state.metrics if metric.role == "loss"), None)
-    if loss is None:
-        return False
-    ends: list[tuple[int, float, float]] = []
-    with contextlib.suppress(OSError, FormatError):  # the run's problem, which its row tells
-        for part in state.parts_of(loss.ranks[0]):
-            known = state.part_summaries[part.name].get(SeriesKey(loss.name, loss.axis))
-            if known is not None and known.summary.last is not None:
-                ends.append((part.name.attempt, known.last_t, known.summary.last))
-    return bool(ends) and not math.isfinite(max(ends, key=lambda end: end[:2])[2])
 
 
 def recorded_errors(state: RunState) -> list[Entry]:

@@ -24,8 +24,9 @@ from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import regular_only
 from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.segments.columns import SeriesKey, seconds
+from epochal.series.reduce import Summary
 from epochal.store.answers import Labels
-from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
+from epochal.store.local.findings import found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.part import unix_time
 from epochal.store.local.run_files import fork_of
@@ -99,7 +100,8 @@ def make_row(
     details = RowDetails(list(state.metrics), {}, state.end(), list(state.set_metrics))
     for (key, rank), summary in all_summaries(state).items():
         details.keep(key.name, key.axis, rank, summary)
-    _read_losses(details, state)
+    losses = _losses(details, state)
+    last_loss = losses["loss"].last if "loss" in losses else None
     stored = _row(
         names,
         source,
@@ -114,7 +116,7 @@ def make_row(
             "damaged": state.num_damaged,
             "summary": state.summary,
             "problem": " ".join(problems) or None,
-            "nonfinite": ends_nonfinite(state),
+            "nonfinite": last_loss is not None and not math.isfinite(last_loss),
             "fork": fork_of(source.run_json),
         },
         RowBasis(
@@ -125,7 +127,7 @@ def make_row(
             has_companion=_has_companion(state),
             is_ended=finish is not None and _have_all_finished(state),
             latest=_latest(details, state),
-            lowest=_lowest(details),
+            lowest={role: one.min for role, one in losses.items() if one.min is not None},
         ),
         header=state.header,
         finish=finish,
@@ -146,26 +148,19 @@ def _latest(details: RowDetails, state: RunState) -> dict[str, float | None]:
     return found
 
 
-def _read_losses(details: RowDetails, state: RunState) -> None:
-    """Have the summaries of losses, which lists show, also where their points do not ascend."""
+def _losses(details: RowDetails, state: RunState) -> dict[str, Summary]:
+    """The summaries of losses by role, which lists show, also where points do not ascend."""
+    found: dict[str, Summary] = {}
     for metric in details.metrics:
-        if metric.role in BEST_ROLES and metric.ranks:
+        if metric.role in BEST_ROLES and metric.role not in found and metric.ranks:
             name, axis, rank = metric.name, metric.axis, metric.ranks[0]
-            if details.summary(name, axis, rank) is None:
+            known = details.summary(name, axis, rank)
+            if known is None:
                 with contextlib.suppress(OSError, FormatError):  # the run's problem says so
-                    found = state.series(SeriesKey(name, axis), rank).summary
-                    details.keep(name, axis, rank, found)
-
-
-def _lowest(details: RowDetails) -> dict[str, float]:
-    """The lowest finite values of losses, by role."""
-    found: dict[str, float] = {}
-    for role in BEST_ROLES:
-        metric = next((m for m in details.metrics if m.role == role and m.ranks), None)
-        if metric is not None:
-            known = details.summary(metric.name, metric.axis, metric.ranks[0])
-            if known is not None and known.min is not None:
-                found[role] = known.min
+                    known = state.series(SeriesKey(name, axis), rank).summary
+                    details.keep(name, axis, rank, known)
+            if known is not None:
+                found[metric.role] = known
     return found
 
 

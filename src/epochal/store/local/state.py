@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import Any
 
 from epochal.errors import UsageError
 from epochal.journal.layout import LOOP, PartName
@@ -16,9 +15,6 @@ from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric
 from epochal.store.local.part import DELETED, Part, PartFacts, cuts_of, entries_in, weight_of
 from epochal.store.metrics import metrics_of, set_metrics
-
-if TYPE_CHECKING:
-    pass
 
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
@@ -38,8 +34,6 @@ class RunState:
         self._facts: list[PartFacts] = [
             part.facts for part in self.parts if part.facts.header is not None
         ]
-        # Series that are logged together have the same steps and times: they are kept once.
-        self._last: WeakValueDictionary[tuple[Axis, int], Series] = WeakValueDictionary()
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -168,8 +162,8 @@ class RunState:
             found.setdefault(part.facts.origin.rank, []).append(part)
         return found
 
-    def _lazy_pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[int | None, Series]]:
-        """The pieces of a series as ``merge`` takes them, each read when it is asked for."""
+    def _pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[int | None, Series]]:
+        """The pieces of a series as ``merge`` takes them."""
         cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
         for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
@@ -179,7 +173,7 @@ class RunState:
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
-        merged = merge(self._lazy_pieces(key, rank), like=self._last.get((key.axis, rank)))
+        merged = merge(self._pieces(key, rank))
         metric = self._metric_of.get(key)
         series = replace(
             merged,
@@ -188,7 +182,6 @@ class RunState:
         )
         for column in (series.steps, series.times, series.values):
             column.flags.writeable = False  # answers are shared between all who ask
-        self._last[key.axis, rank] = series
         return series
 
     def all_series(self, axis: Axis, rank: int) -> list[Series]:
