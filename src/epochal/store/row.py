@@ -193,6 +193,14 @@ class RowDetails(msgspec.Struct, array_like=True, gc=False):
         """Keep a summary for the next time."""
         self.summaries[f"{axis}/{rank}/{name}"] = summary
 
+    def tail(self, metric: Metric, num_points: int) -> Summary | None:
+        """The summary of the last points of a metric, if it was kept."""
+        return self.summaries.get(f"{metric.axis}@{num_points}/{metric.name}")
+
+    def keep_tail(self, metric: Metric, num_points: int, summary: Summary) -> None:
+        """Keep the summary of the last points of a metric."""
+        self.summaries[f"{metric.axis}@{num_points}/{metric.name}"] = summary
+
 
 class StoredRow(msgspec.Struct, array_like=True, gc=False):
     """A row as the index stores it; its id is the one that the run itself recorded."""

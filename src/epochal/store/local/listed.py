@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 import msgspec
 
-from epochal.errors import FormatError, MetricNotFoundError
+from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.reduce import Summary, set_summary
 from epochal.store.answers import Metric, Status
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 # The last points of so many runs are read whatever the clock says: a short list is complete.
 _FEW = 100
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-TailKey = tuple[str, str, int]
-# By run, metric and number of points: the signature of the files, and the summary.
-Tails = dict[TailKey, tuple[str | None, Summary | None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -88,20 +84,14 @@ class Budget:
 class ListedRun:
     """A run as the evaluator of queries sees it."""
 
-    __slots__ = ("_budget", "_details", "_open", "_status", "_tails", "entry", "stored")
+    __slots__ = ("_budget", "_details", "_open", "_status", "entry", "stored")
 
     def __init__(
-        self,
-        entry: Entry,
-        stored: StoredRow,
-        budget: Budget,
-        tails: Tails,
-        open_run: Callable[[Entry], LocalRun],
+        self, entry: Entry, stored: StoredRow, budget: Budget, open_run: Callable[[Entry], LocalRun]
     ) -> None:
         self.entry = entry
         self.stored = stored
         self._budget = budget
-        self._tails = tails
         self._open = open_run
         self._status: Status | None = None
         self._details: RowDetails | None = None
@@ -164,24 +154,17 @@ class ListedRun:
         return found or self._open(self.entry).summary(name, rank=rank, axis=axis)
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
-        """The summary of the last points of a metric; kept, because it is read from the points.
+        """The summary of the last points of a metric; kept with the row once it was read.
 
-        Raises ``MetricNotFoundError`` also where the time for reading points is over.
+        Raises ``MetricNotFoundError`` where the time for reading points is over.
         """
-        key = (self.entry.place, f"{metric.axis}/{metric.name}", num_points)
-        signature = self.entry.signature
-        known = self._tails.get(key)
-        if known is None or known[0] != signature:
-            if not self._budget.may_read():
-                self._budget.unread[self.entry.place] = (metric, num_points)
-                raise MetricNotFoundError("the last points have not been read yet.")
-            found: Summary | None = None
-            with contextlib.suppress(MetricNotFoundError, FormatError):  # the run's row says so
-                found = self._open(self.entry).tail_summary(metric, num_points)
-            known = self._tails[key] = (signature, found)
-        if known[1] is None:
-            raise MetricNotFoundError(f"{metric.name!r} cannot be read.")
-        return known[1]
+        known = self.details.tail(metric, num_points)
+        if known is not None:
+            return known
+        if not self._budget.may_read():
+            self._budget.unread[self.entry.place] = (metric, num_points)
+            raise MetricNotFoundError("the last points have not been read yet.")
+        return self._open(self.entry).tail_summary(metric, num_points)
 
     def names(self) -> Iterable[str]:
         """The names of its metrics, its summary and its configuration."""

@@ -472,10 +472,17 @@ class LocalRun(RunView):
             return series.summary
         return found
 
+    @locked
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
-        """The same of the last points of the lowest rank that has the metric; not kept."""
-        series = self.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
-        return series.select(slice(-num_points, None)).summary
+        """The same of the last points of the lowest rank that has the metric."""
+        stored, details = self.read_row(), self.details
+        known = details.tail(metric, num_points)
+        if known is None:
+            series = self.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+            known = series.select(slice(-num_points, None)).summary
+            details.keep_tail(metric, num_points, known)
+            self._keep(stored)
+        return known
 
     @locked
     def latest(self, role: str) -> float | None:

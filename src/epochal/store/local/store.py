@@ -23,7 +23,7 @@ from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun, Tails
+from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.load import check_place, load_converted, load_run
 from epochal.store.local.run import LocalRun
@@ -89,8 +89,7 @@ class LocalStore:
         self._is_scanned = False
         # By place, the id and signature of each run that ``refresh`` has told of.
         self._told: dict[str, tuple[str, str | None]] = {}
-        # Summaries of last points, and those that the last query needed and did not read.
-        self._tails: Tails = {}
+        # Last points that the last query needed and did not read.
         self._tails_left: dict[str, tuple[object, int] | None] = {}
 
     def __enter__(self) -> LocalStore:
@@ -213,7 +212,7 @@ class LocalStore:
             for place, stored in index.rows(condition):
                 entry = self._entries.get(place)
                 if entry is not None and entry.is_listed and not entry.is_unindexed:
-                    found.append(ListedRun(entry, stored, budget, self._tails, self._open))
+                    found.append(ListedRun(entry, stored, budget, self._open))
         others = [e for e in self._entries.values() if e.is_listed and e.is_unindexed]
         for entry in others:
             found += self._listed_one(entry, budget)
@@ -223,7 +222,7 @@ class LocalStore:
 
     def _listed_one(self, entry: Entry, budget: Budget) -> list[ListedRun]:
         stored = self._open(entry).read_row(whole=False)
-        return [ListedRun(entry, stored, budget, self._tails, self._open)]
+        return [ListedRun(entry, stored, budget, self._open)]
 
     def _lazy(self, found: Iterable[ListedRun]) -> LazyRuns:
         return LazyRuns([run.entry for run in found], self._open)
