@@ -25,7 +25,7 @@ from epochal.settings import read_settings
 from epochal.store.answers import Metric
 from epochal.store.groups import Choice, RunGroups, groups_of
 from epochal.store.importance import Importance, importance
-from epochal.store.local.load import load_run
+from epochal.store.local.run import load_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.metrics import matching

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
-from epochal.journal.reader import NewerFormatError
+from epochal.journal.reader import Batch, Follower, NewerFormatError
 from epochal.records import Record
 from tests.doubles.journals import append_step, open_writer
 

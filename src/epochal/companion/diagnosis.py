@@ -19,8 +19,8 @@ from epochal.guard import Guard
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
-from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
+from epochal.journal.reader import Batch, Follower
 from epochal.records import Record, moment_of
 
 # So many that a fast run is kept up with, so few that one look does not hold up telemetry.

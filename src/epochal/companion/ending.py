@@ -16,7 +16,7 @@ from epochal.companion.config import CompanionConfig
 from epochal.format import format_bytes, format_reached
 from epochal.guard import Guard, describe
 from epochal.journal.layout import RunFolder
-from epochal.journal.tail import last_epoch_in, last_step_in
+from epochal.journal.reader import last_epoch_in, last_step_in
 from epochal.segments.finished import has_finish
 from epochal.telemetry.cgroup import Cgroup
 

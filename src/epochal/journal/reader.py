@@ -8,16 +8,17 @@ bytes behind it cannot be trusted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, decode_json
-from epochal.journal.regular_file import regular_only
+from epochal.journal.regular_file import read_regular, regular_only
 from epochal.records import FORMAT_VERSION, Position, Record
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -143,3 +144,93 @@ def _decoded(lines: list[bytes]) -> list[Record] | None:
         if type(record) is not dict or type(record.get("log")) is not str:
             return None
     return records
+
+
+def last_step_in(part: Path) -> int | None:
+    """The last training step in a journal part, read from its end."""
+    for record in _from_end(part):
+        step = record.get("step")
+        if isinstance(step, int):
+            # Samples and telemetry carry steps of their own choosing; only these count them.
+            if record["log"] in ("metrics", "step"):
+                return step
+            if record["log"] == "resume":
+                return step - 1
+    return None
+
+
+def last_epoch_in(part: Path) -> int | None:
+    """How many epochs were complete at the end of a journal part, read from its end."""
+    for record in _from_end(part):
+        epoch = record.get("epoch")
+        if record["log"] == "epoch" and isinstance(epoch, int):
+            return epoch
+    return None
+
+
+def _from_end(part: Path) -> Iterator[Record]:
+    text = read_regular(part)
+    end = text.rfind(b"\n")  # what follows the last newline is not a whole record
+    while end > 0:
+        start = text.rfind(b"\n", 0, end) + 1
+        record = decode(text[start:end])
+        if record is not None:
+            yield record
+        end = start - 1
+
+
+class Batch(NamedTuple):
+    """Records that follow each other in one part."""
+
+    part: PartName
+    records: list[Record]
+
+
+class Follower:
+    """Returns each record of a run's journal exactly once, over any number of polls."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._readers: dict[PartName, PartReader] = {}
+        self._seen: dict[PartName, tuple[int, int]] = {}
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged lines have been skipped so far."""
+        return sum(reader.damaged for reader in self._readers.values())
+
+    def poll(self, *, enough: int | None = None) -> list[Batch]:
+        """What was written since the last poll; with ``enough``, hardly more records than that."""
+        found: list[Batch] = []
+        num_found = 0
+        for name in self.folder.parts():
+            reader = self._readers.get(name)
+            if reader is None:
+                reader = PartReader(self.folder.part_path(name), name)
+                self._readers[name] = reader
+            if not self._has_grown(reader):
+                continue
+            # Sealed or removed between the look and the opening: what it held is elsewhere now.
+            with contextlib.suppress(FileNotFoundError):
+                for records in reader.read_blocks():
+                    if records:
+                        found.append(Batch(name, records))
+                        num_found += len(records)
+                    if enough is not None and num_found >= enough:
+                        return found
+        return found
+
+    def _has_grown(self, reader: PartReader) -> bool:
+        try:
+            status = reader.path.stat()
+        except FileNotFoundError:
+            return False  # sealed or removed between the listing and now
+        seen, now = self._seen.get(reader.name), (status.st_size, status.st_mtime_ns)
+        self._seen[reader.name] = now
+        if status.st_size < reader.offset:
+            with contextlib.suppress(FileNotFoundError):
+                reader.recover()
+        # A NUL may be a page that a network file system has yet to fetch: look again on change.
+        if reader.stopped_at_nul and seen == now:
+            return False
+        return status.st_size > reader.offset

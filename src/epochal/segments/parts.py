@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.reader import read_part
-from epochal.journal.tail import last_step_in
+from epochal.journal.reader import last_step_in, read_part
 from epochal.records import Record
 
 

@@ -16,8 +16,7 @@ from epochal.errors import UsageError
 from epochal.imports.copying import copy_run
 from epochal.store.answers import Labels
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
-from epochal.store.local.load import check_place, load_run
-from epochal.store.local.run import LocalRun
+from epochal.store.local.run import LocalRun, check_place, load_run
 from epochal.store.local.store import LocalStore
 from tests.imports.event_files import event, field, frame, scalar, write_events
 from tests.imports.samples import GOLDEN, SAMPLES, opened

@@ -12,8 +12,7 @@ from epochal.journal.layout import PartName, run_folders
 from epochal.series.series import Series
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.load import load_run
-from epochal.store.local.run import LocalRun
+from epochal.store.local.run import LocalRun, load_run
 from epochal.store.local.store import LocalStore
 from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal, settle

@@ -11,7 +11,7 @@ from epochal.errors import UsageError
 from epochal.journal import ranks
 from epochal.journal.layout import write_json
 from epochal.store.answers import Labels
-from epochal.store.local.load import load_run
+from epochal.store.local.run import load_run
 from epochal.store.local.store import LocalStore, open_store
 from tests.store.journals import Journal
 

@@ -12,9 +12,8 @@ from epochal.cli.main import main
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.local.run import LocalRun
-from epochal.store.local.state import AXES
+from epochal.store.local.state import AXES, all_summaries
 from epochal.store.local.store import LocalStore
-from epochal.store.local.summaries import all_summaries
 from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all

@@ -25,7 +25,7 @@ from epochal.store.clickhouse.rows import NO_STEP
 from epochal.store.clickhouse.tables import Ranges, Received, Tables
 from epochal.store.local.part import FACT_KINDS, PartFacts
 from epochal.store.local.run_files import check_labels, machines_of, stored_labels
-from epochal.store.local.summaries import joined_summary
+from epochal.store.local.state import joined_summary
 
 # Kinds of documents that belong to a run, by its id.
 RUN, LABELS, TRASH, LIVE = "run", "labels", "trash", "live"

@@ -31,8 +31,7 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.part import unix_time
 from epochal.store.local.run_files import fork_of
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunState
-from epochal.store.local.summaries import all_summaries
+from epochal.store.local.state import RunState, all_summaries
 from epochal.store.metrics import set_number
 from epochal.store.projects import BEST_ROLES
 from epochal.store.row import RowBasis, RowDetails, RunRow, StoredRow

@@ -25,8 +25,7 @@ from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun
 from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
-from epochal.store.local.load import check_place, load_converted, load_run
-from epochal.store.local.run import LocalRun
+from epochal.store.local.run import LocalRun, check_place, load_converted, load_run
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList, project_list

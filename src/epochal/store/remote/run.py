@@ -23,8 +23,7 @@ from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import RunState
 from epochal.store.answers import Labels, LabelsEdit, Status
 from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.load import load_run
-from epochal.store.local.run import LocalRun
+from epochal.store.local.run import LocalRun, load_run
 from epochal.store.remote.server import RemoteServer
 from epochal.store.row import ListedInfo, RunRow
 from epochal.store.store import RunView
