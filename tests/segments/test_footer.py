@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES
+from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.segments.read import Segment
 from epochal.store.local.part import FACT_KINDS
 from epochal.store.local.run import LocalRun, load_run
@@ -141,3 +141,11 @@ def test_other_readers_take_the_footer_for_texts(tmp_path: Path) -> None:
 
 def test_all_facts_of_a_run_are_kept() -> None:
     assert set(FACT_KINDS) <= set(KEPT_KINDS)
+
+
+def test_an_object_in_the_middle_of_a_record_has_its_own_members() -> None:
+    keys = (("t", None), ("nonfinite", ("loss",)), ("step", None))
+    group = Group("abs-maxes", keys, ("float", "str", "int"), "", 1)
+    assert list(group.records([[0.5], ["nan"], [3]], 1)) == [
+        {"log": "abs-maxes", "t": 0.5, "nonfinite": {"loss": "nan"}, "step": 3}
+    ]

@@ -9,8 +9,6 @@ from epochal.series.statistics import (
     f_above,
     holm,
     partial_effect,
-    range_above,
-    range_quantile,
     rank_correlation,
     ranks,
     t_quantile,
@@ -63,22 +61,6 @@ def test_the_tail_of_f_is_that_of_an_exact_incomplete_beta(
 ) -> None:
     expected = beta(within / 2, between / 2, within / (within + between * f))
     assert f_above(f, between, within) == pytest.approx(expected, rel=1e-9, abs=1e-14)
-
-
-@pytest.mark.parametrize("df", [1, 2, 4.5, 30, 400])
-@pytest.mark.parametrize("t", [0.1, 1.0, 2.5, 12.7])
-def test_the_range_of_two_means_is_the_test_of_t(t: float, df: float) -> None:
-    assert range_above(math.sqrt(2) * t, 2, df) == pytest.approx(t_two_sided(t, df), abs=1e-6)
-
-
-# By the tables of Harter (1960).
-@pytest.mark.parametrize(
-    ("count", "df", "expected"), [(3, 2, 8.331), (3, 6, 4.339), (5, 30, 4.102), (15, 30, 5.211)]
-)
-def test_the_usual_quantile_of_the_range_is_that_of_tables(
-    count: int, df: float, expected: float
-) -> None:
-    assert range_quantile(0.95, count, df) == pytest.approx(expected, abs=6e-4)
 
 
 def test_effects_are_those_of_the_analysis_of_variance() -> None:

@@ -59,7 +59,7 @@ class Group(NamedTuple):
                 cells.append(next(left))
             elif members:
                 inside = zip(*(next(left) for _ in members), strict=True)
-                cells.append(dict(zip(members, row, strict=True)) for row in inside)
+                cells.append([dict(zip(members, row, strict=True)) for row in inside])
             else:
                 cells.append({} for _ in range(size))
         return (dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True))

@@ -1,13 +1,13 @@
-"""Tests and their distributions: t, F and the studentised range, rank correlation, and levels.
+"""Tests and their distributions: t and F, rank correlation, and levels.
 
 SciPy has them too, but is no dependency of a base install, and this is all that is needed of it.
-The t and F distributions are accurate to about 1e-12, the studentised range to about 1e-6.
+Both distributions are accurate to about 1e-12.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -21,15 +21,6 @@ _TINY = 1e-300
 _MOST_TERMS = 100_000
 # Fewer degrees of freedom than this leave nothing to compare an effect with.
 _FEWEST_DF = 3
-# The studentised range is integrated over the normal distribution and over the deviation.
-_NORMAL_POINTS, _NORMAL_REACH = 64, 8.0
-_DEVIATION_POINTS, _DEVIATION_REACH = 48, 7.0
-_legendre = lru_cache(np.polynomial.legendre.leggauss)
-# Chebyshev's polynomial of the error function, to 1e-7 ("Numerical Recipes", section 6.2).
-_ERROR_FUNCTION = (
-    *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807),
-    *(-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223),
-)
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -51,40 +42,18 @@ def t_two_sided(t: float, df: float) -> float:
 @lru_cache(maxsize=4096)
 def t_quantile(share: float, df: float) -> float:
     """The value that a share of the t distribution, at least one half, lies below."""
-    return _quantile(lambda t: t_two_sided(t, df), 2 * (1 - share), 1.0, precision=1e-14)
+    tail, low, high = 2 * (1 - share), 0.0, 1.0
+    while t_two_sided(high, df) > tail:
+        low, high = high, 2 * high
+    while high - low > 1e-14 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_two_sided(middle, df) > tail else (low, middle)
+    return (low + high) / 2
 
 
 def f_above(f: float, df_between: float, df_within: float) -> float:
     """The probability of a value of the F distribution that is at least ``f``."""
     return _incomplete_beta(df_within / 2, df_between / 2, df_within / (df_within + df_between * f))
-
-
-def range_above(q: float, count: int, df: float) -> float:
-    """The probability that the range of some means is at least ``q`` standard errors of a mean.
-
-    ``count`` means of one distribution are compared, and the standard error is estimated with
-    ``df`` degrees of freedom. For two means this is the t test: q is then √2 times t.
-    """
-    # The share of means within q of the smallest one, for each place of that and each deviation.
-    at, weights = (_NORMAL_REACH * one for one in _legendre(_NORMAL_POINTS))
-    density = weights * np.exp(-at * at / 2) / math.sqrt(2 * math.pi)
-    reach = _DEVIATION_REACH / math.sqrt(2 * df)
-    low, high = max(0.0, 1 - reach), 1 + reach
-    place, each = _legendre(_DEVIATION_POINTS)
-    deviations = (low + high) / 2 + (high - low) / 2 * place
-    log_front = math.log(2) + df / 2 * math.log(df / 2) - math.lgamma(df / 2)
-    logs = log_front + (df - 1) * np.log(deviations) - df * deviations**2 / 2
-    chances = (high - low) / 2 * each * np.exp(logs)
-    below = _normal_below(at[:, None] + q * deviations) - _normal_below(at)[:, None]
-    within = count * density @ np.maximum(below, 0.0) ** (count - 1)
-    return float(np.clip(chances.sum() - chances @ within, 0.0, 1.0))
-
-
-@lru_cache(maxsize=4096)
-def range_quantile(share: float, count: int, df: float) -> float:
-    """The value that a share of the studentised range lies below, to six digits."""
-    of_two = math.sqrt(2) * t_quantile(0.5 + share / 2, df)
-    return _quantile(lambda q: range_above(q, count, df), 1 - share, of_two, precision=1e-6)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -150,27 +119,6 @@ def _residual(parameters: Sequence[Codes], y: Floats) -> tuple[float, int]:
     design = np.column_stack(columns)
     fitted, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
     return float(((y - design @ fitted) ** 2).sum()), int(rank)
-
-
-def _quantile(
-    above: Callable[[float], float], tail: float, high: float, *, precision: float
-) -> float:
-    """Where the falling function ``above`` reaches ``tail``, by halves; ``high`` is a guess."""
-    low = 0.0
-    while above(high) > tail:
-        low, high = high, 2 * high
-    while high - low > precision * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) > tail else (low, middle)
-    return (low + high) / 2
-
-
-def _normal_below(z: Floats) -> Floats:
-    distance = np.abs(z) / math.sqrt(2)
-    t = 1 / (1 + distance / 2)
-    above = t * np.exp(np.polyval(_ERROR_FUNCTION, t) - distance * distance) / 2
-    below: Floats = np.where(z < 0, above, 1 - above)
-    return below
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -5,9 +5,10 @@ Groups that share their units are compared in pairs, and what a unit does to all
 noise. A group far noisier than the others is no part of the pool, and counts by its nearest run.
 
 The best group is chosen by the same values that are tested. So the p-value of a group is that of
-the studentised range of all groups up to it: the chance that so many groups without any difference
-lie this far apart. Against the next group that is the t test, which also tells whether the group
-that looks best is the best one (Gutmann and Maymin, 1987).
+the t test times the number of pairs of all groups up to it (Bonferroni): at most the chance that
+two of so many groups without any difference lie this far apart. Against the next group that is the
+t test itself, which also tells whether the group that looks best is the best one (Gutmann and
+Maymin, 1987).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 import numpy as np
 
 from epochal.series.aggregate import CONFIDENCE, Number
-from epochal.series.statistics import Floats, f_above, range_above, range_quantile
+from epochal.series.statistics import Floats, f_above, t_quantile, t_two_sided
 from epochal.series.trend import Goal
 
 FEWEST = 3
@@ -84,11 +85,11 @@ def differences(groups: Sequence[Units], best: int, goal: Goal) -> list[Differen
     for place, one in enumerate(gaps):
         p, half = chances[place], math.nan
         if not one.is_noisy:
-            # The range of more groups is tested first; what the nearest group shows holds for all.
+            # More groups are tested first; what the nearest group shows holds for all.
             p = min(chances[usual[0]], max(chances[at] for at in usual if at >= place))
             if one.df >= 1:
-                quantile = range_quantile(CONFIDENCE, place + 2, one.df)
-                half = quantile * math.sqrt(one.variance / 2)
+                share = 1 - (1 - CONFIDENCE) / 2 / math.comb(place + 2, 2)
+                half = t_quantile(share, one.df) * math.sqrt(one.variance)
         winner = best if len(groups[best]) >= FEWEST and p < 1 - CONFIDENCE else None
         ends = one.difference - half, one.difference + half
         found.append(
@@ -98,7 +99,7 @@ def differences(groups: Sequence[Units], best: int, goal: Goal) -> list[Differen
 
 
 def _chance(gap: _Gap, count: int, least: float) -> float:
-    """The chance that ``count`` groups without a difference lie so far apart."""
+    """The chance, at most, that ``count`` groups without a difference lie so far apart."""
     if gap.df < 1:
         return math.nan
     if gap.ahead <= least:
@@ -106,7 +107,8 @@ def _chance(gap: _Gap, count: int, least: float) -> float:
     # Without noise, any difference is certain.
     if gap.variance <= least * least:
         return 0.0
-    return range_above(gap.ahead / math.sqrt(gap.variance / 2), count, gap.df)
+    p = t_two_sided(gap.ahead / math.sqrt(gap.variance), gap.df)
+    return min(1.0, p * math.comb(count, 2))
 
 
 class _Noise:

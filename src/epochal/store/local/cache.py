@@ -90,11 +90,14 @@ class LoadedRuns:
                 else:
                     self._runs.move_to_end(key)
 
-    def used(self, run: Releasable) -> None:
-        """A run was used just now."""
+    def used(self, run: Releasable, *, more_bytes: int = 0) -> None:
+        """A run was used just now, and keeps so many bytes more."""
         with self._lock:
-            if id(run) in self._runs:
+            known = self._runs.get(id(run))
+            if known is not None:
+                self._runs[id(run)] = (run, known[1] + more_bytes)
                 self._runs.move_to_end(id(run))
+                self._size += more_bytes
 
     def forget(self, run: Releasable) -> None:
         """A run has nothing in memory any more."""

@@ -134,10 +134,11 @@ class Listing:
         """The version of a file and its inode; None and 0 where there is none."""
         if self._is_refused(name):
             return None, 0
+        path = f"{self._place}/{name}"
         try:
-            status = os.stat(f"{self._place}/{name}")
-        except OSError:
-            return None, 0
+            status = os.stat(path)
+        except OSError:  # a link to itself is there, and cannot be read
+            return (Stat(-1, 0) if os.path.islink(path) else None), 0
         size = status.st_size if stat.S_ISREG(status.st_mode) else -1
         return Stat(size, status.st_mtime_ns), status.st_ino
 

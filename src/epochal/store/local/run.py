@@ -89,6 +89,7 @@ class LocalRun(RunView):
         self._state: RunState | None = None
         # Series of that state, by their ranks.
         self._series: dict[tuple[SeriesKey, int], Series] = {}
+        self._series_bytes = 0
         # Whether a look has found more than was read.
         self._is_behind = False
         # Whether the index has the row; a list has it from here otherwise.
@@ -146,7 +147,7 @@ class LocalRun(RunView):
         self._is_behind = False
         if self.source.poll() or self._state is None:
             self._state = RunState(self.source.parts, before=self._state)
-            self._series.clear()
+            self._drop_series()
             self._held.loaded.grown(self)
         return self._state
 
@@ -174,8 +175,12 @@ class LocalRun(RunView):
     def _free(self) -> None:
         """Free what was read; the next query reads it again."""
         self._state = None
-        self._series.clear()
+        self._drop_series()
         self.source.close()
+
+    def _drop_series(self) -> None:
+        self._series.clear()
+        self._series_bytes = 0
 
     def _too_fast(self) -> FormatError:
         return FormatError(f"the files in {self.source.path} change faster than they can be read.")
@@ -183,7 +188,7 @@ class LocalRun(RunView):
     @property
     def held_bytes(self) -> int:
         """About how many bytes of the run are in memory."""
-        return self.source.held_bytes + sum(series.nbytes for series in self._series.values())
+        return self.source.held_bytes + self._series_bytes
 
     def release(self) -> bool:
         """Free what was read; False while the run grows, or another thread reads it: never waits,
@@ -434,14 +439,15 @@ class LocalRun(RunView):
             if found is None:
                 raise self._no_metric(name, rank, axis)
             return found
-        self._held.loaded.used(self)
-        series = self._series.get((key, rank))
+        series, more_bytes = self._series.get((key, rank)), 0
         if series is None:
             series = self._ask(lambda state: state.series(key, rank))
-            if sum(one.nbytes for one in self._series.values()) > SERIES_BYTES:
-                self._series.clear()
+            more_bytes = series.nbytes
+            if self._series_bytes + more_bytes > SERIES_BYTES:
+                self._drop_series()
             self._series[key, rank] = series
-            self._held.loaded.grown(self)
+            self._series_bytes += more_bytes
+        self._held.loaded.used(self, more_bytes=more_bytes)
         return series
 
     @locked
