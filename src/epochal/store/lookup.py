@@ -88,7 +88,7 @@ def _ambiguous(key: str, runs: Sequence[Named]) -> str:
 
 def _not_found(key: str, runs: Sequence[Named]) -> str:
     if not runs:
-        return f"there is no run {key!r}: none is recorded here yet ('epochal ls')."
+        return f"there is no run {key!r}: none is recorded here yet. 'epochal ls' names the folder."
     inside = sum(run.project == key for run in runs)
     if inside:
         return f"{key!r} is a project of {plural(inside, 'run')}: 'epochal ls {key}' lists them."
