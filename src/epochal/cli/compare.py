@@ -20,7 +20,7 @@ from epochal.store.words import most_severe_text, progress_text
 
 _LONGEST_CELL = 40
 _MARK = "!"
-_LEGEND = f"{_MARK} ended as no number, or far above its best."
+_LEGEND = f"{_MARK} ended as NaN or infinity, or lost more than half of its progress."
 
 
 @data_command

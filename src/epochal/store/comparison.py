@@ -45,7 +45,7 @@ class ComparedMetric(msgspec.Struct, frozen=True):
         return tuple(None if summary is None else summary.last for summary in self.summaries)
 
     def ended_badly(self) -> tuple[bool, ...]:
-        """Whether the loss of each run ended as nan or infinity, or far above its best."""
+        """Whether each loss ended as NaN or infinity, or lost more than half of its progress."""
         is_loss = self.role in _LOSSES
         return tuple(
             is_loss and one is not None and _ended_badly(one, self.goal) for one in self.summaries
