@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -133,12 +132,6 @@ def test_failing_to_start_is_a_sentence(
     printed = capfd.readouterr().err
     assert printed.startswith(f"epochal: the live page could not be started: {why}")
     assert "Traceback" not in printed
-
-
-@pytest.mark.parametrize("port", ["x", -1, 65536, True])
-def test_a_port_that_there_cannot_be_is_refused_at_once(start_run: StartRun, port: Any) -> None:
-    with pytest.raises(UsageError, match="port must be a whole number from 0 to 65535, as in"):
-        start_run().serve(port)
 
 
 def test_a_port_that_may_not_move_is_refused(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ class Monitor:
         sampler: ResourceSampler | None = None,
         **options: Any,
     ) -> None:
-        num_epochs = None if num_epochs is None else _epoch_count(num_epochs)
+        num_epochs = None if num_epochs is None else int(num_epochs)
         if run is not None and (options or name is not None):
             raise UsageError("name and options belong to a new run; this monitor was given one.")
         self.num_epochs = num_epochs
@@ -146,7 +146,7 @@ class Monitor:
         recorder = recorder_of(self.run)
         recorder.check_open()
         call = CallValues(recorder.values)
-        number = recorder.values.read("epoch", _epoch_number, epoch)
+        number = recorder.values.read("epoch", plain_int, epoch, name="epoch")
         if number is None:
             number = self._history[-1].epoch + 1 if self._history else 0
         seconds = call.amount(_seconds(duration), name="duration")
@@ -322,19 +322,6 @@ def log_picture(run: Run, model: Any, picture: Any) -> None:
     )
 
 
-def _epoch_count(given: Any) -> int:
-    try:
-        count = plain_int(given, name="num_epochs")
-    except UsageError:
-        count = -1
-    if count < 0:
-        raise ValueTypeError(
-            f"num_epochs must be a whole number of at least 0, or None, not {given!r}; the name"
-            " comes second: Monitor(10, 'name')."
-        )
-    return count
-
-
 def _metrics(metrics: Any, call: CallValues) -> dict[str, Any]:
     if isinstance(metrics, EpochMetrics):
         return dict(metrics.merged_by(call))
@@ -344,16 +331,7 @@ def _metrics(metrics: Any, call: CallValues) -> dict[str, Any]:
     is_pair = isinstance(metrics, tuple) and len(metrics) == 2
     if is_pair and isinstance(metrics[0], HasLatestMetrics):
         return {**_metrics(metrics[0], call), **as_pairs(metrics[1], argument="extras")}
-    if isinstance(metrics, (int, float)):
-        raise ValueTypeError("metrics must have names: pass {'loss': value}.")
     return as_pairs(metrics, argument="metrics")
-
-
-def _epoch_number(epoch: Any) -> int:
-    number = plain_int(epoch, name="epoch")
-    if number < 0:
-        raise UsageError(f"epoch={number} must be 0 or more: epochs are counted from 0.")
-    return number
 
 
 def _share(batches: Any, total: float) -> float | None:

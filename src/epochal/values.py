@@ -51,14 +51,6 @@ MAX_COUNTED = 1_000_000
 SAMPLE_SIZE = 999_983
 _SINGLE = struct.Struct("<f")  # with a byte order it refuses what does not fit
 
-_ADVICE: dict[type, str] = {
-    str: "run.log({name: text}) records a text",
-    bytes: "epochal.Image takes encoded images",
-    list: "run.log({name: values}) records many numbers",
-    tuple: "run.log({name: values}) records many numbers",
-    type(None): "leave the metric out when there is no value",
-}
-
 
 class DeviceParts(msgspec.Struct, frozen=True):
     """Numbers and tensors of one list, some of them on an accelerator."""
@@ -322,10 +314,4 @@ def element_count(value: Any) -> int | None:
 
 
 def _not_a_number(name: str, value: Any) -> ValueTypeError:
-    for kind, advice in _ADVICE.items():
-        if isinstance(value, kind):
-            return ValueTypeError(
-                f"metric {name!r} is {'None' if value is None else f'a {kind.__name__}'}, "
-                f"not a number; {advice}."
-            )
     return ValueTypeError(f"metric {name!r} is of type {type(value).__name__}, not a number.")

@@ -25,8 +25,12 @@ QUIET, NORMAL, VERBOSE, DEBUG, TRACE = Verbosity
         ("", NORMAL),
     ],
 )
-def test_the_environment_spells_levels_loosely(text: str, level: Verbosity) -> None:
-    assert module.parse_verbosity(text) is level
+def test_the_environment_spells_levels_loosely(
+    monkeypatch: pytest.MonkeyPatch, text: str, level: Verbosity
+) -> None:
+    monkeypatch.setattr(module, "_process", module._ProcessLevel())
+    monkeypatch.setenv("EPOCHAL_VERBOSITY", text)
+    assert module.verbosity() is level
 
 
 def test_each_level_includes_the_lower_ones() -> None:

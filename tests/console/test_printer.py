@@ -4,7 +4,6 @@ import pytest
 
 from epochal.console.messages import LogVerbosity, Verbosity, set_verbosity
 from epochal.console.printer import Console
-from epochal.errors import UsageError
 
 
 def everything(console: Console) -> None:
@@ -122,11 +121,6 @@ def test_no_bar_where_there_is_no_terminal() -> None:
     console.progress(5, now=1e9)
     console.close()
     assert stream.getvalue() == ""
-
-
-def test_a_negative_interval_raises() -> None:
-    with pytest.raises(UsageError, match="min_interval_s"):
-        Console(min_interval_s=-1)
 
 
 @pytest.mark.parametrize(

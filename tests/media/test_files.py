@@ -66,7 +66,7 @@ def test_a_folder_is_kept_file_by_file(run: Run, tmp_path: Path) -> None:
     assert files["evaluation/1/deep/pixels.raw"].path.suffix == ".bin"
     assert files["evaluation/1/report.html"].media_type == "text/html"
     (reason,) = dropped(run)
-    assert reason.endswith("gone is a link to a file that does not exist.")
+    assert reason.endswith("gone cannot be kept: No such file or directory.")
 
 
 def test_what_cannot_be_kept_is_one_sentence_each(
@@ -86,10 +86,10 @@ def test_what_cannot_be_kept_is_one_sentence_each(
     run.log({"loss": 1.0})
     assert of_kind(run.dir, "file") == []
     assert dropped(run) == [
-        "'missing.pt': there is no file missing.pt.",
-        "'pipe': pipe is a pipe, a socket or a device, which cannot be kept.",
-        "'socket': socket is a pipe, a socket or a device, which cannot be kept.",
-        "'/dev/zero': /dev/zero is a pipe, a socket or a device, which cannot be kept.",
+        "'missing.pt': missing.pt cannot be kept: No such file or directory.",
+        "'pipe': pipe cannot be kept: it is not a regular file.",
+        "'socket': socket cannot be kept: No such device or address.",
+        "'/dev/zero': /dev/zero cannot be kept: it is not a regular file.",
         "the folder 'many' has more than 1,000 files. Pack it into one file with"
         " shutil.make_archive and log that.",
         "the folder 'empty' has no files that can be read.",

@@ -521,7 +521,7 @@ def test_the_environment_makes_runs_strict(
     start_run: StartRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EPOCHAL_STRICT", "1")
-    with pytest.raises(ValueTypeError, match="metric 'a' is None"):
+    with pytest.raises(ValueTypeError, match="metric 'a' is of type NoneType"):
         start_run().log({"a": None})
     start_run(strict=False).log({"a": None})
 

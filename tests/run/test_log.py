@@ -195,9 +195,9 @@ def test_a_name_must_be_a_text_that_is_not_empty(strict_run: Run, metrics: Any) 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "None, not a number; leave the metric out"),
-        ((), "a tuple, not a number; run.log"),
-        (b"x", "a bytes, not a number; epochal.Image"),
+        (None, "of type NoneType, not a number"),
+        ((), "of type tuple, not a number"),
+        (b"x", "of type bytes, not a number"),
         (np.zeros(0), "holds 0 values"),
         (1j, "of type complex, not a number"),
         (timedelta(1), "of type timedelta, not a number"),

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -120,20 +120,6 @@ def _keep_form(context: click.Context, parameter: click.Parameter, value: bool) 
 FORM_FLAG: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _keep_form}
 
 
-# What people type who know another program.
-_OTHER_WORDS = {
-    "delete": "rm",
-    "help": "--help",
-    "info": "show",
-    "init": "run",
-    "list": "ls",
-    "logs": "tail",
-    "plot": "figure",
-    "ui": "serve",
-    "undo": "manage trash restore",
-}
-
-
 class Group(click.Group, Command):
     """Commands in sections; the module of a command is imported when the command is used.
 
@@ -188,9 +174,7 @@ class Group(click.Group, Command):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that the arguments name; suggest one for a misspelt name."""
         if args[0] not in self.summaries and not args[0].startswith("-"):
-            meant = _OTHER_WORDS.get(args[0])
-            near = nearest(args[0], self.summaries) if meant is None else f"did you mean {meant}?"
-            ctx.fail(f"there is no command {args[0]!r}; {near}")
+            ctx.fail(f"there is no command {args[0]!r}; {nearest(args[0], self.summaries)}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -281,13 +265,9 @@ def own_run(key: str | None) -> LocalRun:
     return view
 
 
-@overload
-def named_runs(store: LocalStore, keys: Sequence[str]) -> list[LocalRun]: ...
-@overload
-def named_runs(store: Store, keys: Sequence[str]) -> list[RunView]: ...
-def named_runs(store: Store, keys: Sequence[str]) -> Sequence[RunView]:
+def named_runs(store: Store, keys: Sequence[str]) -> list[Any]:
     """The runs that RUN… names; a project or a folder of runs selects all but its hidden ones."""
-    found: list[RunView] = []
+    found: list[Any] = []
     for key in keys:
         try:
             found.append(store.run(key))

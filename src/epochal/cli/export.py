@@ -90,7 +90,7 @@ def command(
             out = VisibleStream(sys.stdout) if sys.stdout.isatty() else sys.stdout
             write(views, cast(TextIO, out), opens_board=opens is not None)
             return 0
-        files = _files(views, form, output)
+        files = _files(views, f".{form}", output)
         for file, inside in files.items():
             with new_text_file(file) as out:
                 write(inside, out, opens_board=opens is not None)
@@ -110,15 +110,13 @@ def command(
 
 def _save_files(runs: Sequence[RunView], output: str | None, name: str) -> int:
     """Save samples and files; of several runs, each in a folder of its own."""
-    folder = Path(output or next(iter(_files(runs, FILES, None))).removesuffix(f".{FILES}"))
+    folder = Path(output or next(iter(_files(runs, "", None))))
     saved: list[str] = []
     failed: list[str] = []
     places = {str(folder): runs}
     if len(runs) > 1:
         folder.mkdir(parents=True, exist_ok=True)
-        places = {
-            p.removesuffix(f".{FILES}"): r for p, r in _files(runs, FILES, str(folder)).items()
-        }
+        places = _files(runs, "", str(folder))
     for place, (run,) in places.items():
         for result in save_files(run, Path(place), name=name):
             (failed if isinstance(result, Exception) else saved).append(str(result))
@@ -131,19 +129,21 @@ def _save_files(runs: Sequence[RunView], output: str | None, name: str) -> int:
     return int(bool(failed))
 
 
-def _files(runs: Sequence[RunView], form: str, output: str | None) -> dict[str, list[RunView]]:
+def _files(
+    runs: Sequence[RunView], suffix: str, output: str | None
+) -> dict[str, Sequence[RunView]]:
     """The runs of each file."""
     if output is None:
         names = {run.outline().name if len(runs) == 1 else run.outline().project for run in runs}
         stem = slugify(names.pop()) if len(names) == 1 else "runs"
-        return {f"{stem}.{form}": list(runs)}
+        return {f"{stem}{suffix}": runs}
     if not Path(output).is_dir():
-        return {output: list(runs)}
-    files: dict[str, list[RunView]] = {}
+        return {output: runs}
+    files: dict[str, Sequence[RunView]] = {}
     for run in runs:
         stem = slugify(f"{run.outline().project}-{run.outline().name}")
         names_ = (f"{stem}-{number}" if number > 1 else stem for number in itertools.count(1))
-        paths = (str(Path(output) / f"{name}.{form}") for name in names_)
+        paths = (str(Path(output) / f"{name}{suffix}") for name in names_)
         files[next(path for path in paths if path not in files)] = [run]
     return files
 

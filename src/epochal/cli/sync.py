@@ -82,8 +82,6 @@ def _with_settings(reporting: Reporting, settings: tuple[str, ...]) -> Reporting
         if not equals:
             raise UsageError(f"--set {setting!r} has no value: write NAME=VALUE.")
         given[name.strip()] = value
-    if "report_to" in given:
-        raise UsageError("--set report_to=… is not accepted: use --to.")
     return options_from({**reporting.plain(), **given})
 
 

@@ -30,6 +30,7 @@ from epochal.console.stream import write_line
 from epochal.errors import UsageError
 from epochal.guard import attempt
 from epochal.settings import read_setting
+from epochal.settings.kinds import VERBOSITY
 from epochal.values import shown_text
 
 Text = str | Callable[..., str]
@@ -104,7 +105,7 @@ def set_verbosity(level: Verbosity | LogVerbosity | int | str) -> None:
 def verbosity() -> Verbosity:
     """The level of this process; the settings are read on the first call and never again."""
     if _process.level == _UNREAD:
-        _process.level = parse_verbosity(read_setting("verbosity"))
+        _process.level = as_verbosity(read_setting("verbosity"))
     return Verbosity(_process.level)
 
 
@@ -119,24 +120,14 @@ def enabled(level: Verbosity) -> bool:
     return _process.level != _UNREAD or level <= verbosity()
 
 
-def parse_verbosity(text: str) -> Verbosity:
-    """Read a level as the environment spells it; anything unknown means NORMAL."""
-    try:
-        return as_verbosity(int(text) if text.strip().isdecimal() else text)
-    except UsageError:
-        return Verbosity.NORMAL
-
-
 def as_verbosity(level: Verbosity | LogVerbosity | int | str) -> Verbosity:
-    """Check a level given in code; unlike the environment's, a wrong one raises ``UsageError``."""
+    """Check a level given in code; a wrong one raises ``UsageError``."""
     if isinstance(level, LogVerbosity):
         return level.to_verbosity()
-    if isinstance(level, str) and level.strip().upper() in Verbosity.__members__:
-        return Verbosity[level.strip().upper()]
-    if isinstance(level, int) and 0 <= level <= Verbosity.TRACE:
-        return Verbosity(level)
-    names = ", ".join(name.lower() for name in Verbosity.__members__)
-    raise UsageError(f"level={level!r} is not a verbosity: use 0 to 4, or one of {names}.")
+    try:
+        return Verbosity[VERBOSITY.checked(level).upper()]
+    except ValueError as error:
+        raise UsageError(f"level={level!r} {error}") from error
 
 
 def stream_for(level: Verbosity) -> TextIO:

@@ -19,7 +19,6 @@ from epochal.console.messages import (
 )
 from epochal.console.progress import ProgressBar
 from epochal.console.stream import obeys_control_codes, printable, write_line
-from epochal.errors import UsageError
 from epochal.guard import Guard
 from epochal.series.overfit import Grade
 from epochal.settings import no_colours
@@ -66,8 +65,6 @@ class Console:
         verbosity: Verbosity | LogVerbosity | int | str | None = None,
         min_interval_s: float = 0.0,
     ) -> None:
-        if not 0 <= min_interval_s < math.inf:
-            raise UsageError(f"min_interval_s={min_interval_s!r} must be 0 or more seconds.")
         self._level: Verbosity | None = None
         self._of_logger: LogVerbosity | None = None
         if verbosity is not None:

@@ -16,7 +16,7 @@ from typing import Any
 from epochal.atomic_file import between_processes
 from epochal.errors import UsageError
 from epochal.hub.documents import FOLDER, Body, Documents, Recent, SqliteDocuments, documents_at
-from epochal.server.access import ROLES, Principal, Role
+from epochal.server.access import Principal, Role
 
 # Of documents that belong to a hub, and not to the runs that it has.
 KINDS = (*("token", "links-key", "claim", "removed", "request", "asked", "audit"),)
@@ -105,8 +105,6 @@ class Ledger:
 
         The name of a token that was revoked may be used again.
         """
-        if role not in ROLES:
-            raise UsageError(f"role must be one of {', '.join(ROLES)}, not {role!r}.")
         if not name or len(name) > 100 or not name.isprintable():
             raise UsageError("name must have 1 to 100 printable characters.")
         token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)

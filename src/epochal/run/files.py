@@ -77,18 +77,8 @@ def _stored(recorder: Recorder, name: str, source: Path, step: int) -> Record:
     try:
         file = open(source, "rb", buffering=0, opener=regular_only)  # noqa: SIM115
     except OSError as error:
-        raise UsageError(_reason(source, error)) from error
+        raise UsageError(f"{source} cannot be kept: {error.strerror or error}.") from error
     with file:
         stored, size = recorder.samples.copy(file, source.suffix)
     about = {"file": stored, "media_type": media_type_of_name(source.name), "bytes": size}
     return {"log": "file", "t": now(), "step": step, "name": without_surrogates(name), **about}
-
-
-def _reason(source: Path, error: OSError) -> str:
-    if source.is_symlink() and not source.exists():
-        return f"{source} is a link to a file that does not exist."
-    if isinstance(error, FileNotFoundError):
-        return f"there is no file {source}."
-    if source.exists() and not source.is_file():
-        return f"{source} is a pipe, a socket or a device, which cannot be kept."
-    return f"{source}: {error.strerror or error}."

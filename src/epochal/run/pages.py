@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from epochal.console.messages import msg
-from epochal.errors import ValueTypeError
 from epochal.journal.archive_request import (
     WAIT_S,
     WAIT_WHEN_STOPPED_S,
@@ -39,14 +38,7 @@ class PageAddress(str):
 
 
 def serve(recorder: Recorder, port: int | None = None) -> str | None:
-    """Start the live page of a run; the address, None on failure and for a run that is off.
-
-    Raises ``UsageError`` for a port that there cannot be.
-    """
-    if port is not None and not (type(port) is int and 0 <= port <= 65535):
-        raise ValueTypeError(
-            f"port must be a whole number from 0 to 65535, as in serve(6060), got {port!r}."
-        )
+    """Start the live page of a run; the address, None on failure and for a run that is off."""
     if recorder.is_recorded:
         recorder.page_url = recorder.guard.run("live page", _serve, recorder, port)
     return recorder.page_url

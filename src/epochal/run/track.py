@@ -15,7 +15,6 @@ from typing import ClassVar, Generic, TypeVar
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.console.progress import INTERVAL_S, Progress, lay_out
-from epochal.errors import UsageError, ValueTypeError
 from epochal.format import format_duration
 from epochal.guard import attempt
 from epochal.run.current import OPEN_RUNS
@@ -44,11 +43,6 @@ def track(
         total: The number of items, where ``len(iterable)`` is not known.
         unit: The unit of the rate.
     """
-    if not any(hasattr(iterable, method) for method in ("__iter__", "__getitem__")):
-        raise ValueTypeError(f"track takes an iterable, not a {type(iterable).__name__}.")
-    count: object = total
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
-        raise UsageError(f"total={total!r} must be a number of items, 0 or more.")
     return Track(iterable, name=str(name), total=total, unit=str(unit))
 
 

@@ -232,9 +232,8 @@ PATTERNS = Kind(
     to_text=lambda value: "0" if value is False else ",".join(value),
     merged=lambda known, given: given if given is False else (*(known or ()), *given),
 )
-# A variable with an unknown word has always meant the default; ``console.messages`` sees to it.
 VERBOSITY = Kind(
     accepts=f"0 to 4, or {', '.join(f'`{name}`' for name in VERBOSITIES)}",
-    from_text=str,
+    from_text=lambda text: _verbosity(int(text) if text.strip().isdecimal() else text),
     checked=_verbosity,
 )
