@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from epochal.companion.config import CompanionConfig
@@ -35,6 +35,7 @@ RELEASE_S = 60.0
 _FULL_SPEED = ("", "idle")
 
 
+@dataclass
 class Cadence:
     """Counts from when it was made; ``clock`` counts seconds, ``wall`` gives Unix seconds.
 
@@ -42,17 +43,12 @@ class Cadence:
     first day.
     """
 
-    def __init__(
-        self,
-        *,
-        every_s: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self.clock = clock
-        self._wall = wall
-        self._every_s = every_s
-        self._started_s = clock()
+    every_s: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._started_s = self.clock()
 
     def age_s(self) -> float:
         """How long telemetry has been running."""
@@ -60,8 +56,8 @@ class Cadence:
 
     def record_every_s(self) -> float:
         """The time that one record covers: the setting, else less on the first day."""
-        if self._every_s is not None:
-            return self._every_s
+        if self.every_s is not None:
+            return self.every_s
         return RECORD_EVERY_S if self.age_s() < _FIRST_DAY_S else LATER_RECORD_EVERY_S
 
     def thorough_every_s(self) -> float:
@@ -74,7 +70,7 @@ class Cadence:
 
     def moment(self) -> float:
         """Now, in whole Unix seconds: regular times take next to nothing to store."""
-        return float(math.floor(self._wall()))
+        return float(math.floor(self.wall()))
 
 
 def is_due(elapsed_s: float, every_s: float) -> bool:
@@ -124,50 +120,43 @@ _LEARN_EVERY_S = 10.0
 _LEARN_AGAIN_EVERY_S = 60.0
 
 
+@dataclass(slots=True)
 class GpuJournal:
     """Samples the GPUs a run uses and writes their records; raises for nothing a sensor does.
 
     ``own_pids`` gives the run's processes, ``guard`` keeps what fails.
     """
 
-    def __init__(
-        self,
-        config: CompanionConfig,
-        journal: OwnJournal,
-        gpus: GpuSource,
-        *,
-        used: UsedGpus,
-        own_pids: Callable[[], Collection[int]],
-        guard: Guard,
-        source_budget_s: float,
-        cadence: Cadence,
-        live: LiveFile,
-    ) -> None:
-        self._config = config
-        self._journal = journal
-        self._gpus = gpus
-        self._used = used
-        self._own_pids = own_pids
-        self._guard = guard
-        self._budget_s = source_budget_s
-        self._cadence = cadence
-        self._live = live
-        self._learn_at_s = cadence.clock()
-        self._intervals: dict[int, _GpuInterval] = {}
-        self._throttles: dict[int, ThrottleWatch] = {}
-        self.dram_free: dict[str, int | None] = {}
+    config: CompanionConfig
+    journal: OwnJournal
+    gpus: GpuSource
+    used: UsedGpus
+    own_pids: Callable[[], Collection[int]]
+    guard: Guard
+    source_budget_s: float
+    cadence: Cadence
+    live: LiveFile
+    dram_free: dict[str, int | None] = field(default_factory=dict)
+    _learn_at_s: float = 0.0
+    _intervals: dict[int, _GpuInterval] = field(default_factory=dict)
+    _throttles: dict[int, ThrottleWatch] = field(default_factory=dict)
 
     def models(self) -> list[GpuModel]:
         """The GPUs the run uses; all it could use while that is not known."""
-        models = list(self._read_gpus(self._gpus.gpu_models) or ())
-        return [model for model in models if model.id in self._used.ids] or models
+        models = list(self._read_gpus(self.gpus.gpu_models) or ())
+        return [model for model in models if model.id in self.used.ids] or models
 
     def sample(self) -> None:
         """Read the GPUs that are used; write a record if one is due."""
         self._learn()
-        now_s = self._cadence.clock()
-        ripe = frozenset(gpu for gpu in self._used.ids if self._is_ripe(gpu, now_s))
-        for sample in self._read(self._used.ids - ripe, light=True):
+        now_s = self.cadence.clock()
+        every_s, known = self.cadence.thorough_every_s, self._intervals
+        ripe = frozenset(
+            gpu
+            for gpu in self.used.ids
+            if gpu not in known or is_due(now_s - known[gpu].full_at_s, every_s())
+        )
+        for sample in self._read(self.used.ids - ripe, light=True):
             interval = self._intervals[sample.id]
             interval.add(sample)
             if interval.is_alarming:
@@ -177,70 +166,64 @@ class GpuJournal:
                 self._introduce(sample.id)
                 # The first reading covers no time of the run's.
                 self._intervals[sample.id] = _GpuInterval(
-                    since_s=now_s, thorough_every_s=self._cadence.thorough_every_s
+                    since_s=now_s, thorough_every_s=self.cadence.thorough_every_s
                 )
                 continue
             interval = self._intervals[sample.id]
             interval.add(sample, full_at_s=now_s)
-            if interval.is_alarming or interval.is_due(now_s, self._cadence.record_every_s()):
+            if interval.is_alarming or interval.is_due(now_s, self.cadence.record_every_s()):
                 self._write(sample.id, interval, now_s)
 
     def end(self) -> None:
         """Write what has been gathered since the last records, and let the driver go."""
-        now_s = self._cadence.clock()
+        now_s = self.cadence.clock()
         gathered = {gpu: one for gpu, one in self._intervals.items() if one.samples.num_samples}
         for sample in self._read(gathered.keys()):
             gathered[sample.id].add(sample, full_at_s=now_s)
         for gpu, interval in gathered.items():
             self._write(gpu, interval, now_s)
-        self._read_gpus(self._gpus.close)
-
-    def _is_ripe(self, gpu: int, now_s: float) -> bool:
-        interval = self._intervals.get(gpu)
-        if interval is None:
-            return True
-        return is_due(now_s - interval.full_at_s, self._cadence.thorough_every_s())
+        self._read_gpus(self.gpus.close)
 
     def _read(self, gpus: Collection[int], *, light: bool = False) -> tuple[GpuSample, ...]:
         if not gpus:
             return ()
-        found = self._read_gpus(lambda: self._gpus.sample(only=gpus, light=light)) or ()
+        found = self._read_gpus(lambda: self.gpus.sample(only=gpus, light=light)) or ()
         for sample in found:
-            self._live.see_gpu(sample.id, sample.readings())
+            self.live.see_gpu(sample.id, sample.readings())
             self._see_throttle(sample)
         return found
 
     def _read_gpus(self, call: Callable[[], T]) -> T | None:
         """The driver's samples; a driver that hangs is not called again until it has returned."""
-        return self._guard.bounded(GPU_MEMBER, call, budget_s=self._budget_s)
+        return self.guard.bounded(GPU_MEMBER, call, budget_s=self.source_budget_s)
 
     def _see_throttle(self, sample: GpuSample) -> None:
         watch = self._throttles.setdefault(sample.id, ThrottleWatch())
-        change = watch.see(sample.throttle, self._cadence.clock())
+        change = watch.see(sample.throttle, self.cadence.clock())
         if change is not None:
-            self._journal.event("gpu-throttle", id=sample.id, **change)
+            self.journal.event("gpu-throttle", id=sample.id, **change)
 
     def _learn(self) -> None:
-        now_s = self._cadence.clock()
-        if now_s < self._learn_at_s or self._used.is_complete:
+        now_s = self.cadence.clock()
+        if now_s < self._learn_at_s or self.used.is_complete:
             return
-        computing = self._read_gpus(self._gpus.pids) or {}
-        if any(computing.values()) or not self._used.ids:
-            own = self._guard.run("source processes", self._own_pids) or ()
-            self._used.learn(computing, own=own, age_s=self._cadence.age_s())
-        self._learn_at_s = now_s + (_LEARN_AGAIN_EVERY_S if self._used.ids else _LEARN_EVERY_S)
+        computing = self._read_gpus(self.gpus.pids) or {}
+        if any(computing.values()) or not self.used.ids:
+            own = self.guard.run("source processes", self.own_pids) or ()
+            self.used.learn(computing, own=own, age_s=self.cadence.age_s())
+        self._learn_at_s = now_s + (_LEARN_AGAIN_EVERY_S if self.used.ids else _LEARN_EVERY_S)
 
     def _introduce(self, gpu: int) -> None:
-        for model in self._read_gpus(self._gpus.gpu_models) or ():
+        for model in self._read_gpus(self.gpus.gpu_models) or ():
             if model.id == gpu:
                 known = {field.name: getattr(model, field.name) for field in fields(model)}
                 facts = {name: value for name, value in known.items() if value is not None}
-                self._journal.write("gpu-model", {"rank": self._config.rank, **facts})
+                self.journal.write("gpu-model", {"rank": self.config.rank, **facts})
 
     def _write(self, gpu: int, interval: _GpuInterval, now_s: float) -> None:
         summary = interval.take(now_s)
         self.dram_free[str(gpu)] = summary.get("dram_free")
-        self._journal.write("gpu", {"id": gpu, **summary}, at=self._cadence.moment())
+        self.journal.write("gpu", {"id": gpu, **summary}, at=self.cadence.moment())
 
 
 class _GpuInterval:

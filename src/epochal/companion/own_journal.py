@@ -49,11 +49,6 @@ class OwnJournal:
         self._clock = clock
         self._wrote_at_s = clock()
 
-    @property
-    def idle_s(self) -> float:
-        """For how long nothing has been written."""
-        return self._clock() - self._wrote_at_s
-
     def open(self) -> None:
         """Make the file now, for one that means something without records: nothing was found."""
         if self._config.folder.journal.is_dir():
@@ -89,7 +84,8 @@ class OwnJournal:
         Readers on other machines cannot see the process. Telemetry says as much every ten seconds
         of the first day, so that heartbeats begin with the second.
         """
-        if self.idle_s >= HEARTBEAT_EVERY_S - 0.5:  # ticks come a moment early or late
+        idle_s = self._clock() - self._wrote_at_s
+        if idle_s >= HEARTBEAT_EVERY_S - 0.5:  # ticks come a moment early or late
             # Whole seconds take next to nothing to store.
             self.write("heartbeat", {}, at=float(math.floor(time.time())))
 

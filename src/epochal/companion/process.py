@@ -80,8 +80,7 @@ class Companion:
         self._samples = SampleEncoding(config.folder)
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
-        self._shipping = self._open_shipping()
-        self._control = self._open_control()
+        self._shipping, self._control = self._with_hub()
         self._cpu = CpuRing(config.parent, guard=self.guard)
         self._telemetry, history = _telemetry_of(config, self.journal, self.guard)
         self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
@@ -243,21 +242,17 @@ class Companion:
             guard=self.guard,
         )
 
-    def _open_shipping(self) -> HubShipping | None:
-        ships = self._config.is_main or self._config.is_aside
-        if not ships or read_settings().hub is None:
-            return None
-        # HTTP and TLS take memory that most runs have no use for.
-        from epochal.companion.hub import open_shipping
-
-        return self.guard.run("hub", open_shipping, self._config, self.journal, self.guard)
-
-    def _open_control(self) -> RemoteControl | None:
+    def _with_hub(self) -> tuple[HubShipping | None, RemoteControl | None]:
+        """The shipping and the control that the settings ask for."""
         if read_settings().hub is None:
-            return None
-        from epochal.companion.hub import open_control
+            return None, None
+        # HTTP and TLS take memory that most runs have no use for.
+        from epochal.companion.hub import open_control, open_shipping
 
-        return self.guard.run("control", open_control, self._config, self.journal, self.guard)
+        parts = self._config, self.journal, self.guard
+        ships = self._config.is_main or self._config.is_aside
+        shipping = self.guard.run("hub", open_shipping, *parts) if ships else None
+        return shipping, self.guard.run("control", open_control, *parts)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from epochal.companion.own_journal import OwnJournal
@@ -249,18 +250,13 @@ class Doing(NamedTuple):
 def idle_gaps(samples: Sequence[Sample], *, below_pct: float, least_s: float) -> list[Gap]:
     """Where a device's use stayed below a share for long enough; samples in the order of time."""
     gaps: list[Gap] = []
-    start: float | None = None
-    last: float | None = None
-    for at, percent in samples:
-        if percent < below_pct:
-            start = at if start is None else start
-            last = at
-        else:
-            if start is not None and at - start >= least_s:
-                gaps.append(Gap(start, at))
-            start = None
-    if start is not None and last is not None and last - start >= least_s:
-        gaps.append(Gap(start, last))
+    for is_idle, group in groupby(enumerate(samples), lambda one: one[1][1] < below_pct):
+        places = [place for place, _ in group]
+        # A gap ends with the first sample of use, or with the last one there is.
+        end = samples[min(places[-1] + 1, len(samples) - 1)][0]
+        gap = Gap(samples[places[0]][0], end)
+        if is_idle and gap.end - gap.start >= least_s:
+            gaps.append(gap)
     return gaps
 
 
