@@ -47,6 +47,8 @@ _QUESTIONS: dict[str, tuple[str, ...]] = {
     ),
     "processes": ("nvmlDeviceGetComputeRunningProcesses",),
 }
+# Fields of a sample that are answers as they are.
+_ASKED = "name uuid clock max_clock power_limit temperature temp_slowdown fan".split()
 _FIXED = frozenset({"name", "uuid", "pci", "max_clock", "temp_slowdown", "capability", "cores"})
 _REFUSALS = (
     "NVML_ERROR_NOT_SUPPORTED",
@@ -196,7 +198,7 @@ class NvidiaDevice:
         memory = self._ask("memory")
         rx, tx = (None, None) if is_quick else self._pcie_rates()
         mean_power = self._mean_power() if is_full else None
-        busy = {} if is_quick else self._gpm.shares()
+        busy: dict[str, Any] = {} if is_quick else self._gpm.shares()
         gpu_util, mem_util = self._use_now("gpu"), self._use_now("memory")
         if depth != "light":
             gpu_util = self._mean_use("NVML_GPU_UTILIZATION_SAMPLES", gpu_util)
@@ -204,14 +206,8 @@ class NvidiaDevice:
             mem_util = self._mean_use("NVML_MEMORY_UTILIZATION_SAMPLES", mem_util)
         return GpuSample(
             id=self.index,
-            name=self._ask("name"),
-            uuid=self.uuid,
-            clock=self._ask("clock"),
-            max_clock=self._ask("max_clock"),
+            **{name: self._ask(name) for name in _ASKED},
             power=self._ask("power") if mean_power is None else mean_power,
-            power_limit=self._ask("power_limit"),
-            temperature=self._ask("temperature"),
-            temp_slowdown=self._ask("temp_slowdown"),
             gpu_util=gpu_util,
             mem_util=mem_util,
             dram_free=None if memory is None else int(memory.free),
@@ -219,11 +215,8 @@ class NvidiaDevice:
             dram_total=None if memory is None else int(memory.total),
             pcie_rx=rx,
             pcie_tx=tx,
-            fan=self._ask("fan"),
             throttle=throttle_words(self._ask("throttle")),
-            sm_active=busy.get("sm_active"),
-            tensor_active=busy.get("tensor_active"),
-            dram_active=busy.get("dram_active"),
+            **busy,
             energy=self._energy_used() if is_full else None,
             ecc_corrected=self._ask("ecc_corrected") if is_full else None,
             ecc_uncorrected=self._ask("ecc_uncorrected") if is_full else None,

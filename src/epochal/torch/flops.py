@@ -288,7 +288,10 @@ class _Tally:
 
     def _of_operation(self, formula: Callable[..., Any], operation: str) -> Callable[..., int]:
         def count(*args: Any, **kwargs: Any) -> int:
-            part = "lm_head" if self._is_in_head() else "blocks"
+            # The tracker knows which modules are at work; their names begin with the model's.
+            at_work = self.counter.mod_tracker.parents
+            is_head = self._head and any(str(one).endswith(self._head) for one in at_work)
+            part = "lm_head" if is_head else "blocks"
             if "attention" in operation:
                 part = "attention"
             return self._add(part, int(formula(*args, **kwargs)))
@@ -306,11 +309,6 @@ class _Tally:
 
         count._get_raw = True  # type: ignore[attr-defined]
         return count
-
-    def _is_in_head(self) -> bool:
-        # The tracker knows which modules are at work, backward too; names begin with the model's.
-        at_work = self.counter.mod_tracker.parents
-        return self._head is not None and any(str(one).endswith(self._head) for one in at_work)
 
 
 def output_layer(model: nn.Module) -> str | None:

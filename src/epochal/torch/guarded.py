@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from epochal.guard import Guard, guarded
+from epochal.guard import guarded
 from epochal.run.current import guard_of
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 
-def guarded_hook(member: str, *, rests: bool = True) -> Callable[[Hook], Hook]:
+def guarded_hook(member: str) -> Callable[[Hook], Hook]:
     """Decorate a method that torch calls in a forward pass, a backward pass or a step.
 
     Its object has the run as ``_run``; the fault of one without is that of the current run. The
-    hook ``rests`` after three faults. It does nothing while ``torch.compile`` traces a model.
+    hook rests after three faults. It does nothing while ``torch.compile`` traces a model.
     """
-    guard = guarded(member, _guard_of_owner, rests=rests)
+    guard = guarded(member, lambda owner: guard_of(getattr(owner, "_run", None)))
 
     def decorate(method: Hook) -> Hook:
         call = guard(method)
@@ -37,10 +37,6 @@ def guarded_hook(member: str, *, rests: bool = True) -> Callable[[Hook], Hook]:
         return hook  # type: ignore[return-value]
 
     return decorate
-
-
-def _guard_of_owner(owner: Any) -> Guard:
-    return guard_of(getattr(owner, "_run", None))
 
 
 class ModuleHook:

@@ -361,7 +361,8 @@ class Watch:
     def _take_gradients(self, taken: _Taken, parameters: dict[str, Tensor]) -> None:
         # What is frozen may still hold the gradient of the last step in which it was not.
         trained = {n: p for n, p in parameters.items() if p.requires_grad}
-        gradients = {n: _dense(p.grad) for n, p in trained.items() if p.grad is not None}
+        found = {n: p.grad for n, p in trained.items() if p.grad is not None}
+        gradients = {n: g.coalesce().values() if g.is_sparse else g for n, g in found.items()}
         if self._wants_gradients and gradients:
             self._take(taken, "grads", gradients)
             rows = {n: one for n, one in gradients.items() if id(parameters[n]) not in self._tables}
@@ -513,10 +514,6 @@ def _is_compiled(model: nn.Module) -> bool:
         hasattr(one, "_orig_mod") or getattr(one, "_compiled_call_impl", None) is not None
         for one in model.modules()
     )
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
 @torch.no_grad()

@@ -87,11 +87,6 @@ class SignalWatch:
             self._watch(name)
 
     @property
-    def pending(self) -> int:
-        """The number of the signal that waits, 0 when there is none."""
-        return self._pending
-
-    @property
     def handles_save(self) -> bool:
         """Whether the signal that asks for a save is handled here."""
         return getattr(signal, SAVE_SIGNAL, None) in self._previous
@@ -352,7 +347,11 @@ class Checkpoints:
         drift = config_drift(manifest.config, self._plain_config()) if has_config else ()
         if drift and self._ranks.rank == 0:
             lines = "".join(f"\n  {one}" for one in drift)
-            self._warn(f"hyperparameters have changed since {manifest.name} was saved:{lines}")
+            text = f"hyperparameters have changed since {manifest.name} was saved:{lines}"
+            if self._run is not None and self._run.state != "finished":
+                self._run.message(text, level="warning")
+            else:
+                say_error("%s", f"epochal: {text}")
         if folder == self.folder:
             self._is_ours, self._knows_best = True, False
             self._saved_step = manifest.step
@@ -531,12 +530,6 @@ class Checkpoints:
         check(isinstance(plain, dict), given, "a mapping", name="config")
         # By the run's own rule, or by the usual one: the manifest lies in the run's folder.
         return Redactor().config(plain) if run is None else recorder_of(run).redactor.config(plain)
-
-    def _warn(self, text: str) -> None:
-        if self._run is not None and self._run.state != "finished":
-            self._run.message(text, level="warning")
-        else:
-            say_error("%s", f"epochal: {text}")
 
 
 def rank_file(rank: int) -> str:

@@ -74,7 +74,7 @@ class BatchReader:
         self._pairs = PairReader()
         self._index = -1
         self._guard: Guard | None = None  # made where batches are read, which may be in a worker
-        self._fault: Fault | None = None  # the first one, until it is sent
+        self._faults: list[Fault] = []  # until they are sent
         self._spent = 0.0
         self._spent_before = 0.0
         self._reads = 0
@@ -83,7 +83,7 @@ class BatchReader:
     def read(self, batch: Any, samples: Any, *, is_stacked: bool = False) -> BatchFacts | None:
         """The facts of a batch, only its size where it is left out; None if it cannot be read."""
         if self._guard is None:
-            self._guard = Guard(self._keep_fault)
+            self._guard = Guard(self._faults.append)
         if not self._guard.is_disabled(MEMBER):
             return self._guard.run(MEMBER, self._read, batch, samples, is_stacked)
         return self._guard.run(MEMBER, count_samples, batch, samples)
@@ -102,13 +102,9 @@ class BatchReader:
         facts.worker = None if worker is None else worker.id
         return facts
 
-    def _keep_fault(self, fault: Fault) -> None:
-        self._fault = fault
-
     def take_fault(self) -> Fault | None:
-        """The first fault of reading, once."""
-        fault, self._fault = self._fault, None
-        return fault
+        """The next fault of reading, once."""
+        return self._faults.pop(0) if self._faults else None
 
     def _judge(self, took_s: float, at: float) -> None:
         if self._since is None:
@@ -435,10 +431,8 @@ def _number_of(dataset: Any) -> int:
 # -- other iterables ------------------------------------------------------------------------------
 
 
-def _watched_batches(
-    batches: Iterator[Any], watch: LoaderWatch, reader: BatchReader
-) -> Iterator[Any]:
-    epoch = watch.begin()
+def _watched_batches(batches: Iterator[Any], watch: LoaderWatch) -> Iterator[Any]:
+    epoch, reader = watch.begin(), watch.reader
     for batch in batches:
         epoch.take(None if watch.is_over else reader.read(batch, None), None)
         watch.note(reader.take_fault())
@@ -451,17 +445,13 @@ class WatchedIterable:
 
     def __init__(self, batches: Iterable[Any], watch: LoaderWatch) -> None:
         self._batches, self._watch = batches, watch
-        self._reader = watch.reader
-        self._one_pass = (
-            _watched_batches(batches, watch, self._reader)
-            if isinstance(batches, Iterator)
-            else None
-        )
+        is_iterator = isinstance(batches, Iterator)
+        self._one_pass = _watched_batches(iter(batches), watch) if is_iterator else None
 
     def __iter__(self) -> Iterator[Any]:
         if self._one_pass is not None:
             return self._one_pass
-        return _watched_batches(iter(self._batches), self._watch, self._reader)
+        return _watched_batches(iter(self._batches), self._watch)
 
     def __next__(self) -> Any:
         if self._one_pass is None:

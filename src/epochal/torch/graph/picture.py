@@ -271,7 +271,9 @@ def draw_svg(picture: Picture) -> str:
     lines = {node.key: _lines(node) for node in picture.nodes}
     sizes = {node.key: _size(node, lines[node.key]) for node in picture.nodes}
     centres, routes, size = _arranged(picture, sizes)
-    heat = _heat(picture)
+    times = {node.key: node.time_ms for node in picture.nodes if node.time_ms is not None}
+    slowest = max(times.values(), default=0.0)
+    heat = {key: time / slowest for key, time in times.items()} if slowest > 0 else {}
     profile = picture.profile
     subtitle = picture.note
     if profile is not None:
@@ -389,13 +391,6 @@ def _edge(points: Sequence[Point]) -> str:
             middle = (a[1] + b[1]) / 2
             path.append(f"C{a[0]:.1f},{middle:.1f} {b[0]:.1f},{middle:.1f} {_at(b)}")
     return f'<path class="edge" d="{"".join(path)}" marker-end="url(#ep-tip)"/>'
-
-
-def _heat(picture: Picture) -> dict[str, float]:
-    """Return each timed node's time as a share of the slowest one's."""
-    times = {node.key: node.time_ms for node in picture.nodes if node.time_ms is not None}
-    slowest = max(times.values(), default=0.0)
-    return {key: time / slowest for key, time in times.items()} if slowest > 0 else {}
 
 
 def _heat_legend() -> str:
