@@ -28,10 +28,7 @@ _OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 _LONGEST = 200  # characters of a reason: some errors are pages long
-_KILLED = (
-    "Use fewer loader workers, a smaller batch or a machine with more memory, or it will be killed "
-    "again. "
-)
+_KILLED = "Use fewer loader workers, a smaller batch or more memory, or it will be killed again. "
 _RAN_OUT = f"{LESS_MEMORY} The text 'out-of-memory' of the run shows how the memory was used. "
 _RESUME = "'epochal resume {}' prints the command that continues from the last checkpoint."
 _RESTART = (

@@ -116,8 +116,7 @@ class Health:
         kind = str(sample.record.get("log"))
         news: list[Finding] = []
         if kind not in _IGNORED and not self._is_off:
-            judge = self._judge_extreme if sample.is_extreme else self._judge
-            self.guard.run(_RECORD, judge, sample.record, kind, rank, writer, news)
+            self.guard.run(_RECORD, self._judge, sample, kind, rank, writer, news)
         return self._new(news)
 
     def flush(self) -> list[Finding]:
@@ -138,7 +137,8 @@ class Health:
     def tick(self, now: float) -> list[Finding]:
         """Call the rules that depend on the clock; ``now`` in Unix seconds."""
         news: list[Finding] = []
-        self._ask(lambda rule: rule.tick(now, self.context), now, news)
+        context = self.context
+        self._ask(self._rules, lambda one: one.tick(now, context), news, step=context.step, t=now)
         return self._new(news)
 
     def renotify(self, *, is_over: bool = False) -> list[Finding]:
@@ -156,7 +156,10 @@ class Health:
             return []
         self._is_closed = True
         last, news = self.flush(), list[Finding]()
-        self._ask(lambda rule: rule.finish(self.context), self.context.now, news)
+        context = self.context
+        self._ask(
+            self._rules, lambda one: one.finish(context), news, step=context.step, t=context.now
+        )
         return last + self._new(news)
 
     def statements(self) -> list[Finding]:
@@ -191,22 +194,31 @@ class Health:
         if rule is not None:
             self._rules.insert(len(self._rules) if place is None else place, rule)
 
+    def _ask(
+        self,
+        rules: Sequence[Rule],
+        question: Callable[[Rule], Iterable[Verdict]],
+        news: list[Finding],
+        *,
+        step: int | None,
+        t: float,
+        may_close: bool = True,
+    ) -> None:
+        """Ask rules one after the other; with ``may_close`` False only what they find counts."""
+        knows = self._trackers.knows
+
+        def visit(asked: Iterator[Rule], call: Call) -> None:
+            for rule in asked:
+                call.member = rule
+                for verdict in question(rule):
+                    # Most verdicts clear what was never seen.
+                    if verdict.active or (may_close and knows(rule, verdict.subject)):
+                        self._track(rule, verdict, step=step, t=t, news=news)
+
+        self._each(rules, visit)
+
     def _each(self, rules: Sequence[Rule], visit: Callable[[Iterator[Rule], Call], object]) -> None:
         self.guard.each(rules, visit, budget_s=self._budget_s, on_fault=self._replace)
-
-    def _ask(
-        self, question: Callable[[Rule], Iterable[Verdict]], t: float, news: list[Finding]
-    ) -> None:
-        """Ask every rule something that no record has to do with."""
-
-        def visit(rules: Iterator[Rule], call: Call) -> None:
-            for rule in rules:
-                call.member = rule
-                verdicts = question(rule)
-                if verdicts:
-                    self._track(rule, verdicts, step=self.context.step, t=t, news=news)
-
-        self._each(self._rules, visit)
 
     def _replace(self, rule: Rule, error: Exception) -> None:
         """Have a fresh rule in the place of one that failed; none after its last fault."""
@@ -221,49 +233,35 @@ class Health:
     # -- one record -------------------------------------------------------------------------------
 
     def _judge(
-        self, record: Record, kind: str, rank: int, writer: str, news: list[Finding]
+        self, sample: Sample, kind: str, rank: int, writer: str, news: list[Finding]
     ) -> None:
-        observation = self._observation(record, kind, rank, writer)
-        self._follow_attempts(observation, news)
-        self._note(observation)
-        context, knows = self.context, self._trackers.knows
+        """Pass a record to the rules that want it.
 
-        def visit(rules: Iterator[Rule], call: Call) -> None:
-            for rule in rules:
-                call.member = rule
-                for verdict in rule.observe(observation, context):
-                    # Most verdicts clear what was never seen.
-                    if verdict.active or knows(rule, verdict.subject):
-                        self._track(
-                            rule, (verdict,), step=observation.step, t=observation.t, news=news
-                        )
-
-        self._each(self._wanting_rules(kind, rank), visit)
-
-    def _judge_extreme(
-        self, record: Record, kind: str, rank: int, writer: str, news: list[Finding]
-    ) -> None:
-        """Pass an extreme of skipped records to the rules that want it.
-
-        They may find something in it. Nothing else is known of the records around it, so it is no
-        point of a curve or phase, and closes no finding.
+        They may find something in an extreme of skipped records. Nothing else is known of the
+        records around it, so it is no point of a phase, and closes no finding.
         """
-        observation = self._observation(record, kind, rank, writer)._replace(is_extreme=True)
-        context = self.context
-        context.updated_curves = {}
-        if rank <= 0:
-            self._follow_curves(observation)
+        observation = self._observation(sample, kind, rank, writer)
+        if not sample.is_extreme:
+            self._follow_attempts(observation, news)
+            self._note(observation)
+        else:
+            self.context.updated_curves = {}
+            if rank <= 0:
+                self._follow_curves(observation)
+        rules = self._wanting_rules(kind, rank)
+        if sample.is_extreme:
+            rules = [rule for rule in rules if rule.wants_extremes]
+        self._ask(
+            rules,
+            lambda rule: rule.observe(observation, self.context),
+            news,
+            step=observation.step,
+            t=observation.t,
+            may_close=not sample.is_extreme,
+        )
 
-        def visit(rules: Iterator[Rule], call: Call) -> None:
-            for rule in rules:
-                call.member = rule
-                active = [one for one in rule.observe(observation, context) if one.active]
-                self._track(rule, active, step=observation.step, t=observation.t, news=news)
-
-        rules = [rule for rule in self._wanting_rules(kind, rank) if rule.wants_extremes]
-        self._each(rules, visit)
-
-    def _observation(self, record: Record, kind: str, rank: int, writer: str) -> Observation:
+    def _observation(self, sample: Sample, kind: str, rank: int, writer: str) -> Observation:
+        record = sample.record
         values: dict[str, float] = {} if kind in _NO_SCALARS else scalars_by_name(record)
         roles: dict[str, float] = {}
         if values:
@@ -282,6 +280,7 @@ class Health:
             values=values,
             roles=roles,
             record=record,
+            is_extreme=sample.is_extreme,
             evaluations={name: values[name] for name in evaluation_names(tuple(values), kind)},
         )
 
@@ -297,22 +296,13 @@ class Health:
         return found
 
     def _track(
-        self,
-        rule: Rule,
-        verdicts: Iterable[Verdict],
-        *,
-        step: int | None,
-        t: float,
-        news: list[Finding],
+        self, rule: Rule, verdict: Verdict, *, step: int | None, t: float, news: list[Finding]
     ) -> None:
-        trackers, known = self._trackers, self.context.open
-        for verdict in verdicts:
-            if verdict.active and known and self._is_explained(rule, verdict.subject):
-                continue
-            if verdict.active or trackers.knows(rule, verdict.subject):
-                finding = trackers.update(rule, verdict, step=step, t=t)
-                if finding is not None:
-                    news.append(finding)
+        if verdict.active and self.context.open and self._is_explained(rule, verdict.subject):
+            return
+        finding = self._trackers.update(rule, verdict, step=step, t=t)
+        if finding is not None:
+            news.append(finding)
 
     def _is_explained(self, rule: Rule, subject: str) -> bool:
         """Return True if another rule has an open finding that is a cause of what this one sees.

@@ -46,7 +46,9 @@ class FindingTracker:
         self._last_held = verdict.steps[1] if verdict.steps is not None else step
         if self.finding is not None:
             return self._grow(verdict, t)
-        if self._holding < self._rule.patience or self._is_cooling(step):
+        closed, cooldown = self._closed_at, self._rule.cooldown_steps
+        is_cooling = step is not None and closed is not None and step < closed + cooldown
+        if self._holding < self._rule.patience or is_cooling:
             return None
         self.finding = self._opened(verdict, t)
         return self.finding
@@ -54,13 +56,10 @@ class FindingTracker:
     @property
     def grown(self) -> Finding | None:
         """The open finding with its last step and its current severity and evidence."""
-        finding = self.finding
-        if finding is None or self._held is None:
+        finding, held = self.finding, self._held
+        if finding is None or held is None:
             return finding
-        steps = finding.steps
-        if steps is not None and self._last_held is not None:
-            steps = (steps[0], max(steps[1], self._last_held))
-        held = self._held
+        steps = self._steps_by_now(finding)
         if not self._rule.replaces_text or is_more_severe(finding.severity, held.severity):
             return replace(finding, steps=steps)
         return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
@@ -129,24 +128,21 @@ class FindingTracker:
         finding = self.finding
         if finding is None or not is_more_severe(verdict.severity, finding.severity):
             return None
-        steps = finding.steps
-        if steps is not None and self._last_held is not None:
-            steps = (steps[0], max(steps[1], self._last_held))
         self.finding = replace(
             finding,
             severity=verdict.severity,
             sentence=verdict.sentence,
             evidence=dict(verdict.evidence),
             advice=verdict.advice or finding.advice,
-            steps=steps,
+            steps=self._steps_by_now(finding),
             t=t,
         )
         return self.finding
 
-    def _is_cooling(self, step: int | None) -> bool:
-        if step is None or self._closed_at is None:
-            return False
-        return step < self._closed_at + self._rule.cooldown_steps
+    def _steps_by_now(self, finding: Finding) -> tuple[int, int] | None:
+        if finding.steps is None or self._last_held is None:
+            return finding.steps
+        return finding.steps[0], max(finding.steps[1], self._last_held)
 
 
 class FindingTrackers:

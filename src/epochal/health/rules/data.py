@@ -113,8 +113,7 @@ class DataValues(DataRule):
         ),
         "features": Message(
             "warning",
-            "{constant_features} of {features} input features of {name!r} have the same value in "
-            "every sample.",
+            "{constant_features} of {features} input features of {name!r} never change.",
             "Look at how the inputs are prepared: columns may be empty, or scaled to nothing.",
         ),
     }
@@ -163,9 +162,8 @@ class DataLabels(DataRule):
     healthy = "No single input value gives the label away, and labels are classes of the model."
     reports = {
         "warning": (
-            "Some features have one value for each class, or are a target of a regression, in "
-            "{samples} samples, and the loss has fallen. Or labels are negative (other than -100) "
-            "or not below the number of classes."
+            "Some features tell the class or the target in {samples} samples, and the loss has "
+            "fallen. Or labels are negative (other than -100) or not below the number of classes."
         )
     }
     needs = "`epochal.watch_data(loader)`, with inputs and labels in each batch."
@@ -184,8 +182,7 @@ class DataLabels(DataRule):
             "warning",
             "The labels of {name!r} are between {lowest:plain} and {highest:plain}, but there are "
             "{classes} classes, counted from 0.",
-            "Map the labels to 0 and up, and check the number of outputs. Use -100 for labels "
-            "that the loss is to ignore.",
+            "Map the labels to 0 and up, with -100 for ignored ones. Check the number of outputs.",
         ),
     }
 
@@ -580,8 +577,7 @@ class DataShift(DataRule):
             "warning",
             "The evaluation inputs are {how} the training inputs: their mean is {mean} and their "
             "standard deviation {std}, but {train_mean} and {train_std} in training.",
-            "Prepare the data of both in the same way: the same division by 255, the same mean and "
-            "standard deviation.",
+            "Prepare both in the same way: the same scale, mean and standard deviation.",
         )
     }
 

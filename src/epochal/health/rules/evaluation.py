@@ -54,8 +54,7 @@ class EvalMode(EvaluationRule):
         "mode": Message(
             "warning",
             "The model was in training mode in the evaluation at step {step}: {dropouts} dropout "
-            "and {batchnorms} BatchNorm modules. The evaluation does not measure the model as it "
-            "will be used.",
+            "and {batchnorms} BatchNorm modules. It is not measured as it will be used.",
             "Call model.eval() before the evaluation, and model.train() after it.",
         )
     }
@@ -166,8 +165,7 @@ class EvalFlat(EvaluationRule):
     messages = {
         "equal": Message(
             "warning",
-            "{name} was {value} at each of the last {evals} evaluations: the weights of the "
-            "evaluated model do not change.",
+            "{name} was {value} at {evals} evaluations: the evaluated model does not change.",
             "Check that optimizer.step() is called and has the model's parameters, that the "
             "evaluation uses the model being trained (not a copy), and that its data is not empty.",
         )
@@ -301,10 +299,9 @@ class TooGood(EvaluationRule):
     healthy = "Gradual learning."
     reports = {
         "warning": (
-            "An accuracy of {accuracy:percent} at the first evaluation within "
-            "{steps} steps, or at any within {at_once}, with an evaluation loss below "
-            "{sure:percent} of the first training loss. Not if `watch_data` found no label among "
-            "{samples} samples."
+            "An accuracy of {accuracy:percent} at the first evaluation within {steps} steps, or "
+            "at any within {at_once}, with an evaluation loss below {sure:percent} of the first "
+            "training loss. Not if `watch_data` found no label among {samples} samples."
         )
     }
     symptom_of = frozenset({"lost values", "implausible results"})
@@ -314,8 +311,7 @@ class TooGood(EvaluationRule):
             "warning",
             "{name} is {value} at evaluation {evaluation} of the run: too good to have been "
             "learned so early. The answer may be among the inputs.",
-            "Look for labels among the inputs, evaluation samples among the training data, and a "
-            "mask that hides the wrong side.",
+            "Look for labels among the inputs, common samples of both splits, and a wrong mask.",
         )
     }
 

@@ -33,8 +33,7 @@ _ADVICE = (
     "lower its learning rate, and check that its logits are computed in 32 bits."
 )
 _UNKNOWN = (
-    " Put num_experts and num_experts_per_tok into the configuration to get the limit of your "
-    "model."
+    " Put num_experts and num_experts_per_tok into the configuration to get your model's limit."
 )
 _UNLESS_WEIGHTED = " If you log the loss without its weight, this is normal."
 
@@ -85,9 +84,8 @@ class MoeImbalance(Rule):
         "collapsed": Message(
             "error",
             "Routing has collapsed: only {utilization:percent} of the experts get tokens.",
-            "Go back to an earlier checkpoint. Raise the weights of the balancing and z losses, or "
-            "lower the learning rate of the router: experts without tokens get no gradient, so "
-            "they do not recover by themselves.",
+            "Resume from an earlier checkpoint. Raise the weights of the balancing and z losses, "
+            "or lower the learning rate of the router: experts without tokens do not recover.",
         ),
         "imbalance": Message(
             "warning",

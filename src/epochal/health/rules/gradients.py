@@ -58,8 +58,7 @@ class GradientExplosion(CurveRule):
         "exploded": Message(
             "warning",
             f"The gradient norm exploded: {_NORM}",
-            "Clip gradients to about the usual norm, lower the learning rate, and look at the "
-            "batches of these steps.",
+            "Clip gradients to the usual norm, lower the learning rate, and look at these batches.",
         ),
         "jump": Message(
             "warning",
@@ -162,8 +161,7 @@ class GradientVanishing(CurveRule):
     messages = {
         "small": Message(
             "warning",
-            "The gradient norm fell to {norm} at {place}, from the usual {usual}; the loss did not "
-            "fall by nearly as much.",
+            "The gradient norm fell from {usual} to {norm} at {place}; the loss fell by far less.",
             "Look for saturated activations, a detached graph or a loss scale that underflows. Try "
             "bfloat16, normalisation or residual connections.",
         )
@@ -310,9 +308,8 @@ class GradientsAddUp(CurveRule):
             "warning",
             "The gradient norm grows with every step, from {start} at {since} to {now} at {place} "
             "({ratio:times} times), and as smoothly as a sum: gradients add up.",
-            "Call optimizer.zero_grad() in each step. If it is called, some parameters that get "
-            "gradients are not in the optimizer, and are neither trained nor reset: compare its "
-            "parameters with the model's.",
+            "Call optimizer.zero_grad() in each step. Otherwise compare the optimizer's "
+            "parameters with the model's: some that get gradients may not be in it.",
         ),
     }
     causes = frozenset({"instability", "standstill"})

@@ -26,9 +26,8 @@ from epochal.records import finite
 
 _PARAMETERS = "params"
 _INITIALISATION = (
-    "Check the initialisation: its standard deviation should be about 1 / sqrt(inputs of the "
-    "layer), as torch's defaults have it. Check the scale of the inputs too, and start again: "
-    "training rarely fixes this."
+    "Check the initialisation (torch's standard deviation is about 1 / sqrt(inputs of the layer)) "
+    "and the scale of the inputs, and start again: training rarely fixes this."
 )
 
 
@@ -52,33 +51,27 @@ class UntrainedParameters(Rule):
     messages = {
         "no_optimizer": Message(
             "warning",
-            "{parameters} of {of} trainable parameters are in no optimizer ({which}). They get "
-            "gradients and never change.",
-            "Pass all parameters that should be trained to the optimizer, as in "
-            "torch.optim.AdamW(model.parameters()). If they should stay as they are, set "
-            "requires_grad to False.",
+            "{parameters} of {of} parameters ({which}) get gradients, and are in no optimizer.",
+            "Pass all parameters to the optimizer, as in torch.optim.AdamW(model.parameters()), "
+            "or set requires_grad to False.",
         ),
         "unchanged": Message(
             "warning",
             "The weights of {which} have not changed since step {since_step}, although they get a "
             "gradient.",
-            "Check that these parameters are in the optimizer and that the learning rate of their "
-            "group is not 0. In 16-bit weights, updates below the precision vanish: keep a 32-bit "
-            "copy.",
+            "Check that these parameters are in the optimizer, with a learning rate above 0. "
+            "Updates of 16-bit weights may be below the precision: keep a 32-bit copy.",
         ),
         "no_step": Message(
             "warning",
-            "The weights do not change: the model got {passes} gradients, and no optimizer has "
-            "taken a step.",
-            "Call optimizer.step() after each backward pass, on an optimizer that has the "
-            "parameters of this model.",
+            "The model got {passes} gradients, and no optimizer has taken a step.",
+            "Call optimizer.step() after each backward pass, with the parameters of this model.",
         ),
         "frozen": Message(
             "warning",
             "{parameters} of {of} parameters are frozen (requires_grad is False), {which} first, "
             "and {initialised} of them look freshly initialised: they are frozen at random values.",
-            "Set requires_grad to True for these parameters before you make the optimizer, or load "
-            "the weights that they should have.",
+            "Set requires_grad to True before you make the optimizer, or load their weights.",
         ),
     }
     causes = frozenset({"standstill"})
@@ -189,9 +182,8 @@ class DeadLayer(Rule):
         "gradient": Message(
             "warning",
             "No gradient has reached {which} since step {since_step}: it does not learn.",
-            "Check that its output is used in the loss and not detached, and that the activations "
-            "after it are not always 0 (a dead ReLU). If it died during training, lower the "
-            "learning rate or warm it up longer.",
+            "Check that its output is used in the loss and not detached, and that no ReLU after "
+            "it is always 0. If it died in training, lower the learning rate or warm it up longer.",
         ),
         "units": Message(
             "warning",
@@ -337,9 +329,8 @@ class InitScale(Rule):
         ),
         "guess": Message(
             "warning",
-            "The loss starts at {start}, where guessing among {classes} classes gives "
-            "{guess_loss}, and falls to {now} within {points} points: the initialisation is too "
-            "large.",
+            "The loss starts at {start}, where a guess among {classes} classes gives "
+            "{guess_loss}, and is {now} {points} points later: the initialisation is too large.",
             _INITIALISATION,
         ),
     }

@@ -22,10 +22,7 @@ _MOST_EVALS = 40  # later evaluations no longer show that the first steps were s
 _MOST_UPDATES = 500  # watched steps whose updates are kept
 _EVERY = 50  # points between two comparisons of the whole course
 _LOWER = "Lower the learning rate 3 to 10 times, or warm it up over the first steps."
-_RAISE = (
-    "Raise the learning rate 3 to 10 times. Check that neither clipping nor a scaled loss makes "
-    "the steps small."
-)
+_RAISE = "Raise the learning rate 3 to 10 times. Check clipping and the scale of the loss."
 # RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
 # Adagrad the first step is the largest by far.
 _FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 5.0}
@@ -127,16 +124,14 @@ class LearningRateTooHigh(CurveRule):
             "warning",
             "The first steps raised the loss from {first} to {high} at {place}: the learning "
             "rate{rate} is too high for the initial weights.",
-            "Start again with a learning rate 10 times lower that warms up over the first 1 to 5 % "
-            "of the steps. If the loss rises again, check that optimizer.zero_grad() is called in "
-            "each step, and the sign of the loss.",
+            "Start again with a learning rate 10 times lower, and warm it up. If the loss rises "
+            "again, check optimizer.zero_grad() and the sign of the loss.",
         ),
         "unusual": Message(
             "info",
             "The highest learning rate is {rate}, but {optimizer} is usually used with "
             "{lowest:plain} to {highest:plain}. {loss}. The learning rate may be too high.",
-            "Compare with a learning rate 10 times lower, warmed up over the first 1 to 5 % of the "
-            "steps.",
+            "Compare with a learning rate 10 times lower, warmed up over the first steps.",
         ),
     }
     causes = frozenset({"instability", "standstill"})

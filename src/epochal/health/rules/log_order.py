@@ -9,10 +9,7 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
 
-_ONE_COUNTER = (
-    "Give step= one counter for the whole run. Start a second stage as a run of its own, or resume "
-    "with resume_step=."
-)
+_ONE_COUNTER = "Give step= one counter. Make a second stage a run of its own, or use resume_step=."
 
 
 class LogOrder(Rule):
@@ -36,8 +33,7 @@ class LogOrder(Rule):
     messages = {
         "back": Message(
             "warning",
-            "The step went back from {before} to {after} without a resume: later values "
-            "hide earlier ones in every chart.",
+            "The step went back from {before} to {after}: later values hide earlier ones.",
             _ONE_COUNTER,
         ),
         "repeat": Message(

@@ -47,8 +47,7 @@ class LossSpike(CurveRule):
         "lasting": Message(
             "info",
             _SPIKE,
-            "Look at the batches of these steps. If spikes repeat, clip gradients lower or lower "
-            "the learning rate.",
+            "Look at these batches. If spikes repeat, clip gradients or lower the learning rate.",
         ),
         "epoch": Message(
             "info",
@@ -138,9 +137,8 @@ class Plateau(CurveRule):
     healthy = "The loss falls within 2 × {window} points, or the schedule is at its end."
     reports = {
         "info": (
-            "The loss does not fall by more than its noise from {window} points to the next "
-            "{window}, in {checks} checks in a row. Its noise is too small to hide a fall of "
-            "{hidden:percent} of its gain."
+            "The loss does not fall by more than its noise from {window} points to the next, in "
+            "{checks} checks in a row, and its noise cannot hide {hidden:percent} of its gain."
         )
     }
     messages = {
@@ -153,8 +151,7 @@ class Plateau(CurveRule):
         "low_rate": Message(
             "info",
             "The loss has not measurably fallen from {since} to {place}: {older}, then {newer}.",
-            "Stop here, or train on with more data or a larger model. If the learning rate is "
-            "still high, lower it first.",
+            "Stop here, or use more data or a larger model. Lower the learning rate if it is high.",
         ),
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})

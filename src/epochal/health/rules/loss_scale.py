@@ -47,8 +47,7 @@ class LossSign(CurveRule):
     messages = {
         "mirrored": Message(
             "error",
-            "The training loss is {loss} at {place}, and the evaluation loss {eval_loss}: the sign "
-            "of the training loss is wrong.",
+            "At {place} the loss is {loss}, and {eval_loss} in evaluation: its sign is wrong.",
             _SIGN,
         ),
         "endless": Message(
@@ -154,8 +153,7 @@ class LossSummed(CurveRule):
         "summed": Message(
             "warning",
             "The training loss is {ratio:times} times the evaluation loss ({loss} and {eval_loss} "
-            "at {place}), about as many times as a batch has samples ({batch_size}): it is a sum "
-            "over the batch.",
+            "at {place}), as many as a batch has samples ({batch_size}): it is a sum.",
             'Use reduction="mean", or divide the loss by the batch size: the gradients are too '
             "large for a learning rate that is meant for a mean.",
         )

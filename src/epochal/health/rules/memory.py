@@ -72,8 +72,7 @@ class MemoryGrowth(Rule):
     name = "memory-growth"
     group = "memory"
     healthy = (
-        "Constant after some minutes. A sawtooth, caches that fill up and a GPU that is always "
-        "full are normal."
+        "Constant after some minutes. A sawtooth, caches and a GPU that is always full are normal."
     )
     reports = {
         "warning": (

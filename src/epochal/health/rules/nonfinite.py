@@ -37,9 +37,8 @@ _ADVICE = {
         "first. Then check the initialisation and the inputs."
     ),
     "early": (
-        "It happened within the first steps: check the initialisation, the inputs for values that "
-        "are not finite or far too large, and overflow in float16. Then lower the learning rate "
-        "and warm it up."
+        "It happened in the first steps: check the initialisation, the inputs for values that are "
+        "not finite or too large, and overflow in float16. Then lower the learning rate."
     ),
     "later": (
         "Go back to the last checkpoint before it. Lower the learning rate, clip gradients, and "

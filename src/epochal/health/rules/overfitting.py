@@ -54,11 +54,9 @@ class Overfitting(CurveRule):
     messages = {
         "rises": Message(
             "warning",
-            "The evaluation loss rose from {best} at {since} to {now} at {when}, while the "
-            "training loss went from {best_train} to {train}: the model memorises its training "
-            "data.",
-            "Keep the checkpoint of {since}; add data, augmentation, dropout or weight decay, or "
-            "stop here.",
+            "The evaluation loss rose from {best} at {since} to {now} at {when}, and the training "
+            "loss went from {best_train} to {train}: the model memorises.",
+            "Keep the checkpoint of {since}; add data or regularisation, or stop here.",
         ),
         "unrelated": Message(
             "warning",
@@ -72,8 +70,7 @@ class Overfitting(CurveRule):
             "info",
             "The evaluation loss is {now} at {when}, and the training loss {train}: the model has "
             "memorised its training samples, as if one batch came again and again.",
-            "Check that each step takes the next batch. Otherwise add data, augmentation or "
-            "regularisation.",
+            "Check that each step takes the next batch. Otherwise add data or regularisation.",
         ),
     }
 

@@ -223,9 +223,8 @@ class Straggler(Rule):
     reports = {
         "warning": (
             "A rank takes {share:plain} times the median of the others, and is outside their "
-            "range. Of two ranks, one takes {share_of_two:plain} times as long as the other. "
-            "`sync`, `eval`, `save`, `log` and the part of `backward` in which a rank waits are "
-            "not counted."
+            "range. Of two ranks, one takes {share_of_two:plain} times as long. `sync`, `eval`, "
+            "`save`, `log` and waiting in `backward` are not counted."
         )
     }
     messages = {
@@ -401,8 +400,7 @@ class ReplicaDrift(Rule):
             "directions by {spread:percent}: the gradients are not exchanged, or the norm is taken "
             "before the exchange.",
             "Check that the model is wrapped in DistributedDataParallel, that the loop calls the "
-            "wrapper and not its module, and that no_sync() ends before the last backward pass of "
-            "a step.",
+            "wrapper, and that no_sync() ends before the last backward pass of a step.",
         ),
     }
     symptom_of = frozenset({"lost values"})

@@ -54,8 +54,7 @@ class GpuThrottling(Rule):
         _THERMAL: Message(
             "warning",
             _THROTTLED.format("heat{heat}"),
-            "Check fans, airflow and room temperature. A lower power limit loses less speed than "
-            "heat does.",
+            "Check fans, airflow and room temperature; a lower power limit costs less than heat.",
         ),
         _POWER: Message(
             "info",
@@ -66,8 +65,7 @@ class GpuThrottling(Rule):
         "other": Message(
             "warning",
             _THROTTLED.format("its driver or board"),
-            "Look for locked application clocks, a sync boost group or a hardware slowdown "
-            "(nvidia-smi -q -d PERFORMANCE).",
+            "Look for locked clocks or a sync boost group (nvidia-smi -q -d PERFORMANCE).",
         ),
     }
     kinds = frozenset({"gpu"})
@@ -148,8 +146,7 @@ class InputBound(Rule):
         ),
         "pauses": Message(
             "info",
-            "{share:percent} of the time passes between the steps, where a loop usually waits for "
-            "data.",
+            "{share:percent} of the time passes between the steps, usually waiting for data.",
             f"{_FASTER_LOADER} {_TIME_PHASES}",
         ),
     }
