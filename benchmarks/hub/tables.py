@@ -20,8 +20,8 @@ import psutil
 
 from epochal.hub.clickhouse_inbox import ClickHouseInbox
 from epochal.store.clickhouse.connection import HttpServer
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Database
 from tools.clickhouse_shards import Shards, fetch
 
 STEM = "loop.0001.0000"

@@ -15,8 +15,8 @@ from epochal.hub.ledger import Ledger
 from epochal.journal.layout import run_folders
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store

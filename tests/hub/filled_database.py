@@ -12,7 +12,7 @@ from epochal.journal.layout import run_folders
 from epochal.shipping.client import HubClient
 from epochal.shipping.protocol import FileKind, RunState
 from epochal.shipping.worker import ship_now
-from epochal.store.clickhouse.database import Database
+from epochal.store.clickhouse.tables import Database
 
 
 class InboxClient(HubClient):

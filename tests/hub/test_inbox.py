@@ -19,7 +19,7 @@ from epochal.hub.inbox import ConflictError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError
 from epochal.journal.layout import json_bytes
-from epochal.shipping.labels import merged_labels
+from epochal.shipping.protocol import merged_labels
 
 STEM = "loop.0001.0000"
 IDENTITY = {"id": "one", "name": "a", "project": "p"}

@@ -13,7 +13,7 @@ from epochal.errors import UsageError
 from epochal.hub.documents import Documents, SqliteDocuments
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
-from epochal.store.clickhouse.database import Database
+from epochal.store.clickhouse.tables import Database
 from tests.hub.clickhouse import new_database
 
 # Hubs read tokens of others again after this time.

@@ -25,7 +25,7 @@ from epochal.serving import ServerAddress
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.worker import ship_now
 from epochal.store.clickhouse.connection import Address
-from epochal.store.clickhouse.database import Database
+from epochal.store.clickhouse.tables import Database
 from tests.hub.clickhouse import new_database
 from tests.hub.test_shipping import record
 from tests.server.live import Server, serving_app

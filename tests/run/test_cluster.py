@@ -21,8 +21,8 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.health.finding import Finding
-from epochal.store.finding_counts import latest_findings
 from epochal.store.local.store import LocalStore
+from epochal.store.row import latest_findings
 from epochal.store.store import RunView
 
 _UNSHARE = ["unshare", "--user", "--map-root-user", "--uts", "sh", "-c"]

@@ -31,7 +31,7 @@ from epochal.store.words import format_moment
 if TYPE_CHECKING:
     from epochal.hub.ledger import Ledger
     from epochal.server.access import Role
-    from epochal.store.clickhouse.database import Database
+    from epochal.store.clickhouse.tables import Database
     from epochal.store.local.store import LocalStore
 
 ROLES = click.Choice(("read", "write", "admin"))  # each includes the ones before it
@@ -56,7 +56,7 @@ _hub_option = click.option(
 @contextmanager
 def open_database(address: str) -> Iterator[Database]:
     """The database that hubs share."""
-    from epochal.store.clickhouse.database import Database
+    from epochal.store.clickhouse.tables import Database
 
     with closing(Database(address)) as database:
         yield database

@@ -19,8 +19,8 @@ from epochal.hub.inbox import ConflictError, UnknownRunError
 from epochal.journal.layout import slugify
 from epochal.journal.line import encode_json
 from epochal.shipping import protocol
-from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import named_part
+from epochal.shipping.protocol import merged_labels
 from epochal.store.clickhouse.blobs import (
     StoredBlob,
     digest_of,
@@ -29,10 +29,10 @@ from epochal.store.clickhouse.blobs import (
     stored_blobs,
     whole_blobs,
 )
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.ingest import Ingest
 from epochal.store.clickhouse.source import LABELS, LIVE, RUN, TRASH
 from epochal.store.clickhouse.store import NOTICED_S
+from epochal.store.clickhouse.tables import Database
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
@@ -101,8 +101,6 @@ class ClickHouseInbox:
                 documents.put(TRASH, run_id, None, after=found[TRASH].version)
             self._projects[run_id] = (time.monotonic(), checked["project"])
             labels = found[LABELS].body if LABELS in found else None
-            if not found:
-                self._ingest.expect_nothing(run_id)
             return self._state(run_id, checked, labels or {}, is_new=not found)
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:

@@ -34,8 +34,8 @@ from epochal.journal.layout import (
 )
 from epochal.media.files import encode_pending
 from epochal.shipping import protocol
-from epochal.shipping.labels import merged_labels
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
+from epochal.shipping.protocol import merged_labels
 from epochal.shipping.shipper import file_digest
 
 

@@ -29,9 +29,9 @@ from epochal.journal.line import encode
 from epochal.segments.read import Segment
 from epochal.shipping.offering import json_or_empty
 from epochal.shipping.protocol import CHUNK_BYTES, PartState
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.source import RUN, TRASH
 from epochal.store.clickhouse.store import BOARD, ClickHouseStore
+from epochal.store.clickhouse.tables import Database
 
 # Runs that are copied at once: rows of all of them are stored by one insert.
 _THREADS = 32

@@ -32,8 +32,8 @@ from epochal.server.responses import error_response
 from epochal.serving import ServerAddress, write_archive
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 

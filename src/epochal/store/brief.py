@@ -19,9 +19,8 @@ from epochal.records import Record, finite
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric
 from epochal.store.comparison import MISSING, differences
-from epochal.store.finding_counts import latest_findings
 from epochal.store.metrics import in_order, is_detail
-from epochal.store.row import RunRow
+from epochal.store.row import RunRow, latest_findings
 from epochal.store.store import RunView, Store
 from epochal.values import flat_items
 

@@ -22,10 +22,9 @@ from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Status
-from epochal.store.finding_counts import FindingCounts
 from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE
-from epochal.store.row import RunRow
+from epochal.store.row import FindingCounts, RunRow
 from epochal.store.selection import FIELDS, field_reading, metric_name
 from epochal.store.status import format_age
 from epochal.store.store import RunView

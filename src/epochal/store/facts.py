@@ -25,11 +25,10 @@ from epochal.health.observation import Observation
 from epochal.series.series import Series
 from epochal.store.answers import Entry, Metric
 from epochal.store.comparison import MISSING
-from epochal.store.finding_counts import latest_findings
 from epochal.store.groups import repeat_keys, series_or_none
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, resolve
-from epochal.store.row import RunRow
+from epochal.store.row import RunRow, latest_findings
 from epochal.store.store import RunView
 from epochal.values import as_float, flat_items
 

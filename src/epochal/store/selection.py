@@ -14,11 +14,10 @@ from epochal.errors import FormatError, MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric, State, Status
-from epochal.store.finding_counts import FindingCounts
 from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE, dig, level
 from epochal.store.pattern import PatternError, compile_pattern
-from epochal.store.row import RunRow
+from epochal.store.row import FindingCounts, RunRow
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _TIMES = ("created", "updated")

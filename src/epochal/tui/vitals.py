@@ -17,7 +17,7 @@ from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.series import Series
 from epochal.series.window import LossTrend
 from epochal.store.answers import Metric
-from epochal.store.finding_counts import latest_findings
+from epochal.store.row import latest_findings
 from epochal.store.store import RunView
 from epochal.tui.text import clip, printable, short_number, sparkline
 

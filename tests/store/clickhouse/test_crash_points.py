@@ -33,8 +33,8 @@ from epochal.store.clickhouse.connection import (
     Server,
     parse_address,
 )
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
 from tests.doubles.companions import wait_for
 from tests.hub.clickhouse import new_database

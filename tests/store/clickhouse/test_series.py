@@ -15,8 +15,8 @@ from epochal.hub.clickhouse_inbox import ClickHouseInbox
 from epochal.journal.layout import read_json
 from epochal.records import Axis
 from epochal.store.clickhouse.connection import ClickHouseError, Server
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.store import ClickHouseStore
+from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
 from tests.hub.clickhouse import ENGINES, new_database
 from tests.hub.filled_database import fill

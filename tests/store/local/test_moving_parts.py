@@ -11,9 +11,9 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.layout import PartName, RunFolder
-from epochal.store.finding_counts import latest_findings
 from epochal.store.local.run import LocalRun, load_run
 from epochal.store.local.store import LocalStore
+from epochal.store.row import latest_findings
 from tests.store.journals import Journal
 from tests.store.sealing import seal
 

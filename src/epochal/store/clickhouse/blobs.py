@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from epochal.store.clickhouse.connection import literal
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.rows import text, unpacked, whole
 from epochal.store.clickhouse.schema import BLOBS
+from epochal.store.clickhouse.tables import Database
 
 
 class StoredBlob(NamedTuple):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from epochal.store.clickhouse.connection import literal
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.rows import text, unpacked, whole
 from epochal.store.clickhouse.schema import RUNS, one_of
+from epochal.store.clickhouse.tables import Database
 from epochal.store.local.index import VERSION, Index, IndexedRun
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import RowDetails, StoredRow

@@ -60,8 +60,6 @@ class Ingest:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._known: OrderedDict[tuple[str, PartName], _Known] = OrderedDict()
-        # Runs that nobody had sent anything of when they were registered here.
-        self._empty: OrderedDict[str, None] = OrderedDict()
         self._hub = whole(secrets.randbits(64))
         self._waiting: list[_Waiting] = []
         self._changed = threading.Condition()
@@ -76,12 +74,6 @@ class Ingest:
             self._changed.notify_all()
         self._thread.join()
 
-    def expect_nothing(self, run_id: str) -> None:
-        """Note that nothing was received of a run, which spares the servers two questions."""
-        self._empty[run_id] = None
-        if len(self._empty) > _MOST_KNOWN:
-            self._empty.popitem(last=False)
-
     def received(self, run_id: str, name: PartName, *, expected: int) -> Received:
         """How much of a part is stored.
 
@@ -90,17 +82,13 @@ class Ingest:
         """
         known = self._known.get((run_id, name))
         if known is None or known.received.lines != expected:
-            is_empty = known is None and expected == 0 and run_id in self._empty
-            known = _Known(Received(), set()) if is_empty else self._load(run_id, name)
+            received = self._tables.received([run_id]).get(run_id, {}).get(name, Received())
+            known = _Known(received, set(self._tables.keys(run_id, [name]).get(name, ())))
             with self._changed:
                 self._known[run_id, name] = known
                 if len(self._known) > _MOST_KNOWN:
                     self._known.popitem(last=False)
         return known.received
-
-    def _load(self, run_id: str, name: PartName) -> _Known:
-        received = self._tables.received([run_id]).get(run_id, {}).get(name, Received())
-        return _Known(received, set(self._tables.keys(run_id, [name]).get(name, ())))
 
     def append(self, run_id: str, name: PartName, lines: bytes) -> Received:
         """Store whole lines behind those that are ``received``; returns when they are stored.

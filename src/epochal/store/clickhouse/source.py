@@ -19,10 +19,9 @@ from epochal.segments.columns import Extent, PartSummary, SeriesKey
 from epochal.series.series import Series, merge
 from epochal.store.answers import NO_LABELS, Labels, LabelsEdit, Machine
 from epochal.store.clickhouse.blobs import write_blob
-from epochal.store.clickhouse.database import Database
 from epochal.store.clickhouse.documents import Document
 from epochal.store.clickhouse.rows import NO_STEP
-from epochal.store.clickhouse.tables import Ranges, Received, Tables
+from epochal.store.clickhouse.tables import Database, Ranges, Received, Tables
 from epochal.store.local.part import FACT_KINDS, PartFacts
 from epochal.store.local.run_files import check_labels, machines_of, stored_labels
 from epochal.store.local.state import joined_summary

@@ -21,21 +21,24 @@ from epochal.boards import (
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import PartName, slugify
-from epochal.store.answers import TrashedRun
-from epochal.store.clickhouse.database import Database
+from epochal.store.answers import Cursor, Metric, TrashedRun
 from epochal.store.clickhouse.documents import Document
 from epochal.store.clickhouse.index import ClickHouseIndex
-from epochal.store.clickhouse.run import ClickHouseRun
 from epochal.store.clickhouse.schema import delete, one_of
 from epochal.store.clickhouse.source import LABELS, LIVE, RUN, TRASH, ClickHouseSource, signature_of
-from epochal.store.clickhouse.tables import Received
+from epochal.store.clickhouse.tables import Database, Received
+from epochal.store.local.cache import locked
 from epochal.store.local.index import IndexedRun
 from epochal.store.local.listed import Entry
 from epochal.store.local.part import unix_time
+from epochal.store.local.row import unread_row
 from epochal.store.local.run import LocalRun
+from epochal.store.local.state import RunState
 from epochal.store.local.store import LocalStore, recall
 from epochal.store.local.trash import check_ended
 from epochal.store.lookup import choose
+from epochal.store.metrics import resolve
+from epochal.store.row import StoredRow
 from epochal.store.store import RunView
 
 BOARD = "board"
@@ -272,3 +275,41 @@ class ClickHouseBoards:
 
 def _revision(board: Board) -> str:
     return revision_of(encoded_board(board))
+
+
+class ClickHouseRun(LocalRun):
+    """A run whose parts answer from the tables.
+
+    What is known of its metrics does not wait for their summaries, as it does in a folder.
+    """
+
+    def _partial_row(self, own_id: str) -> StoredRow:
+        return unread_row(self.source, own_id=own_id, updated=self.source.newest_s)
+
+    @property
+    @locked
+    def config(self) -> Mapping[str, Any]:
+        """What the run was configured with, options set later included."""
+        given = self.source.run_json.get("config")
+        given = given if isinstance(given, dict) else {}
+        return {**given, **self._ask(lambda state: state.config)}
+
+    @locked
+    def metrics(self) -> list[Metric]:
+        """Every series there is, in order of first appearance."""
+        return list(self._ask(lambda state: state.metrics))
+
+    @locked
+    def set_metrics(self) -> list[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has."""
+        return list(self._ask(lambda state: state.set_metrics))
+
+    @locked
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name, a role or the end of a name means; None for none."""
+        return self._ask(lambda state: resolve(name, state.metrics, state.set_metrics))
+
+    @locked
+    def end(self) -> Cursor:
+        """The position of the last record of each writer."""
+        return self._ask(RunState.end)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +15,11 @@ from epochal.records import Axis, Record
 from epochal.segments.columns import PartSummary, SeriesKey
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
-from epochal.store.clickhouse.connection import Address, Server, literal
+from epochal.settings import cache_folder
+from epochal.store.clickhouse.connection import Address, Server, connect, literal, parse_address
+from epochal.store.clickhouse.documents import ClickHouseDocuments
 from epochal.store.clickhouse.rows import AXES, NO_STEP, ROW_LINES, first_place, unpacked
-from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES, Table, one_of
+from epochal.store.clickhouse.schema import PARTS, POINTS, RECORDS, SERIES, Table, one_of, set_up
 
 _POINT = np.dtype([("place", "<u8"), ("step", "<i8"), ("t", "<f8"), ("value", "<f8")])
 # Some records of parts: from an ordinal on, up to another.
@@ -248,3 +252,24 @@ def _summary(
         count, count - num_finite, first, last, places[0], low, places[1], high, places[2], mean
     )
     return PartSummary(summary, first_at, last_t)
+
+
+class Database:
+    """One database of a server or a cluster; several stores and an inbox share it."""
+
+    def __init__(self, address: str | Address) -> None:
+        self.address = parse_address(address) if isinstance(address, str) else address
+        self.server = connect(self.address)
+        set_up(self.address, self.server)
+        self.tables = Tables(self.address, self.server)
+        self.documents = ClickHouseDocuments(self.address, self.server)
+
+    @property
+    def cache(self) -> Path:
+        """Where blobs are kept that were read; it can be deleted at any time."""
+        digest = hashlib.blake2b(str(self.address).encode(), digest_size=8).hexdigest()
+        return cache_folder() / "clickhouse" / digest
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.server.close()

@@ -26,9 +26,9 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of, whole_number
 from epochal.store.answers import Entry, Status, by_time
-from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.part import Part
 from epochal.store.local.state import RunState
+from epochal.store.row import FindingCounts, count, latest_findings
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000

@@ -14,11 +14,10 @@ from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.reduce import Summary, set_summary
 from epochal.store.answers import Metric, Status
-from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.index import Index
 from epochal.store.metrics import resolve, set_number
 from epochal.store.projects import ProjectMember
-from epochal.store.row import RowDetails, RunRow, StoredRow
+from epochal.store.row import FindingCounts, RowDetails, RunRow, StoredRow
 from epochal.store.selection import search_text_of
 from epochal.values import flat_items
 

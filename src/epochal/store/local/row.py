@@ -28,9 +28,8 @@ from epochal.series.reduce import Summary
 from epochal.store.answers import Labels
 from epochal.store.local.findings import found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.part import unix_time
+from epochal.store.local.part import RunSource, unix_time
 from epochal.store.local.run_files import fork_of
-from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState, all_summaries
 from epochal.store.metrics import set_number
 from epochal.store.projects import BEST_ROLES

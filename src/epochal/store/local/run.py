@@ -37,7 +37,7 @@ from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
 from epochal.store.local.listed import known_summary
 from epochal.store.local.listing import asides_below
-from epochal.store.local.part import StalePartError, unix_time
+from epochal.store.local.part import RunSource, StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
     faulty_row,
@@ -47,7 +47,6 @@ from epochal.store.local.row import (
     recorded_id,
 )
 from epochal.store.local.run_files import patch_file
-from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.metrics import formula_series, no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
