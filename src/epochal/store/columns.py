@@ -24,7 +24,7 @@ from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Status
 from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE
-from epochal.store.row import FindingCounts, RunRow
+from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, field_reading, metric_name
 from epochal.store.status import format_age
 from epochal.store.store import RunView
@@ -163,12 +163,8 @@ class _Subject:
         return self.row.status
 
     @property
-    def found(self) -> FindingCounts | None:
-        row = self.row
-        if row.errors is None:
-            return None
-        counts = (row.errors, row.warnings, row.open_errors, row.open_warnings)
-        return FindingCounts(*(count or 0 for count in counts))
+    def info(self) -> RunRow:
+        return self.row
 
     def metric(self, name: str) -> Metric | None:
         return None if self.row.is_partial else self.view.metric(name)
@@ -186,9 +182,9 @@ class _Subject:
         yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
 
 
-def _findings(subject: _Subject) -> Mapping[str, int] | None:
-    found = subject.found
-    return None if found is None else {"errors": found.errors, "warnings": found.warnings}
+def _findings(subject: _Subject) -> Mapping[str, int | None] | None:
+    row = subject.row
+    return None if row.errors is None else {"errors": row.errors, "warnings": row.warnings}
 
 
 def _age(subject: _Subject) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from epochal.store.answers import State
+from epochal.store.row import RunRow
 
 _MOST_RUNNING = 10
 _MOST_WORDS = 50
@@ -52,46 +52,36 @@ class ProjectList(msgspec.Struct, frozen=True):
     pending: int
 
 
-class ProjectMember(msgspec.Struct, frozen=True, gc=False):
-    """What the overview reads of a run; ``lowest`` has the lowest values of losses by role."""
-
-    id: str
-    name: str
-    project: str
-    state: State
-    open_errors: int
-    open_warnings: int
-    owner: str | None
-    tags: Sequence[str]
-    created: float | None
-    updated: float | None
-    lowest: Mapping[str, float]
+# A run, and its lowest losses by role.
+Member = tuple[RunRow, Mapping[str, float]]
 
 
-def project_list(members: Iterable[ProjectMember], *, pending: int) -> ProjectList:
+def project_list(members: Iterable[Member], *, pending: int) -> ProjectList:
     """The projects of some runs, which come the newest first."""
-    by_project: dict[str, list[ProjectMember]] = {}
+    by_project: dict[str, list[Member]] = {}
     for member in members:
-        by_project.setdefault(member.project, []).append(member)
+        by_project.setdefault(member[0].project, []).append(member)
     rows = [_project_row(name, found) for name, found in by_project.items()]
     rows.sort(key=lambda row: row.updated or 0.0, reverse=True)
     return ProjectList(rows, pending)
 
 
-def _project_row(name: str, runs: Sequence[ProjectMember]) -> ProjectRow:
-    live = [run.id for run in runs if run.state == "running"]
+def _project_row(name: str, members: Sequence[Member]) -> ProjectRow:
+    runs = [run for run, _ in members]
+    live = [run.id for run in runs if run.status.state == "running"]
+    best = (best for role in BEST_ROLES if (best := _best(members, role)) is not None)
     return ProjectRow(
         name=name,
         runs=len(runs),
-        states=dict(Counter(run.state for run in runs)),
+        states=dict(Counter(run.status.state for run in runs)),
         running=live[:_MOST_RUNNING],
-        errors=sum(run.open_errors > 0 for run in runs),
-        warnings=sum(run.open_warnings > 0 and not run.open_errors for run in runs),
+        errors=sum(bool(run.open_errors) for run in runs),
+        warnings=sum(bool(run.open_warnings) and not run.open_errors for run in runs),
         owners=sorted({run.owner for run in runs if run.owner})[:_MOST_WORDS],
         tags=[tag for tag, _ in Counter(t for r in runs for t in r.tags).most_common(_MOST_WORDS)],
         created=_newest(run.created for run in runs),
         updated=_newest(run.updated for run in runs),
-        best=next((best for role in BEST_ROLES if (best := _best(runs, role)) is not None), None),
+        best=next(best, None),
     )
 
 
@@ -100,9 +90,9 @@ def _newest(times: Iterable[float | None]) -> float | None:
     return newest if newest is not None and math.isfinite(newest) else None
 
 
-def _best(runs: Sequence[ProjectMember], role: str) -> BestValue | None:
-    having = [run for run in runs if role in run.lowest]
+def _best(members: Sequence[Member], role: str) -> BestValue | None:
+    having = [(lowest[role], run) for run, lowest in members if role in lowest]
     if not having:
         return None
-    run = min(having, key=lambda run: run.lowest[role])
-    return BestValue(role=role, value=run.lowest[role], run=run.id, name=run.name)
+    value, run = min(having, key=lambda pair: pair[0])
+    return BestValue(role=role, value=value, run=run.id, name=run.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
@@ -42,8 +41,8 @@ class Subject(Protocol):
         """Its status."""
 
     @property
-    def found(self) -> FindingCounts | None:
-        """The counts of its findings; None where no rule has run."""
+    def info(self) -> RunRow:
+        """Its row with the counts of its findings."""
 
     @property
     def search_text(self) -> str:
@@ -66,11 +65,6 @@ S = TypeVar("S", bound=Subject)
 Reading = Callable[[Any], Any]
 
 
-def _found(run: Subject, *, which: str) -> int | None:
-    found = run.found
-    return None if found is None else getattr(found, which)
-
-
 # Fields of a run that its row has under the same name.
 _OF_ROW = (
     "name project tags notes group job_type owner created updated attempts step epoch total_steps"
@@ -88,7 +82,7 @@ _PLAIN: dict[str, Reading] = {
     "duration": lambda run: (
         None if run.row.updated is None else max(0.0, run.row.updated - (run.row.created or 0.0))
     ),
-    **{name: partial(_found, which=name) for name in FindingCounts._fields},
+    **{name: attrgetter(f"info.{name}") for name in FindingCounts._fields},
 }
 _NESTED = ("config", "summary", "best")
 FIELDS = (*_PLAIN, "age", "findings")

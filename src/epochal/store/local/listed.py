@@ -16,8 +16,7 @@ from epochal.series.reduce import Summary, set_summary
 from epochal.store.answers import Metric, Status
 from epochal.store.local.index import Index
 from epochal.store.metrics import resolve, set_number
-from epochal.store.projects import ProjectMember
-from epochal.store.row import FindingCounts, RowDetails, RunRow, StoredRow
+from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.selection import search_text_of
 from epochal.values import flat_items
 
@@ -116,15 +115,14 @@ class ListedRun:
         return self._status
 
     @property
-    def found(self) -> FindingCounts | None:
-        """The counts of its findings; None where no rule has run or the run was not read yet."""
-        if self.row.is_partial:
-            return None
+    def info(self) -> RunRow:
+        """Its row at this moment; without counts of findings where it was not read yet."""
         if self.stored.basis.is_partly_watched(self.status):
-            run = self._open(self.entry)
-            _ = run.info  # has rules read the few records that a killed companion did not
-            return run.read_row().basis.found_by(self.status)
-        return self.stored.basis.found_by(self.status)
+            # Has rules read the few records that a killed companion did not.
+            return self._open(self.entry).info
+        if self.row.is_partial:
+            return msgspec.structs.replace(self.row, id=self.id, status=self.status)
+        return self.stored.at(self.status, run_id=self.id)
 
     @property
     def search_text(self) -> str:
@@ -170,24 +168,6 @@ class ListedRun:
         details = self.details
         yield from (metric.name for metric in (*details.metrics, *details.set_metrics))
         yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
-
-    @property
-    def member(self) -> ProjectMember:
-        """What an overview of projects reads of it."""
-        row, found = self.row, self.found
-        return ProjectMember(
-            id=self.id,
-            name=row.name,
-            project=row.project,
-            state=self.status.state,
-            open_errors=0 if found is None else found.open_errors,
-            open_warnings=0 if found is None else found.open_warnings,
-            owner=row.owner,
-            tags=row.tags,
-            created=row.created,
-            updated=row.updated,
-            lowest=self.stored.basis.lowest,
-        )
 
 
 def known_summary(

@@ -164,7 +164,8 @@ class LocalStore:
         self._scan_once()
         self._read_first(time.monotonic() + budget_s)
         num_unread = len(self._unread())
-        members = [run.member for run in self._listed(None, Budget())]
+        listed = self._listed(None, Budget())
+        members = [(run.info, run.stored.basis.lowest) for run in listed]
         return project_list(members, pending=num_unread)
 
     @property
