@@ -50,7 +50,7 @@ def test_everything_but_the_seed_is_what_differs_otherwise(root: Path) -> None:
         groups = runs.groups(by_all_but=["seed"])
     assert groups.keys == ("lr", "optim.wd")
     assert [len(group.members) for group in groups] == [3, 1, 3]
-    assert groups.grouping.repeats == ("seed",)
+    assert groups.repeats == ("seed",)
 
 
 def test_a_key_may_be_the_end_of_a_dotted_one_or_a_field(root: Path) -> None:

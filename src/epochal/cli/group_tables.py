@@ -76,9 +76,9 @@ def print_groups(
         return
     by, but = options.comma_list(group_by), options.comma_list(all_but)
     groups = groups_of(runs, by=by, by_all_but=but, unfinished=unfinished)
-    if not groups.grouping.members:
+    if not groups.members:
         raise UsageError("there is no run to group.")
-    metrics = metrics or default_metrics(groups.grouping.members)[:_MOST_METRICS]
+    metrics = metrics or default_metrics(groups.members)[:_MOST_METRICS]
     if steps:
         curves = [curve for metric in metrics for curve in groups.series(metric)]
         output.say_rows([row for one in curves for row in series_rows(one)])
@@ -89,7 +89,7 @@ def print_groups(
         output.say_csv([row for one in tables for row in one.records(groups.keys)])
         _hint_unfinished(tables)
     elif output.form() == "json":
-        grouping = groups.grouping
+        grouping = groups
         named = (grouping.keys, grouping.varying, grouping.repeats)
         output.say_json(GroupTables(*named, len(grouping.members), tables, []))
     else:

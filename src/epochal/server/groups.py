@@ -34,9 +34,9 @@ from epochal.store.groups import (
     CHOICES,
     DropOut,
     Group,
-    Grouping,
     GroupSeries,
     GroupTables,
+    RunGroups,
     common_axis,
     group_members,
     group_tables,
@@ -235,7 +235,7 @@ def _is_read(run: RunView) -> bool:
 
 
 def _curves(
-    metric: str, x: str, grouping: Grouping, found: Sequence[GroupSeries], columns: Sequence[str]
+    metric: str, x: str, grouping: RunGroups, found: Sequence[GroupSeries], columns: Sequence[str]
 ) -> GroupCurves:
     known = [one.numbers for one in found if one.numbers.n.any()]
     lowest, highest = possible_range(

@@ -81,22 +81,75 @@ class Group(msgspec.Struct, frozen=True, eq=False):
         return ", ".join(f"{key}={level_text(value)}" for key, value in pairs) or "all runs"
 
 
-class Grouping(msgspec.Struct, frozen=True, eq=False):
-    """All groups of some runs.
+class RunGroups(msgspec.Struct, frozen=True, eq=False):
+    """Runs in groups: iterate over the groups, or ask for one metric of all of them.
 
     ``keys`` are what was grouped by, ``varying`` all keys of the config that differ between the
-    runs, ``repeats`` those that repeat an experiment, such as the seed.
+    runs, ``repeats`` those that repeat an experiment, such as the seed. Unfinished runs count with
+    ``unfinished``.
     """
 
     keys: tuple[str, ...]
     varying: tuple[str, ...]
     repeats: tuple[str, ...]
     groups: tuple[Group, ...]
+    unfinished: bool = False
 
     @property
     def members(self) -> list[Member]:
         """The runs of all groups."""
         return [member for group in self.groups for member in group.members]
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} groups by {', '.join(self.keys) or 'nothing'}>"
+
+    def series(
+        self,
+        metric: str,
+        *,
+        x: X = "step",
+        points: int | None = None,
+        lo: float | None = None,
+        hi: float | None = None,
+        smooth: str | float | None = None,
+    ) -> list[GroupSeries]:
+        """The numbers of each group at each step of its members, or at about ``points`` of them.
+
+        ``x`` is as for ``run.series``; ``x`` of the result says which axis the metric has. Members
+        on another axis are left out. ``smooth`` (``"ema:0.9"``) smooths each member first. A series
+        ends where fewer than half of the members remain. Raises ``MetricNotFoundError`` where no
+        run has the metric.
+        """
+        smoothing = None if smooth is None else parse_smoothing(smooth)
+        members = self.members
+        series = {one.info.id: series_or_none(one.run, metric, x, smoothing) for one in members}
+        name = next((one.name for one in series.values() if one is not None), None)
+        if name is None:
+            raise no_metric(metric, *((one.info.name, one.run.metrics()) for one in members))
+        keep, range_ = self.unfinished, {"most": points, "lo": lo, "hi": hi}
+        return series_of_groups(self.groups, series, metric=name, x=x, unfinished=keep, **range_)
+
+    def table(self, metric: str, *, value: Choice = "last", at: float | None = None) -> GroupTable:
+        """The last value of each run, the best, or that at a step; and which group is best.
+
+        ``verdict`` of the result says in a sentence whether the runs show that. Raises
+        ``MetricNotFoundError`` where no run has the metric.
+        """
+        members = self.members
+        values = read_values(members, metric, value=value, at=at, unfinished=self.unfinished)
+        return group_table(self, values)
+
+    def frame(self, metric: str, *, x: X = "step", points: int | None = None) -> Any:
+        """A data frame with one row for each group and step."""
+        rows = [row for one in self.series(metric, x=x, points=points) for row in series_rows(one)]
+        columns = rows[0] if rows else {}
+        return data_frame({name: np.array([row[name] for row in rows]) for name in columns})
 
 
 class DropOut(msgspec.Struct, frozen=True):
@@ -214,72 +267,6 @@ class GroupTables(msgspec.Struct, frozen=True):
     absent: list[str]
 
 
-class RunGroups:
-    """Runs in groups: iterate over the groups, or ask for one metric of all of them."""
-
-    def __init__(self, grouping: Grouping, *, unfinished: bool = False) -> None:
-        self.grouping = grouping
-        self._unfinished = unfinished
-
-    def __iter__(self) -> Iterator[Group]:
-        return iter(self.grouping.groups)
-
-    def __len__(self) -> int:
-        return len(self.grouping.groups)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} groups by {', '.join(self.keys) or 'nothing'}>"
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of the config that the runs are grouped by."""
-        return self.grouping.keys
-
-    def series(
-        self,
-        metric: str,
-        *,
-        x: X = "step",
-        points: int | None = None,
-        lo: float | None = None,
-        hi: float | None = None,
-        smooth: str | float | None = None,
-    ) -> list[GroupSeries]:
-        """The numbers of each group at each step of its members, or at about ``points`` of them.
-
-        ``x`` is as for ``run.series``; ``x`` of the result says which axis the metric has. Members
-        on another axis are left out. ``smooth`` (``"ema:0.9"``) smooths each member first. A series
-        ends where fewer than half of the members remain. Raises ``MetricNotFoundError`` where no
-        run has the metric.
-        """
-        smoothing = None if smooth is None else parse_smoothing(smooth)
-        members = self.grouping.members
-        series = {one.info.id: series_or_none(one.run, metric, x, smoothing) for one in members}
-        name = next((one.name for one in series.values() if one is not None), None)
-        if name is None:
-            raise no_metric(metric, *((one.info.name, one.run.metrics()) for one in members))
-        keep, range_ = self._unfinished, {"most": points, "lo": lo, "hi": hi}
-        return series_of_groups(
-            self.grouping.groups, series, metric=name, x=x, unfinished=keep, **range_
-        )
-
-    def table(self, metric: str, *, value: Choice = "last", at: float | None = None) -> GroupTable:
-        """The last value of each run, the best, or that at a step; and which group is best.
-
-        ``verdict`` of the result says in a sentence whether the runs show that. Raises
-        ``MetricNotFoundError`` where no run has the metric.
-        """
-        members = self.grouping.members
-        values = read_values(members, metric, value=value, at=at, unfinished=self._unfinished)
-        return group_table(self.grouping, values)
-
-    def frame(self, metric: str, *, x: X = "step", points: int | None = None) -> Any:
-        """A data frame with one row for each group and step."""
-        rows = [row for one in self.series(metric, x=x, points=points) for row in series_rows(one)]
-        columns = rows[0] if rows else {}
-        return data_frame({name: np.array([row[name] for row in rows]) for name in columns})
-
-
 # -- groups ---------------------------------------------------------------------------------------
 
 
@@ -291,8 +278,8 @@ def groups_of(
     unfinished: bool = False,
 ) -> RunGroups:
     """Group runs by keys of their configs, or by every key that differs but some."""
-    grouping = group_members(members_of(runs), by=by, all_but=by_all_but)
-    return RunGroups(grouping, unfinished=unfinished)
+    groups = group_members(members_of(runs), by=by, all_but=by_all_but)
+    return msgspec.structs.replace(groups, unfinished=unfinished)
 
 
 def members_of(runs: Iterable[RunView]) -> list[Member]:
@@ -313,7 +300,7 @@ def group_members(
     *,
     by: Sequence[str] | None = None,
     all_but: Sequence[str] | None = None,
-) -> Grouping:
+) -> RunGroups:
     """Group runs by keys of their configs, or by every key that differs but some.
 
     A key may be the end of a dotted one (``lr`` for ``optim.lr``), and a field of the run such as
@@ -334,7 +321,7 @@ def group_members(
         for inside in found.values()
     ]
     groups.sort(key=lambda one: tuple(map(sort_key, one.values)))
-    return Grouping(keys, varying, repeats, tuple(groups))
+    return RunGroups(keys, varying, repeats, tuple(groups))
 
 
 def varying_keys(members: Sequence[Member]) -> tuple[str, ...]:
@@ -563,7 +550,7 @@ def run_values(
 
 
 def group_tables(
-    grouping: Grouping,
+    grouping: RunGroups,
     read: Sequence[tuple[Member, Mapping[str, MemberRead]]],
     metrics: Sequence[str],
     *,
@@ -584,7 +571,7 @@ def group_tables(
     return GroupTables(*keys, len(read), tables, absent)
 
 
-def group_table(grouping: Grouping, values: RunValues) -> GroupTable:
+def group_table(grouping: RunGroups, values: RunValues) -> GroupTable:
     """The numbers of each group, and whether the best one is shown to be better."""
     by_run = {one.run: one for one in values.values}
     counted = values.counted()
@@ -618,7 +605,7 @@ def default_metrics(members: Sequence[Member]) -> list[str]:
     return list(names or dict.fromkeys(metric.name for metric in found[:1]))
 
 
-def _units_of(grouping: Grouping, group: Group, counted: Mapping[str, float]) -> Units:
+def _units_of(grouping: RunGroups, group: Group, counted: Mapping[str, float]) -> Units:
     """The counted values of a group by unit and rest; repetitions of both are averaged."""
     used = (*grouping.keys, *grouping.repeats)
     rest = [key for key in grouping.varying if key not in used]
@@ -637,7 +624,7 @@ def _units_of(grouping: Grouping, group: Group, counted: Mapping[str, float]) ->
     }
 
 
-def _unit_word(grouping: Grouping) -> str:
+def _unit_word(grouping: RunGroups) -> str:
     if len(grouping.repeats) != 1:
         return "repeats" if grouping.repeats else "runs"
     return grouping.repeats[0].rpartition(".")[2].removesuffix("s") + "s"
