@@ -89,9 +89,8 @@ def print_groups(
         output.say_csv([row for one in tables for row in one.records(groups.keys)])
         _hint_unfinished(tables)
     elif output.form() == "json":
-        grouping = groups
-        named = (grouping.keys, grouping.varying, grouping.repeats)
-        output.say_json(GroupTables(*named, len(grouping.members), tables, []))
+        named = (groups.keys, groups.varying, groups.repeats)
+        output.say_json(GroupTables(*named, len(groups.members), tables, []))
     else:
         output.say("\n\n".join(_block(groups, one) for one in tables))
 

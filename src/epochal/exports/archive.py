@@ -37,15 +37,7 @@ from epochal.server import wire
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource
 from epochal.server.rows import run_row
-from epochal.store.groups import (
-    Member,
-    default_metrics,
-    group_members,
-    group_tables,
-    members_of,
-    read_value,
-    run_values,
-)
+from epochal.store.groups import Member, default_metrics, group_members, members_of, read_values
 from epochal.store.importance import importance_of
 from epochal.store.store import RunView
 from epochal.values import flat_items
@@ -261,21 +253,17 @@ def pack_sweep(
     metrics = default_metrics(members)[:_MOST_METRICS] if len(members) > 1 else []
     if not metrics:
         return {}
-    read = [
-        (one, {name: read_value(one.run, name, "last", None) for name in metrics})
-        for one in members
-    ]
     packed: dict[str, Any] = {"groups": {}, "importance": {}}
     left = budget_bytes
     for metric in metrics:
-        ranking = importance_of(run_values([(one, own[metric]) for one, own in read], metric))
+        ranking = importance_of(read_values(members, metric))
         packed["importance"][metric] = ranking
         left -= len(msgspec.json.encode(ranking))
     for choice, keys in _choices(members).items():
         grouping = group_members(members, **keys)
         if len(grouping.groups) > _MOST_GROUPS:
             continue
-        table = group_tables(grouping, read, metrics)
+        table = grouping.tables(metrics)
         left -= len(msgspec.json.encode(table))
         if left < 0:
             break

@@ -39,9 +39,7 @@ from epochal.store.groups import (
     RunGroups,
     common_axis,
     group_members,
-    group_tables,
     members_of,
-    read_value,
     series_of_groups,
     series_or_none,
 )
@@ -154,16 +152,12 @@ async def group_curves(request: Request) -> Response:
 async def groups(request: Request) -> Response:
     """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
     metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
-    keys, unfinished = _keys(request), UNFINISHED(request) or at is not None
+    keys, unfinished = _keys(request), UNFINISHED(request)
 
     def tables(runs: Sequence[RunView]) -> GroupTables:
-        members = members_of(runs)
-        read = [
-            (one, {name: read_value(one.run, name, value, at) for name in metrics})
-            for one in members
-        ]
-        grouping = group_members(members, **keys)
-        return group_tables(grouping, read, metrics, unfinished=unfinished)
+        grouping = group_members(members_of(runs), **keys)
+        grouping = msgspec.structs.replace(grouping, unfinished=unfinished)
+        return grouping.tables(metrics, value=value, at=at)
 
     return await _compared(request, tables)
 

@@ -145,6 +145,19 @@ class RunGroups(msgspec.Struct, frozen=True, eq=False):
         values = read_values(members, metric, value=value, at=at, unfinished=self.unfinished)
         return group_table(self, values)
 
+    def tables(
+        self, metrics: Sequence[str], *, value: Choice = "last", at: float | None = None
+    ) -> GroupTables:
+        """The tables of some metrics; those that no run has are ``absent``."""
+        tables, absent = list[GroupTable](), list[str]()
+        for metric in metrics:
+            try:
+                tables.append(self.table(metric, value=value, at=at))
+            except MetricNotFoundError:
+                absent.append(metric)
+        named = (self.keys, self.varying, self.repeats)
+        return GroupTables(*named, len(self.members), tables, absent)
+
     def frame(self, metric: str, *, x: X = "step", points: int | None = None) -> Any:
         """A data frame with one row for each group and step."""
         rows = [row for one in self.series(metric, x=x, points=points) for row in series_rows(one)]
@@ -520,19 +533,12 @@ def read_values(
     """
     if value not in CHOICES:
         raise UsageError(f"value={value!r} is not known: use one of {', '.join(CHOICES)}.")
-    read = [(one, read_value(one.run, name, value, at)) for one in members]
-    return run_values(read, name, unfinished=unfinished or at is not None)
-
-
-def run_values(
-    read: Sequence[tuple[Member, MemberRead]], name: str, *, unfinished: bool = False
-) -> RunValues:
-    """Like ``read_values``, from what was read of the runs."""
-    metric = next((one.metric for _, one in read if one.metric is not None), None)
+    unfinished = unfinished or at is not None
+    read = [read_value(one.run, name, value, at) for one in members]
+    metric = next((one.metric for one in read if one.metric is not None), None)
     if metric is None:
-        raise no_metric(name, *((one.info.name, one.run.metrics()) for one, _ in read))
-    members = [member for member, _ in read]
-    having = [one.metric is not None for _, one in read]
+        raise no_metric(name, *((one.info.name, one.run.metrics()) for one in members))
+    having = [one.metric is not None for one in read]
     left = unfinished_of([one.info for one in members], include=unfinished, having=having)
 
     def standing(info: RunRow, value: float | None) -> Standing:
@@ -544,31 +550,9 @@ def run_values(
 
     values = [
         MemberValue(i.id, i.name, one.value, one.last_step, standing(i, one.value))
-        for i, one in ((member.info, one) for member, one in read)
+        for i, one in zip((member.info for member in members), read, strict=True)
     ]
     return RunValues(metric.name, metric.goal, members, values, left)
-
-
-def group_tables(
-    grouping: RunGroups,
-    read: Sequence[tuple[Member, Mapping[str, MemberRead]]],
-    metrics: Sequence[str],
-    *,
-    unfinished: bool = False,
-) -> GroupTables:
-    """The tables of some metrics, from what was read of each run."""
-    by_run = {member.info.id: values for member, values in read}
-    tables, absent = [], []
-    for metric in metrics:
-        inside = [(member, by_run[member.info.id][metric]) for member in grouping.members]
-        try:
-            values = run_values(inside, metric, unfinished=unfinished)
-        except MetricNotFoundError:
-            absent.append(metric)
-        else:
-            tables.append(group_table(grouping, values))
-    keys = (grouping.keys, grouping.varying, grouping.repeats)
-    return GroupTables(*keys, len(read), tables, absent)
 
 
 def group_table(grouping: RunGroups, values: RunValues) -> GroupTable:
