@@ -219,6 +219,7 @@ def test_a_report_keeps_its_runs_and_is_read_from_a_file(
     wait_for_lines(saved, "acc", 1)
     assert saved.title() == "report · Epochal"
     saved.get_by_text("A note").wait_for()
+    until(saved, lambda: "smooth=0.5" in saved.url)
     assert saved.get_by_role("button", name="+ chart").count() == 0
 
 
