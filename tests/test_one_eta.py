@@ -10,7 +10,7 @@ import pytest
 
 from epochal.console.printer import Console
 from epochal.format import format_duration
-from epochal.run.console_reporter import ProgressEstimator, Totals
+from epochal.run.console_reporter import ConsoleReporter, Totals
 from epochal.server.rows import run_row
 from epochal.server.stream import epochs_of
 from epochal.store.local.run import load_run
@@ -24,7 +24,7 @@ class Training:
     def __init__(self, root: Path, **totals: Any) -> None:
         self.shown = io.StringIO()
         self.journal = Journal(root, totals=totals)
-        self.pace = ProgressEstimator(
+        self.pace = ConsoleReporter(
             Console(self.shown), Totals(**totals), name="x", clock=lambda: self.journal.t
         )
 

@@ -36,65 +36,6 @@ if TYPE_CHECKING:
     from epochal.health.phase import PhaseDetector
 
 
-class ConsoleReporter:
-    """Prints records on a console, by kind."""
-
-    def __init__(self, console: Console, pace: ProgressEstimator) -> None:
-        self._console = console
-        self._pace = pace
-        self._started = time.monotonic()
-        self._allocators: set[Any] = set()
-        self._by_kind: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "step": pace.step,
-            "eval": pace.evaluation,
-            "epoch": pace.epoch,
-            "gpu": lambda record: console.line(partial(gpu_line, record), Verbosity.VERBOSE),
-            "gpu-model": lambda record: console.block(partial(blocks.gpu_model_block, record)),
-            "sol": lambda record: console.block(partial(blocks.speed_of_light_block, record)),
-            "phases": self._phases,
-            "allocator": self._allocator,
-            "dataset": self._dataset,
-        }
-
-    def show(self, record: Mapping[str, Any]) -> None:
-        """Print what belongs to this record, if anything does."""
-        show = self._by_kind.get(record["log"])
-        if show is not None:
-            show(record)
-
-    def close(self, status: str, metrics: Mapping[str, float]) -> None:
-        """Print the closing line of a run that has printed something; take the live line away."""
-        if not self._pace.has_printed:
-            self._console.close()
-            return
-        seconds = time.monotonic() - self._started
-        verb = {"finished": "complete in", "failed": "failed after"}.get(status, "stopped after")
-        self._console.closing(closing_line(seconds, metrics=metrics, verb=verb))
-
-    def options(self, options: Mapping[str, Any]) -> None:
-        """Print a table of hyperparameters."""
-        self._console.block(partial(blocks.options_block, options))
-
-    def _phases(self, record: Mapping[str, Any]) -> None:
-        if self._console.enabled(Verbosity.VERBOSE):
-            from epochal.series.lost_time import explain_phases
-
-            self._console.block(lambda: blocks.phases_block(record, explain_phases(record)))
-
-    def _allocator(self, record: Mapping[str, Any]) -> None:
-        """Once for each GPU: how memory changes from then on is for a chart, not for a terminal."""
-        gpu = record.get("id")
-        if gpu not in self._allocators:
-            self._allocators.add(gpu)
-            segments = [blocks.Segment(**segment) for segment in record["stats"]]
-            title = "Allocator" if gpu is None else f"Allocator {gpu}"
-            self._console.block(partial(blocks.allocator_block, segments, title=title))
-
-    def _dataset(self, record: Mapping[str, Any]) -> None:
-        verbose = self._console.enabled(Verbosity.VERBOSE)
-        self._console.block(partial(blocks.dataset_block, record, with_files=verbose))
-
-
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
 _TERMINAL_INTERVAL_S = 0.25
@@ -115,8 +56,8 @@ class Totals(msgspec.Struct, frozen=True):
         return {n: total for n, total in msgspec.structs.asdict(self).items() if total is not None}
 
 
-class ProgressEstimator:
-    """Follows the steps of one run and prints their lines."""
+class ConsoleReporter:
+    """Follows the records of one run and prints what belongs to each kind."""
 
     def __init__(
         self,
@@ -140,7 +81,39 @@ class ProgressEstimator:
         self._loss_count = 0
         self._epoch_eta = Eta(None)
         self._has_bar: bool | None = None
-        self.has_printed = False
+        self._has_printed = False
+        self._started = time.monotonic()
+        self._allocators: set[Any] = set()
+        self._by_kind: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "step": self.step,
+            "eval": self.evaluation,
+            "epoch": self.epoch,
+            "gpu": lambda record: console.line(partial(gpu_line, record), Verbosity.VERBOSE),
+            "gpu-model": lambda record: console.block(partial(blocks.gpu_model_block, record)),
+            "sol": lambda record: console.block(partial(blocks.speed_of_light_block, record)),
+            "phases": self._phases,
+            "allocator": self._allocator,
+            "dataset": self._dataset,
+        }
+
+    def show(self, record: Mapping[str, Any]) -> None:
+        """Print what belongs to this record, if anything does."""
+        show = self._by_kind.get(record["log"])
+        if show is not None:
+            show(record)
+
+    def close(self, status: str, metrics: Mapping[str, float]) -> None:
+        """Print the closing line of a run that has printed something; take the live line away."""
+        if not self._has_printed:
+            self._console.close()
+            return
+        seconds = time.monotonic() - self._started
+        verb = {"finished": "complete in", "failed": "failed after"}.get(status, "stopped after")
+        self._console.closing(closing_line(seconds, metrics=metrics, verb=verb))
+
+    def options(self, options: Mapping[str, Any]) -> None:
+        """Print a table of hyperparameters."""
+        self._console.block(partial(blocks.options_block, options))
 
     def set_total_steps(self, total: int) -> None:
         """Show percent and time left from now on."""
@@ -168,7 +141,7 @@ class ProgressEstimator:
                 self._phase = PhaseDetector(total=self._totals.steps)
             phase = self._phase.observe(number, loss)
         eta_s = self.eta.remaining_s()
-        self.has_printed = True
+        self._has_printed = True
         self._console.progress(self._count(number), now=now, loss=loss, eta_s=eta_s)
         percent = self.percent(record)
 
@@ -189,7 +162,7 @@ class ProgressEstimator:
             gap, percent = loss - mean, gap_percent(loss, mean)
         self._loss_sum, self._loss_count = 0.0, 0
         duration_ms = _number(record, "duration_ms")
-        self.has_printed = True
+        self._has_printed = True
         shown = gap_text(gap, percent=percent)
         fields: dict[str, Any] = {"gap": gap, "gap_percent": percent, "duration_ms": duration_ms}
         fields |= {"eval_tokens": _number(record, "eval_tokens"), "metrics": record.get("m") or {}}
@@ -207,7 +180,7 @@ class ProgressEstimator:
         # The last epoch has none.
         eta_s = self._epoch_eta.remaining_s() or None
         resources = record.get("resources") or {}
-        self.has_printed = True
+        self._has_printed = True
         self._console.line(
             lambda: epoch_line(
                 done - 1,
@@ -237,7 +210,7 @@ class ProgressEstimator:
             self._console.progress(self._count(step), now=now, loss=loss, eta_s=eta_s)
             return _TERMINAL_INTERVAL_S
         percent = self.percent(record)
-        self.has_printed = True
+        self._has_printed = True
         self._console.step(
             lambda: metrics_line(step, percent=percent, metrics=metrics, eta_s=eta_s)
         )
@@ -252,6 +225,25 @@ class ProgressEstimator:
         if epoch is None or not math.isfinite(epoch):
             return None
         return 100.0 * (epoch - math.floor(epoch))
+
+    def _phases(self, record: Mapping[str, Any]) -> None:
+        if self._console.enabled(Verbosity.VERBOSE):
+            from epochal.series.lost_time import explain_phases
+
+            self._console.block(lambda: blocks.phases_block(record, explain_phases(record)))
+
+    def _allocator(self, record: Mapping[str, Any]) -> None:
+        """Once for each GPU: how memory changes from then on is for a chart, not for a terminal."""
+        gpu = record.get("id")
+        if gpu not in self._allocators:
+            self._allocators.add(gpu)
+            title = "Allocator" if gpu is None else f"Allocator {gpu}"
+            segments = [blocks.Segment(**segment) for segment in record["stats"]]
+            self._console.block(partial(blocks.allocator_block, segments, title=title))
+
+    def _dataset(self, record: Mapping[str, Any]) -> None:
+        verbose = self._console.enabled(Verbosity.VERBOSE)
+        self._console.block(partial(blocks.dataset_block, record, with_files=verbose))
 
     def _observe(self, record: Mapping[str, Any], now: float) -> None:
         step = int(record["step"])

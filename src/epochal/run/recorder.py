@@ -45,7 +45,7 @@ from epochal.redact import Redactor
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
 from epochal.run.config import RunConfig
-from epochal.run.console_reporter import ConsoleReporter, ProgressEstimator, Totals
+from epochal.run.console_reporter import ConsoleReporter, Totals
 from epochal.run.ending import Callbacks, Ending
 from epochal.run.histogram import histogram_record, with_distribution
 from epochal.run.pending_values import PendingValues
@@ -124,8 +124,7 @@ class Recorder:
         self.alerts = RunAlerts(self)
         self._writer = writer
         self._pending = PendingValues(self.write_arrived, self.report_lost)
-        self._pace = ProgressEstimator(console, totals, name=self.name)
-        self.reporter = ConsoleReporter(console, self._pace)
+        self.reporter = ConsoleReporter(console, totals, name=self.name)
         if rank == 0 and kernel_shell() is not None:
             from epochal.run.notebook import RunCard
 
@@ -172,7 +171,7 @@ class Recorder:
     def set_total_steps(self, total: int) -> None:
         """Set how many steps the run is to have, for those who watch it."""
         self.identity["totals"] = {"steps": total}
-        self._pace.set_total_steps(total)
+        self.reporter.set_total_steps(total)
         if self._writer is not None and self.rank == 0:
             with contextlib.suppress(OSError):  # what is shown matters less than the training
                 write_json(self.folder.identity, self.redactor.identity(self.identity))
@@ -439,7 +438,9 @@ class Recorder:
 
     def show_metrics(self, at: float, step: int, metrics: Mapping[str, Any]) -> None:
         """Print the line of free metrics, and work out when the next one is due."""
-        pause_s = self.guard.run("console", self._pace.free, step, metrics, default=_SHOW_AGAIN_S)
+        pause_s = self.guard.run(
+            "console", self.reporter.free, step, metrics, default=_SHOW_AGAIN_S
+        )
         self.show_at = at + (pause_s or _SHOW_AGAIN_S)
 
     def _show(self, record: Record) -> None:

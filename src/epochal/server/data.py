@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.health.data_window import DataWindow, SampleSet, number, window_of
+from epochal.health.data_window import DataWindow, Epoch, SampleSet, number, window_of
 from epochal.health.observation import Observation
 from epochal.store.answers import Entry
 from epochal.store.store import RunView
@@ -90,30 +90,18 @@ def _window(entry: Entry) -> DataWindow | None:
 class _Epoch:
     """One epoch as its records come in."""
 
-    def __init__(self) -> None:
-        self.samples = self.batches = self.ended = self.incomplete = 0
-        self.sets: dict[int, tuple[bool, SampleSet]] = {}
-        self.labels: Counter[str] = Counter()
-        self.labelled = self.one_class = 0
+    def __init__(self, number: int) -> None:
+        self.counts = Epoch(number)
+        self.ended = self.incomplete = 0
         self.lengths: Counter[str] = Counter()
         # Sums over the samples of the records that have the figure: of padding, length, inputs.
         self.sums: dict[str, tuple[float, float]] = {}
 
     def add(self, window: DataWindow) -> None:
-        self.samples += window.samples
-        self.batches += window.batches
+        self.counts.add(window)
         if window.has_ended:
             self.ended += 1
             self.incomplete += window.record.get("complete") is not True
-        is_index = bool(window.indices)
-        known, kept = self.sets.setdefault(window.rank, (is_index, SampleSet()))
-        if known == is_index:
-            samples = window.indices if is_index else window.hashes
-            bits = window.index_bits if is_index else window.hash_bits
-            kept.add(samples, bits, is_index=is_index)
-        self.labels.update(window.labels)
-        self.labelled += window.count("labelled_batches")
-        self.one_class += window.count("one_class_batches")
         lengths = window.record.get("lengths")
         known_lengths: dict[str, Any] = lengths if isinstance(lengths, dict) else {}
         counts = known_lengths.get("up_to")
@@ -132,17 +120,16 @@ class _Epoch:
         return total / weight if weight and math.isfinite(total) else None
 
     def response(self, attempt: int, epoch: int) -> DataEpoch:
-        sets = [kept.kept for _, kept in self.sets.values()]
-        compared = sum(sum(kept.values()) for kept in sets)
-        different = sum(len(kept) for kept in sets)
+        kept = self.counts.indices.kept or self.counts.hashes.kept
+        compared = kept.total()
         return DataEpoch(
             attempt=attempt,
             epoch=epoch,
-            samples=self.samples,
-            batches=self.batches,
+            samples=self.counts.samples,
+            batches=self.counts.batches,
             complete=self.ended > 0 and not self.incomplete,
             compared=compared,
-            repeated=(compared - different) / compared if compared else None,
+            repeated=(compared - len(kept)) / compared if compared else None,
             padding=self.mean_of("padding"),
             mean=self.mean_of("mean"),
             std=self.mean_of("std"),
@@ -167,7 +154,8 @@ class _Split:
     def add(self, window: DataWindow, attempt: int) -> None:
         self.newest = window
         self.ranks.add(window.rank)
-        self.epochs.setdefault((attempt, window.epoch), _Epoch()).add(window)
+        epoch = self.epochs.setdefault((attempt, window.epoch), _Epoch(window.epoch))
+        epoch.add(window)
         if len(self.epochs) > _MOST_EPOCHS:
             del self.epochs[next(iter(self.epochs))]
         if window.hashes:
@@ -186,6 +174,7 @@ class _Split:
         assert self.newest is not None
         newest = self.newest
         last = next(reversed(self.epochs.values()))
+        counts = last.counts
         training = [split for split in splits if split.is_training]
         return DataSplit(
             name=self.name,
@@ -199,8 +188,8 @@ class _Split:
             overlaps=[]
             if self.is_training
             else [one for split in training for one in self._overlaps(split)],
-            labels=dict(last.labels.most_common(_MOST_LABELS)),
-            one_class=last.one_class / last.labelled if last.labelled else None,
+            labels=dict(counts.labels.most_common(_MOST_LABELS)),
+            one_class=counts.of_one_class / counts.labelled if counts.labelled else None,
             lengths=dict(sorted(last.lengths.items(), key=lambda item: int(item[0]))),
             mean_length=last.mean_of("length"),
             nonfinite=self.nonfinite,

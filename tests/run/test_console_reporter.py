@@ -5,12 +5,12 @@ import math
 from typing import Any
 
 from epochal.console.printer import Console
-from epochal.run.console_reporter import ProgressEstimator, Totals
+from epochal.run.console_reporter import ConsoleReporter, Totals
 
 
-def pace_of(**totals: Any) -> tuple[ProgressEstimator, io.StringIO]:
+def pace_of(**totals: Any) -> tuple[ConsoleReporter, io.StringIO]:
     shown = io.StringIO()
-    return ProgressEstimator(Console(shown), Totals(**totals), name="run"), shown
+    return ConsoleReporter(Console(shown), Totals(**totals), name="run"), shown
 
 
 def step(number: int, **fields: Any) -> dict[str, Any]:
