@@ -386,3 +386,8 @@ def test_a_board_is_exported_with_its_runs(runs: Path, capsys: pytest.CaptureFix
     assert "loss * 2" in series_names(found)
     assert found["board"] is None
     assert [one["board"]["name"] for one in found["boards"]] == ["</script> small", "report"]
+
+    assert main(["export", "p/b", "-m", "loss - 1", "-o", str(out)]) == 0
+    found = archive(out)
+    assert "loss - 1" in series_names(found)
+    assert found["boards"][0]["board"]["name"] == found["board"] == "metrics"

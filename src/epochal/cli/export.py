@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 import click
 
 from epochal.atomic_file import new_text_file
-from epochal.boards import StoredBoard, board_query, boards_of, find_board
+from epochal.boards import Block, Board, StoredBoard, board_query, boards_of, find_board
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
 from epochal.cli.output import VisibleStream, answer, complain, remark
@@ -54,7 +54,7 @@ def command(
     tables of epochs, or of steps where a run has no epochs, and jsonl has every record. Without -o,
     csv and jsonl go to stdout.
 
-    With -m a table has these metrics by step, and html has these formulas as well:
+    With -m a table has these metrics by step, and html opens on charts of them:
     epochal export RUN -m 'train/loss - eval/loss' -m 'eval/*' --format csv
 
     'epochal export --board paper-figures' writes a board with its runs, as one HTML file that opens
@@ -77,10 +77,14 @@ def command(
             views = [chosen_run(store, None)] if opens is None else _runs_of(store, opens)
         if form == FILES:
             return _save_files(views, output, name or "*")
-        boards = _boards(store, form, views, opens)
-        write = partial(_write, form, rows=rows, names=metrics, boards=boards)
         if output is None and opens is not None:
             output = f"{slugify(opens.board.name, 'board')}.html"
+        boards = _boards(store, form, views, opens)
+        if form == "html" and metrics and opens is None:
+            charts = [Block(kind="chart", series=[metric]) for metric in metrics]
+            opens = StoredBoard(views[0].outline().project, "", Board("metrics", charts))
+            boards = [opens, *boards]
+        write = partial(_write, form, rows=rows, names=metrics, boards=boards)
         if output is None and form in ("csv", "jsonl"):
             output = "-"
         if output == "-":
