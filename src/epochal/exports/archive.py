@@ -11,7 +11,6 @@ inside. Curves of groups are not: the page draws those from the series in the fi
 from __future__ import annotations
 
 import html
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
@@ -51,6 +50,7 @@ _SWEEP_SHARE = 0.1
 _MIN_BYTES = 20_000
 _HEADLINES = ("role:loss", "role:eval_loss")
 _ELEMENT = "epochal-archive"
+_TITLE = "<title>Epochal</title>"  # of the page
 # JSON has these inside strings only, where an escape is equivalent.
 _ESCAPES = (
     (b"<", b"\\u003c"),
@@ -82,27 +82,16 @@ def write(
     page = load_page()
     if not page.is_built:
         raise UsageError("the page has not been built in this checkout: `make web` builds it.")
-    content = page.html.decode()
-    start, middle, end = _around(content)
+    before, _, after = page.html.decode().partition(_TITLE)
+    content, _, _ = after.rpartition("</body>")
     first = boards[0].board.name if opens_board else None
-    out.write(start + _head(page, runs, first) + middle)
+    out.write(before + _head(page, runs, first) + content)
     out.write(f'<script type="application/json" id="{_ELEMENT}">')
     left = budget_bytes - len(page.html)
     names = [*names, *charted(boards)]
     body = _body(runs, names, boards, first, budget_bytes=left, sample_bytes=sample_bytes)
     out.write(body.decode())
-    out.write(f"</script>\n{end}")
-
-
-def _around(content: str) -> tuple[str, str, str]:
-    """Split the page at the start of its head and at the end of its body."""
-    head = re.search(r"<head[^>]*>", content)
-    title = re.search(r"<title>[^<]*</title>\s*", content)
-    body_end = content.rfind("</body>")
-    if head is None or title is None or body_end < 0:
-        raise UsageError("the built page has no head, title or end of body: build it again.")
-    middle = content[head.end() : title.start()] + content[title.end() : body_end]
-    return content[: head.end()], middle, content[body_end:].rstrip() + "\n"
+    out.write("</script>\n</body>\n</html>\n")
 
 
 def _head(page: Page, runs: Sequence[RunView], board: str | None) -> str:
@@ -123,8 +112,7 @@ def _head(page: Page, runs: Sequence[RunView], board: str | None) -> str:
         )
     )
     return (
-        '\n    <meta charset="utf-8" />'
-        f'\n    <meta http-equiv="Content-Security-Policy" content="{policy}" />'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}" />'
         f"\n    <title>{html.escape(board or names)} · Epochal</title>"
     )
 

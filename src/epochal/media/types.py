@@ -270,16 +270,8 @@ class Markdown(Sample):
         super().__init__(caption)
         self.text: str = self._read(_markdown, text) or ""
 
-    def record(self, keep: Keep) -> Record:
-        """The text, which is stored in the journal itself.
-
-        Args:
-            keep: Stores bytes with the run; the run passes it.
-        """
-        if self.error is not None:
-            raise self.error
-        caption = {} if self.caption is None else {"caption": self.caption}
-        return {"log": "text", "text": self.text, "format": "markdown", **caption}
+    def _stored(self, keep: Keep) -> Record:
+        return {"log": "text", "text": self.text, "format": "markdown"}
 
 
 class Plotly(Sample):
