@@ -12,13 +12,14 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, decode_json
-from epochal.journal.regular_file import read_regular, regular_only
+from epochal.journal.regular_file import regular_only
 from epochal.records import FORMAT_VERSION, Position, Record
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -73,17 +74,8 @@ class PartReader:
                 raise ShorterFileError(f"{self.path} became shorter while it was being read.")
             file.seek(self.offset)
             self.stopped_at_nul = False
-            rest = b""
-            while chunk := file.read(max(at_once, len(rest))):  # so that long lines end soon
-                text = rest + chunk
-                nul = text.find(b"\0")
-                if nul >= 0 and text.find(b"\n", nul) >= 0:
-                    yield text[: text.rfind(b"\n", 0, nul) + 1]
-                    self.stopped_at_nul = True
-                    return
-                end = text.rfind(b"\n") + 1
-                rest = text[end:]
-                yield text[:end]
+            for text, self.stopped_at_nul in whole_lines(file, at_once):
+                yield text
 
     def _take(self, line: bytes) -> Record | None:
         record = decode(line) if line else None
@@ -106,6 +98,23 @@ class PartReader:
         self.offset += sum(map(len, lines)) + len(lines)
         self.ordinal += len(records)
         return records
+
+
+def whole_lines(file: BinaryIO | FileIO, at_once: int) -> Iterator[tuple[bytes, bool]]:
+    """The whole lines from here on, read so many bytes at once, and whether a NUL follows them.
+
+    Reading ends there.
+    """
+    rest = b""
+    while chunk := file.read(max(at_once, len(rest))):  # so that long lines end soon
+        text = rest + chunk
+        nul = text.find(b"\0")
+        if nul >= 0 and text.find(b"\n", nul) >= 0:
+            yield text[: text.rfind(b"\n", 0, nul) + 1], True
+            return
+        end = text.rfind(b"\n") + 1
+        rest = text[end:]
+        yield text[:end], False
 
 
 def read_part(path: Path, name: PartName) -> Iterator[tuple[Position, Record]]:
@@ -148,7 +157,7 @@ def _decoded(lines: list[bytes]) -> list[Record] | None:
 
 def last_step_in(part: Path) -> int | None:
     """The last training step in a journal part, read from its end."""
-    for record in _from_end(part):
+    for record in records_from_end(part):
         step = record.get("step")
         if isinstance(step, int):
             # Samples and telemetry carry steps of their own choosing; only these count them.
@@ -161,22 +170,28 @@ def last_step_in(part: Path) -> int | None:
 
 def last_epoch_in(part: Path) -> int | None:
     """How many epochs were complete at the end of a journal part, read from its end."""
-    for record in _from_end(part):
+    for record in records_from_end(part):
         epoch = record.get("epoch")
         if record["log"] == "epoch" and isinstance(epoch, int):
             return epoch
     return None
 
 
-def _from_end(part: Path) -> Iterator[Record]:
-    text = read_regular(part)
+def records_from_end(part: Path, *, most_bytes: int | None = None) -> Iterator[Record]:
+    """The whole records of a part, the last one first; with ``most_bytes``, of its end alone."""
+    with open(part, "rb", buffering=0, opener=regular_only) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = 0 if most_bytes is None else max(0, size - most_bytes)
+        file.seek(start)
+        text = file.read()
+    first = text.find(b"\n") + 1 if start else 0
     end = text.rfind(b"\n")  # what follows the last newline is not a whole record
-    while end > 0:
-        start = text.rfind(b"\n", 0, end) + 1
-        record = decode(text[start:end])
+    while end > first:
+        begin = max(text.rfind(b"\n", first, end) + 1, first)
+        record = decode(text[begin:end])
         if record is not None:
             yield record
-        end = start - 1
+        end = begin - 1
 
 
 class Batch(NamedTuple):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from epochal.errors import FormatError
+from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json
-from epochal.journal.line import decode
 from epochal.journal.process import liveness
-from epochal.journal.regular_file import regular_only
+from epochal.journal.reader import records_from_end
 
 # Smaller parts are read as quickly as they are, and would hardly shrink: they are not sealed.
 WORTH_SEALING_BYTES = 64 * 1024
@@ -48,7 +47,7 @@ def _is_imported(folder: RunFolder) -> bool:
 def _has_ended(folder: RunFolder, part: PartName) -> bool:
     if has_finish(folder, part):
         return True
-    header = decode(_read(folder, part, end=False).partition(b"\n")[0]) or {}
+    header = read_header(folder.part_path(part))
     if "pid" not in header and _is_imported(folder):
         return True
     seen = liveness(header)
@@ -76,22 +75,11 @@ def _exists(folder: RunFolder, part: PartName) -> bool:
 
 def has_finish(folder: RunFolder, part: PartName) -> bool:
     """Whether a journal part ends with ``finish``; reads only the end of the file."""
-    for line in _read(folder, part, end=True).split(b"\n")[:-1]:
-        record = decode(line) if b'"finish"' in line else None
-        if record is not None and record["log"] == "finish":
-            return True
-    return False
-
-
-def _read(folder: RunFolder, part: PartName, *, end: bool) -> bytes:
     try:
-        with open(folder.part_path(part), "rb", opener=regular_only) as file:
-            if end:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(0, size - _END_BYTES))
-            return file.read(_END_BYTES)
+        last = records_from_end(folder.part_path(part), most_bytes=_END_BYTES)
+        return any(record["log"] == "finish" for record in last)
     except FileNotFoundError:
-        return b""
+        return False
 
 
 def _age_s(folder: RunFolder, part: PartName) -> float:

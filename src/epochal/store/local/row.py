@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.process import PROCESS_FIELDS
-from epochal.journal.reader import is_newer
+from epochal.journal.reader import is_newer, records_from_end
 from epochal.journal.regular_file import regular_only
 from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.segments.columns import SeriesKey, seconds
@@ -265,10 +266,13 @@ def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
         return None
     attempts = max((name.attempt for name in parts), default=0)
     newest = {name.writer: name for name in sorted(parts) if name.attempt == attempts}
-    path = parts[newest[LOOP]].path if LOOP in newest else None
-    header = {} if path is None else read_header(path)
-    records = None if path is None else _newest_records(path)
-    if not header or is_newer(header) or records is None:
+    header = read_header(parts[newest[LOOP]].path) if LOOP in newest else {}
+    if not header or is_newer(header):
+        return None
+    last = records_from_end(parts[newest[LOOP]].path, most_bytes=_END_BYTES)
+    try:
+        records = list(islice(last, _MAX_RECORDS))
+    except OSError:  # sealed meanwhile
         return None
     values = _last_values(records)
     loss, times = values.get("loss"), [t for r in records if math.isfinite(t := seconds(r))]
@@ -317,25 +321,6 @@ def _options(paths: Iterable[Path]) -> dict[str, Any]:
                 found[str(record["name"])] = record.get("value")
             at = text.find(_OPTION, end) if end >= 0 else -1
     return found
-
-
-def _newest_records(path: Path) -> list[Record] | None:
-    """The last records of a part, newest first; None where its end is damaged, or no record.
-
-    There are none if the last one is longer than what is read here.
-    """
-    try:
-        with open(path, "rb", buffering=0, opener=regular_only) as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - _END_BYTES))
-            tail = file.read()
-    except OSError:
-        return None
-    if b"\0" in tail:
-        return None
-    lines = tail.split(b"\n")[0 if size <= _END_BYTES else 1 : -1]
-    found = [record for line in lines[-_MAX_RECORDS:] if (record := decode(line)) is not None]
-    return found[::-1] if found or size > _END_BYTES else None
 
 
 def _reached(records: list[Record], axis: Axis) -> int | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
-from epochal.journal.reader import PartReader, ShorterFileError, check_version
+from epochal.journal.reader import PartReader, ShorterFileError, check_version, whole_lines
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import Line, Rows, decode_lines
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
@@ -65,23 +65,13 @@ class TailedPart:
                 raise ShorterFileError(f"{self.path} became shorter while it was being read.")
             if status.st_size == self.offset or seen == self._stopped_at:
                 return
-            self._stopped_at = None
             file.seek(self.offset - len(self._last_bytes))
             if file.read(len(self._last_bytes)) != self._last_bytes:
                 raise ShorterFileError(f"{self.path} was replaced while it was being read.")
-            size = _CHUNK_BYTES
-            while chunk := file.read(size):
-                end = chunk.rfind(b"\n") + 1
-                nul = chunk.find(b"\0", 0, end)
-                if nul >= 0:
-                    self._stopped_at = seen
-                    end = chunk.rfind(b"\n", 0, nul) + 1
-                self._take(chunk[:end])
-                if nul >= 0 or (not end and len(chunk) < size):
-                    return
-                # A line that is longer than a chunk is read again, with more of it each time.
-                size = _CHUNK_BYTES if end else 2 * size
-                file.seek(self.offset)
+            file.seek(self.offset)
+            for text, has_nul in whole_lines(file, _CHUNK_BYTES):
+                self._take(text)
+                self._stopped_at = seen if has_nul else None
 
     def _take(self, text: bytes) -> None:
         """Process complete lines."""
