@@ -33,7 +33,7 @@ from epochal.guard import Guard
 from epochal.imports.copying import RunCopy, staged_folder, swap_in
 from epochal.imports.foreign import Source, SourceRun, UnreadableFile, stable_id
 from epochal.imports.registry import all_importers, open_all_foreign
-from epochal.journal.layout import RunFolder, json_bytes, read_json
+from epochal.journal.layout import RunFolder, json_bytes, json_or_empty, read_json
 from epochal.journal.search_bounds import SearchBounds
 
 FOLDER = "converted"
@@ -117,10 +117,7 @@ class ConvertedRun:
 
         A run that is not converted yet has what its identity says.
         """
-        try:
-            stored = read_json(self.folder.identity)
-        except (OSError, FormatError):
-            stored = {}
+        stored = json_or_empty(self.folder.identity)
         with self._lock:
             found = self._copy.identity_record({})
         source = {**stored.get("source", {}), **self._source()}

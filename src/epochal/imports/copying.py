@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epochal.boards import OutdatedBoardError, save_board
-from epochal.errors import FormatError, UsageError
+from epochal.errors import UsageError
 from epochal.imports.foreign import Batch, Identity, RecordList, Source, SourceRun
 from epochal.imports.values import json_safe
 from epochal.journal.header import part_header
@@ -27,7 +27,7 @@ from epochal.journal.layout import (
     PartName,
     RunFolder,
     create_run_folder,
-    read_json,
+    json_or_empty,
     run_folders,
     slugify,
     write_json,
@@ -71,8 +71,11 @@ def copy_run(
     origin = {"format": source.label, "path": str(source.path), "key": run.key}
     signature = plain_json(run.signature())
     earlier = _earlier_copy(place, origin)
-    if earlier is not None and _identity_of(earlier)["source"].get("signature") == signature:
-        final = str(_identity_of(earlier).get("name"))
+    if (
+        earlier is not None
+        and json_or_empty(earlier.identity)["source"].get("signature") == signature
+    ):
+        final = str(json_or_empty(earlier.identity).get("name"))
         return Copied(identity.id, final, project, earlier.path, "unchanged")
     with staged_folder(place) as staged:
         copy = RunCopy(staged, run, name=name, project=project)
@@ -100,17 +103,10 @@ def copy_run(
 
 def _earlier_copy(place: Path, origin: Mapping[str, str]) -> RunFolder | None:
     for folder in run_folders(place) if place.is_dir() else ():
-        source = _identity_of(folder).get("source")
+        source = json_or_empty(folder.identity).get("source")
         if isinstance(source, dict) and origin.items() <= source.items():
             return folder
     return None
-
-
-def _identity_of(folder: RunFolder) -> dict[str, Any]:
-    try:
-        return read_json(folder.identity)
-    except (FileNotFoundError, FormatError):
-        return {}
 
 
 @contextlib.contextmanager

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import FormatError
-from epochal.journal.layout import PartName, RunFolder, read_json
+from epochal.journal.layout import PartName, RunFolder, json_or_empty
 from epochal.journal.line import decode, encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.regular_file import regular_only
@@ -57,8 +56,5 @@ def read_header(path: Path) -> Record:
 
 def read_identity(folder: RunFolder) -> dict[str, Any]:
     """Read id, name and project of a run; empty where run.json cannot be read."""
-    try:
-        identity = read_json(folder.identity)
-    except (OSError, FormatError):
-        return {}
-    return {key: identity.get(key) for key in _OF_RUN}
+    identity = json_or_empty(folder.identity)
+    return {key: identity.get(key) for key in _OF_RUN} if identity else {}

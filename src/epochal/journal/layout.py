@@ -249,6 +249,14 @@ def read_json(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str,
     return value
 
 
+def json_or_empty(path: Path) -> dict[str, Any]:
+    """A small JSON object; an empty one where it cannot be read."""
+    try:
+        return read_json(path)
+    except (OSError, FormatError):
+        return {}
+
+
 @lru_cache(4096)
 def parse_part_name(file_name: str, suffix: str) -> PartName | None:
     """The part with this file name, or None for another file."""

@@ -15,9 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.errors import EpochalError, UsageError
 from epochal.journal.header import read_header
-from epochal.journal.layout import LOOP, PartName, RunFolder, rank_of_writer, read_json, write_json
+from epochal.journal.layout import (
+    LOOP,
+    PartName,
+    RunFolder,
+    json_or_empty,
+    rank_of_writer,
+    read_json,
+    write_json,
+)
 from epochal.journal.process import is_suspended, liveness, process_identity
 
 ProcessAction = Literal["stop", "interrupt", "kill", "suspend", "continue", "checkpoint"]
@@ -121,10 +129,7 @@ def end_saves(folder: Path) -> None:
 
 
 def _ask_to_save(name: str, folder: Path, first: Mapping[str, Any]) -> SentAction:
-    try:
-        noted = read_json(folder / SAVES_FILE)
-    except (OSError, FormatError):
-        noted = {}
+    noted = json_or_empty(folder / SAVES_FILE)
     if noted.get("pid") != first.get("pid") or noted.get("pid_start") != first.get("pid_start"):
         raise EpochalError(
             f"{name} has no Checkpoints(run, …) that handles {SAVE_SIGNAL}: it cannot save now."

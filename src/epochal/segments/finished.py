@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from epochal.errors import FormatError
 from epochal.journal.header import read_header
-from epochal.journal.layout import LOOP, PartName, RunFolder, read_json
+from epochal.journal.layout import LOOP, PartName, RunFolder, json_or_empty
 from epochal.journal.process import liveness
 from epochal.journal.reader import records_from_end
 
@@ -37,19 +36,12 @@ def is_sealable(folder: RunFolder, part: PartName) -> bool:
     return _has_ended(folder, part)
 
 
-def _is_imported(folder: RunFolder) -> bool:
-    try:
-        return "source" in read_json(folder.identity)
-    except (OSError, FormatError):
-        return False
-
-
 def _has_ended(folder: RunFolder, part: PartName) -> bool:
     if has_finish(folder, part):
         return True
     header = read_header(folder.part_path(part))
-    if "pid" not in header and _is_imported(folder):
-        return True
+    if "pid" not in header and "source" in json_or_empty(folder.identity):
+        return True  # it was imported
     seen = liveness(header)
     if seen != "unknown":
         return seen == "dead"

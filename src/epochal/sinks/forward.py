@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from epochal.errors import EpochalError, FormatError
+from epochal.errors import EpochalError
 from epochal.guard import attempt, describe
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import RunFolder, json_or_empty
 from epochal.sinks.backlog import Backlog, Stream, is_sent
 from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, SinkProgress
 from epochal.sinks.registry import make_sink
@@ -67,7 +67,7 @@ class Forwarder:
         sink = self._make(self.name)
         context = SinkContext(
             folder=self._folder,
-            identity=self._identity(),
+            identity=json_or_empty(self._folder.identity),  # its records say who it is as well
             options=self._options,
             state=self.progress.state,
         )
@@ -161,12 +161,6 @@ class Forwarder:
             **changes,  # type: ignore[arg-type]
         )
         self._ledger.save(self.name, self.progress)
-
-    def _identity(self) -> dict[str, object]:
-        try:
-            return read_json(self._folder.identity)
-        except (FileNotFoundError, FormatError):
-            return {}  # readable without it: a run is known by its records as well
 
 
 class _HandedOver:

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from epochal.errors import FormatError
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import RunFolder, json_or_empty
 
 SINKS_FILE = "sinks.json"
 Reason = Literal["not held", "file missing", "rejected"]
@@ -88,10 +87,7 @@ def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
 
 def sink_states(folder: RunFolder) -> tuple[list[str], dict[str, Any]]:
     """Return the sinks of a run and the state of each, as far as they can be read."""
-    try:
-        kept = read_json(folder.path / SINKS_FILE)
-    except (OSError, FormatError):
-        return [], {}
+    kept = json_or_empty(folder.path / SINKS_FILE)
     wanted, sinks = kept.get("report_to"), kept.get("sinks")
     names = [str(name) for name in wanted] if isinstance(wanted, list) else []
     return names, sinks if isinstance(sinks, dict) else {}
