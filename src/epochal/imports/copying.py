@@ -71,11 +71,9 @@ def copy_run(
     origin = {"format": source.label, "path": str(source.path), "key": run.key}
     signature = plain_json(run.signature())
     earlier = _earlier_copy(place, origin)
-    if (
-        earlier is not None
-        and json_or_empty(earlier.identity)["source"].get("signature") == signature
-    ):
-        final = str(json_or_empty(earlier.identity).get("name"))
+    known = {} if earlier is None else json_or_empty(earlier.identity)
+    if earlier is not None and known["source"].get("signature") == signature:
+        final = str(known.get("name"))
         return Copied(identity.id, final, project, earlier.path, "unchanged")
     with staged_folder(place) as staged:
         copy = RunCopy(staged, run, name=name, project=project)

@@ -37,7 +37,6 @@ from epochal.store.local.state import RunState
 from epochal.store.local.store import LocalStore, recall
 from epochal.store.local.trash import check_ended
 from epochal.store.lookup import choose
-from epochal.store.metrics import resolve
 from epochal.store.row import StoredRow
 from epochal.store.store import RunView
 
@@ -294,20 +293,8 @@ class ClickHouseRun(LocalRun):
         given = given if isinstance(given, dict) else {}
         return {**given, **self._ask(lambda state: state.config)}
 
-    @locked
-    def metrics(self) -> list[Metric]:
-        """Every series there is, in order of first appearance."""
-        return list(self._ask(lambda state: state.metrics))
-
-    @locked
-    def set_metrics(self) -> list[Metric]:
-        """The numbers that the program set with ``run.summary`` under names that no series has."""
-        return list(self._ask(lambda state: state.set_metrics))
-
-    @locked
-    def metric(self, name: str) -> Metric | None:
-        """The metric that a name, a role or the end of a name means; None for none."""
-        return self._ask(lambda state: resolve(name, state.metrics, state.set_metrics))
+    def _own_metrics(self) -> tuple[Sequence[Metric], Sequence[Metric]]:
+        return self._ask(lambda state: (state.metrics, state.set_metrics))
 
     @locked
     def end(self) -> Cursor:

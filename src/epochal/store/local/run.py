@@ -409,32 +409,36 @@ class LocalRun(RunView):
 
     # -- numbers ----------------------------------------------------------------------------------
 
+    def _own_metrics(self) -> tuple[Sequence[Metric], Sequence[Metric]]:
+        """Its series, and the numbers that were set beside them."""
+        return self.details.metrics, self.details.set_metrics
+
     @locked
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""
-        return list(self.details.metrics)
+        return list(self._own_metrics()[0])
 
     @locked
     def set_metrics(self) -> list[Metric]:
         """The numbers that the program set with ``run.summary`` under names that no series has."""
-        return list(self.details.set_metrics)
+        return list(self._own_metrics()[1])
 
     @locked
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
-        return next((metric for metric in self.details.metrics if metric.role == role), None)
+        return next((metric for metric in self._own_metrics()[0] if metric.role == role), None)
 
     @locked
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
-        return resolve(name, self.details.metrics, self.details.set_metrics)
+        return resolve(name, *self._own_metrics())
 
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
-            found = formula_series(name, self.details.metrics, self, rank=rank, axis=axis)
+            found = formula_series(name, self._own_metrics()[0], self, rank=rank, axis=axis)
             if found is None:
                 raise self._no_metric(name, rank, axis)
             return found
