@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -163,11 +163,6 @@ class Why:
     unfinished: Unfinished
 
 
-class _Runs(Protocol):
-    def runs(self, query: str | None = None, /) -> Sequence[RunView]:
-        """Runs that a query selects."""
-
-
 def why_in(
     store: Store,
     key: str,
@@ -185,48 +180,45 @@ def why_in(
     if other is not None and against is not None:
         raise UsageError("a run is compared with another run or with those of a query, not both.")
     run = store.run(key)
-    views = {one.id: one for one in store.runs()}
-    ids, left, project = find_others(store, run.info, against, unfinished=unfinished)
-    others = [views[one] for one in ids if one in views]
+    info = run.info
+    project = [one for one in _comparable(store.runs()) if one[1].project == info.project]
+    left = ALL_FINISHED
     if other is not None:
-        others, left = [one for one in (store.run(other),) if one.id != run.id], ALL_FINISHED
+        others = [store.run(other)]
+    else:
+        peers = project if against is None else _comparable(store.runs(against))
+        if against is None and info.group is not None:
+            peers = [one for one in peers if one[1].group == info.group]
+        rows = [row for _, row in peers if row.id != info.id]
+        left = unfinished_of(rows, include=unfinished)
+        others = [one for one, row in peers if row.id not in left.left_out]
+    others = [one for one in others if one.id != run.id][:MOST_MEMBERS]
     if not others:
         raise UsageError("there is no other run to compare with.")
     compared = [run, *others]
     name = common_metric([list(one.metrics()) for one in compared], metric)
-    facts = [
+    own, *facts = [
         read_facts(one, name, with_findings=place <= MOST_WITH_FINDINGS)
         for place, one in enumerate(compared)
     ]
+    if own.curve is None:
+        raise MetricNotFoundError(f"run {own.info.name!r} has no point of the metric.")
+    x = own.curve.x
+    known = [one for one in facts if one.curve is not None and one.curve.x == x]
+    if not known:
+        raise MetricNotFoundError("no other run has points of the metric on the same axis.")
     try:
-        learnt = learn(read_values(members_of(views[one] for one in project), name))
+        teachers = members_of(one for one, _ in project[:MOST_TO_LEARN_FROM])
+        learnt = learn(read_values(teachers, name))
     except MetricNotFoundError:
         learnt = Project()
-    return explain(facts[0], facts[1:], learnt, left)
+    return _Explanation(own, known, learnt, left).why()
 
 
-def find_others(
-    store: _Runs, run: RunRow, against: str | None, *, unfinished: bool
-) -> tuple[list[str], Unfinished, list[str]]:
-    """The ids of the runs that a run is compared with, which were left out, and what teaches.
-
-    They are those of a query, else of its group or project.
-    """
-    project = [one for one in _outlines(store.runs()) if one.project == run.project]
-    if against is not None:
-        peers = _outlines(store.runs(against))
-    else:
-        peers = [one for one in project if run.group is None or one.group == run.group]
-    peers = [one for one in peers if one.id != run.id]
-    left = unfinished_of(peers, include=unfinished)
-    ids = [one.id for one in peers if one.id not in left.left_out]
-    return ids[:MOST_MEMBERS], left, [one.id for one in project[:MOST_TO_LEARN_FROM]]
-
-
-def _outlines(runs: Iterable[RunView]) -> list[RunRow]:
-    """The rows of runs that can be compared."""
-    rows = (one.outline() for one in runs)
-    return [one for one in rows if not one.hidden and one.status.state != "unreadable"]
+def _comparable(runs: Iterable[RunView]) -> list[tuple[RunView, RunRow]]:
+    """Runs that can be compared, and their rows."""
+    found = ((one, one.outline()) for one in runs)
+    return [one for one in found if not one[1].hidden and one[1].status.state != "unreadable"]
 
 
 def learn(values: RunValues) -> Project:
@@ -260,25 +252,6 @@ def _repeat_spread(values: RunValues) -> RepeatSpread | None:
         return None
     # The median: a run that diverged says nothing of the others' noise.
     return RepeatSpread(_MAD * float(np.median(apart)) / math.sqrt(2), num_runs, num_configs)
-
-
-def explain(
-    left: RunFacts,
-    others: Sequence[RunFacts],
-    project: Project | None = None,
-    unfinished: Unfinished = ALL_FINISHED,
-) -> Why:
-    """Explain why a run differs from one other run, or from several.
-
-    ``unfinished`` were left out. Raises ``MetricNotFoundError`` where a side has no points.
-    """
-    if left.curve is None:
-        raise MetricNotFoundError(f"run {left.info.name!r} has no point of the metric.")
-    x = left.curve.x
-    known = [one for one in others if one.curve is not None and one.curve.x == x]
-    if not known:
-        raise MetricNotFoundError("no other run has points of the metric on the same axis.")
-    return _Explanation(left, known, project or Project(), unfinished).why()
 
 
 class _Explanation:
