@@ -182,13 +182,15 @@ def test_every_environment_variable_is_documented() -> None:
     assert used == {name for name in used if f"`{name}`" in page}
 
 
-@pytest.mark.parametrize("name", ["settings", "findings"])
+@pytest.mark.parametrize(
+    "page", ["reference/settings", "reference/findings", "how-to/rules", "how-to/clusters"]
+)
 def test_the_settings_in_a_guide_are_accepted(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guide = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    for example in re.findall(r"```toml\n(.*?)```", guide, flags=re.DOTALL):
+    for example in re.findall(r"```toml\n(?!\[project\.)(.*?)```", guide, flags=re.DOTALL):
         (tmp_path / "epochal.toml").write_text(example, encoding="utf-8")
         read = settings.read_settings()
         rule_settings(read)
