@@ -165,7 +165,10 @@ def share(
         until = time.time() + days * _DAY_S
         link_token = links.make(list(ids), until=until)
         ledger.note(_user(), "share", details=f"until {format_moment(until)}: {', '.join(ids)}")
-    page = urlsplit(url)
+    try:
+        page = urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"--url: {url!r} is no address: {error}.") from error
     address = f"{page.scheme}://{page.netloc}{page.path}" if page.netloc else ""
     # A browser keeps what comes after # when the hub takes the token out of the address.
     link = f"{address.rstrip('/')}/?token={link_token}{'#' * bool(page.fragment)}{page.fragment}"

@@ -28,6 +28,7 @@ from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import is_removable
+from epochal.store.row import RunRow
 from epochal.store.status import format_age
 
 # How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` and its options say.
@@ -158,15 +159,11 @@ class Plan:
     erase: Sequence[TrashedRun]
 
     def __str__(self) -> str:
-        parts = []
-        if self.trash:
-            names = [f"{run.info.project}/{run.info.name}" for run in self.trash]
-            size = sum(size_of(Path(run.info.folder)) for run in self.trash)
-            parts.append(f"to the trash: {_named(names, size)}")
-        if self.erase:
-            names = [f"{run.project}/{run.name}" for run in self.erase]
-            size = sum(size_of(Path(run.folder)) for run in self.erase)
-            parts.append(f"erased: {_named(names, size)}")
+        chosen: dict[str, Sequence[RunRow | TrashedRun]] = {
+            "to the trash": [run.info for run in self.trash],
+            "erased": self.erase,
+        }
+        parts = [f"{what}: {_named(runs)}" for what, runs in chosen.items() if runs]
         return "; ".join(parts) or "nothing"
 
 
@@ -280,7 +277,9 @@ class Retention:
         return after_s is not None and time.time() - run.deleted >= after_s
 
 
-def _named(names: Sequence[str], size: int) -> str:
+def _named(runs: Sequence[RunRow | TrashedRun]) -> str:
+    names = [f"{run.project}/{run.name}" for run in runs]
+    size = sum(size_of(Path(run.folder)) for run in runs)
     more = len(names) - _MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     listed = ", ".join(names[:_MOST_NAMED])

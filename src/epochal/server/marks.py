@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -36,11 +36,6 @@ class _Found(msgspec.Struct, frozen=True):
     epoch: int | None = None
     gpu: int | None = None
     is_timed: bool = False
-
-
-class _ThrottleChange(NamedTuple):
-    t: float
-    reason: str
 
 
 def run_marks(run: RunView) -> wire.MarkList:
@@ -122,11 +117,11 @@ def _is_superseded(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> b
 
 def _throttles(run: RunView) -> Iterator[_Found]:
     """Times at which a GPU was throttled, from the events of the companion."""
-    changes: dict[int, list[_ThrottleChange]] = {}
+    changes: dict[int, list[tuple[float, str]]] = {}
     for entry in run.entries("event", name="gpu-throttle", rank=None):
         if entry.t is not None and isinstance(gpu := entry.record.get("id"), int):
             reason = str(entry.record.get("throttle") or "")
-            changes.setdefault(gpu, []).append(_ThrottleChange(entry.t, reason))
+            changes.setdefault(gpu, []).append((entry.t, reason))
     for gpu, of_gpu in sorted(changes.items()):
         for start, end, reason in _throttled_periods(sorted(of_gpu), run.info.updated):
             lasted = f" for {format_duration(end - start)}" if end > start else ""
@@ -135,18 +130,18 @@ def _throttles(run: RunView) -> Iterator[_Found]:
 
 
 def _throttled_periods(
-    changes: Sequence[_ThrottleChange], ended: float | None
+    changes: Sequence[tuple[float, str]], ended: float | None
 ) -> Iterable[tuple[float, float, str]]:
     found: list[tuple[float, float, str]] = []
-    for index, change in enumerate(changes):
-        if change.reason in _FULL_SPEED:
+    for index, (t, reason) in enumerate(changes):
+        if reason in _FULL_SPEED:
             continue
-        following = changes[index + 1].t if index + 1 < len(changes) else (ended or change.t)
-        end = max(change.t, following)
-        if found and found[-1][2] == change.reason and change.t - found[-1][1] <= _JOIN_S:
-            found[-1] = (found[-1][0], end, change.reason)
+        following = changes[index + 1][0] if index + 1 < len(changes) else (ended or t)
+        end = max(t, following)
+        if found and found[-1][2] == reason and t - found[-1][1] <= _JOIN_S:
+            found[-1] = (found[-1][0], end, reason)
         else:
-            found.append((change.t, end, change.reason))
+            found.append((t, end, reason))
     return found
 
 

@@ -117,14 +117,8 @@ async def series(request: Request) -> Response:
         return _RunBlocks(_position(run), blocks, missing)
 
     async def query_all(query: Callable[[RunView], _RunBlocks]) -> dict[str, _RunBlocks]:
-        def query_one(run: RunView) -> _RunBlocks | EpochalError:
-            try:
-                return query(run)
-            except EpochalError as error:
-                return error
-
         found: dict[str, _RunBlocks] = {}
-        results = await reader.query_runs(run_ids, query_one)
+        results = await reader.query_runs(run_ids, query)
         for run_id, one in zip(run_ids, results, strict=True):
             if isinstance(one, EpochalError):
                 missing = {name: [wire.Missing(run_id, name, 0, str(one))] for name in names}
