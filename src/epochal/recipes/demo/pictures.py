@@ -24,13 +24,18 @@ def draw_layers(model: Model) -> str:
         ("hidden, tanh", f"{shape.hidden} units · {hidden:,}"),
         ("softmax", f"{shape.vocabulary} characters · {output:,}"),
     )
-    width = len(boxes) * (_BOX_WIDTH + _GAP)
+    width, middle = len(boxes) * (_BOX_WIDTH + _GAP), _BOX_WIDTH // 2
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_BOX_HEIGHT + _GAP}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_BOX_HEIGHT}"'
         ' font-family="sans-serif" font-size="13" text-anchor="middle">'
     ]
     for place, (title, caption) in enumerate(boxes):
-        parts += _box(_GAP // 2 + place * (_BOX_WIDTH + _GAP), title, caption, arrow=place > 0)
+        parts.append(
+            f'<g transform="translate({place * (_BOX_WIDTH + _GAP)} 0)"><rect width="{_BOX_WIDTH}"'
+            f' height="{_BOX_HEIGHT}" rx="6" fill="#f4f6fa" stroke="#888"/>'
+            f'<text x="{middle}" y="23" fill="#222">{title}</text>'
+            f'<text x="{middle}" y="42" fill="#666" font-size="11">{caption}</text></g>'
+        )
     return "".join([*parts, "</svg>"])
 
 
@@ -42,18 +47,3 @@ def colour_matrix(weights: Floats) -> npt.NDArray[np.uint8]:
         np.uint8
     )
     return pixels
-
-
-def _box(left: int, title: str, caption: str, *, arrow: bool) -> list[str]:
-    top, middle = _GAP // 2, left + _BOX_WIDTH // 2
-    line = top + _BOX_HEIGHT // 2
-    arrow_line = (
-        f'<path d="M{left - _GAP + 4} {line}H{left - 6}m-6 -5l6 5l-6 5" fill="none" stroke="#888"/>'
-    )
-    return [
-        arrow_line if arrow else "",
-        f'<rect x="{left}" y="{top}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6"'
-        ' fill="#f4f6fa" stroke="#888"/>',
-        f'<text x="{middle}" y="{top + 23}" fill="#222">{title}</text>',
-        f'<text x="{middle}" y="{top + 42}" fill="#666" font-size="11">{caption}</text>',
-    ]
