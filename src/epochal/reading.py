@@ -177,8 +177,14 @@ class RunData:
         Raises ``MetricNotFoundError``.
 
         Args:
+            name: A metric, a role, the end of a name, a formula or a pattern.
             rank: The rank of a distributed run.
             axis: ``step``, ``epoch`` or ``time``.
+            x: The axis of the result.
+            lo: The lowest position along ``x``.
+            hi: The highest position along ``x``.
+            pixels: The width of the chart; without it, every point is returned.
+            smooth: How to smooth the values.
         """
         if (names := matching(name, self._view.metrics())) is not None:
             options: Any = {"rank": rank, "axis": axis, "x": x, "lo": lo, "hi": hi}
@@ -269,6 +275,7 @@ class Runs:
 
         Args:
             query: Selects runs, such as ``config.lr < 0.1``; all of them if you give none.
+            order: The order, such as ``-created``.
             limit: The largest number of runs.
         """
         return RunList(map(RunData, self._store.runs(query, order=order, limit=limit)))
@@ -293,6 +300,9 @@ class Runs:
 
         Args:
             query: Selects runs, such as ``config.lr < 0.1``; all of them if you give none.
+            by: The keys of the configuration that make a group.
+            by_all_but: The keys that make no group; all others that differ do.
+            unfinished: Include runs that have not finished.
         """
         runs = self._store.runs(query)
         return groups_of(runs, by=by, by_all_but=by_all_but, unfinished=unfinished)
@@ -315,6 +325,10 @@ class Runs:
         Args:
             metric: The metric.
             query: Selects runs, such as ``config.lr < 0.1``; all of them if you give none.
+            value: Which value of a run counts, such as ``last`` or ``best``.
+            at: The step whose value counts.
+            pair: The two keys of an interaction.
+            unfinished: Include runs that have not finished.
         """
         runs = self._store.runs(query)
         return importance(runs, metric, value=value, at=at, pair=pair, unfinished=unfinished)
@@ -336,6 +350,10 @@ class Runs:
 
         Args:
             run: The run.
+            other: The run to compare with.
+            against: A query that selects the runs to compare with.
+            metric: The metric, by default the evaluation loss or the loss.
+            unfinished: Include runs that have not finished.
         """
         return why_in(
             self._store, run, other, against=against, metric=metric, unfinished=unfinished

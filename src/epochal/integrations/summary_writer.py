@@ -42,7 +42,13 @@ class SummaryWriter(RunWriter):
     ``flush_secs`` and ``filename_suffix`` are accepted and have no effect.
 
     Args:
+        log_dir: The folder of the run.
         comment: A suffix of the folder's name, if ``log_dir`` is not given.
+        purge_step: Hide what was logged from this step on.
+        max_queue: Has no effect.
+        flush_secs: Has no effect.
+        filename_suffix: Has no effect.
+        report_to: The sinks that receive the run.
     """
 
     def __init__(

@@ -109,6 +109,8 @@ class Image(Sample):
     Args:
         data: The picture.
         caption: A text below it.
+        boxes: Boxes to draw over the picture.
+        masks: Areas to draw over the picture, by class.
 
     Example:
         run.log({"sample": epochal.Image([[0.0, 0.5], [0.5, 1.0]], caption="a small one")})
@@ -200,6 +202,8 @@ class Table(Sample):
 
     Args:
         data: The rows, columns or data frame.
+        columns: The names of the columns, for rows without names.
+        chart: How to draw the table.
         caption: A text below it.
 
     Example:

@@ -353,10 +353,12 @@ class Run:
         gives, or a mapping, may replace all of them; ``step`` may be the whole record.
 
         Args:
+            step: The step, or the whole record as the JSON log has it.
             aux_loss: The load-balancing loss.
             z_loss: The z loss.
             utilization: The share of experts that get tokens, 0 to 1.
             imbalance: The largest load over the mean load.
+            more: Other figures by name.
 
         Example:
             run.log_moe_stats(3, 0.02, 0.001, 0.95, 1.4)
@@ -378,6 +380,7 @@ class Run:
         ``ecc_uncorrected`` and ``throttle`` (a text). ``step`` may be the whole record.
 
         Args:
+            step: The step, or the whole record as the JSON log has it.
             gpu_id: The number of the GPU.
             fields: The readings by name.
 
@@ -437,7 +440,9 @@ class Run:
         ``gpu`` is the number of the GPU. ``stats`` may be the whole record as the JSON log has it.
 
         Args:
+            stats: The segments, or the whole record as the JSON log has it.
             step: The step.
+            gpu: The number of the GPU.
 
         Example:
             run.log_allocator({"weights": 500_000_000, "optimizer": 1_000_000_000}, step=3)
@@ -464,7 +469,11 @@ class Run:
         whole record as the JSON log has it.
 
         Args:
+            split: The name of the split, or the whole record as the JSON log has it.
+            files: The number of files, or their paths.
             tokens: How many tokens the split has.
+            file_index: The file that the reader is at.
+            chunk_index: The chunk that the reader is at.
             seed: The seed of the order.
 
         Example:
@@ -481,6 +490,7 @@ class Run:
         ``step`` may be the whole record as the JSON log has it.
 
         Args:
+            step: The step, or the whole record as the JSON log has it.
             values: The largest absolute values by name.
 
         Example:
@@ -503,6 +513,7 @@ class Run:
 
         Args:
             path: The file or folder.
+            name: The name in the run, by default that of the file.
             step: The step that it belongs to.
 
         Example:
@@ -661,6 +672,7 @@ class Run:
 
         Args:
             record: The record as the JSON log has it.
+            silent: Print nothing.
 
         Example:
             run.write({"log": "text", "t": 1760000000.0, "step": 3, "name": "sample", "text": "…"})
@@ -709,6 +721,7 @@ class Run:
         Args:
             name: The name of the new run.
             step: The last step that is copied.
+            arguments: Other arguments of :func:`epochal.init`.
 
         Example:
             run.log({"loss": 0.5}, step=100)

@@ -69,6 +69,9 @@ def explain_phases(
 
     Args:
         record: A ``phases`` record of a run.
+        ideal_ms: The time of a step at the speed of light, by default the record's own.
+        gpu: A ``gpu`` record of about that time.
+        peak_clock_mhz: The peak clock, as in the ``sol`` record.
     """
     ideal = record.get("ideal_ms") if ideal_ms is None else ideal_ms
     wall = float(record.get("wall_ms") or 0.0)

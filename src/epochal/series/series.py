@@ -192,6 +192,7 @@ class Series:
         converted keeps its own axis: ``x`` of the result says which it is.
 
         Args:
+            x: The axis, or the name of a metric.
             run: The run that the series belongs to.
         """
         moved = self.along(x, run)

@@ -15,6 +15,7 @@ class Trend:
     measurement. `window` always means the last so many points, 0 all of them.
 
     Args:
+        values: The points so far.
         goal: ``min`` or ``max``: which way is better.
     """
 

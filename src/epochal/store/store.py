@@ -218,6 +218,7 @@ class RunView(Protocol):
         Args:
             kinds: Kinds of records.
             name: The name of the records; all of them if you give none.
+            rank: The rank; None for all ranks.
         """
 
     def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
@@ -243,6 +244,7 @@ class RunView(Protocol):
 
         Args:
             name: The name; all of them if you give none.
+            rank: The rank; None for all ranks.
         """
         return self._as_samples(self.entries("blob", "text", name=name, rank=rank))
 

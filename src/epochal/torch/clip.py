@@ -81,6 +81,7 @@ def clip_grad_norm(
 
     Args:
         params: The parameters, or one tensor.
+        max_norm: The largest norm.
         stats: Counts how often and how much gradients are clipped.
     """
     _check(max_norm, name="max_norm")
@@ -107,6 +108,7 @@ def clip_grad_value(
 
     Args:
         params: The parameters, or one tensor.
+        max_value: The largest absolute value.
         stats: Counts how often and how much gradients are clipped.
     """
     _check(max_value, name="max_value")

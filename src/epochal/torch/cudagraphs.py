@@ -78,8 +78,11 @@ def cuda_graph_capture(
     for the GPU, replaying does not.
 
     Args:
+        warmups: How often the step is called before.
+        pool: None, another CudaGraph, or the handle of a memory pool.
         function: The step, a function without arguments.
         mode: Which calls of other threads end the capture with an error.
+        device: The GPU, or ``cpu`` to call the function instead.
     """
     check_whole(warmups, name="warmups", least=0)
     place = torch.device("cuda" if device is None else device)

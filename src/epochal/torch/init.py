@@ -23,6 +23,7 @@ def kaiming_uniform(shape: Sequence[int], fan_in: int, a: float, device: Device 
     Args:
         shape: The shape of the tensor.
         fan_in: The number of inputs of a unit.
+        a: The leak of the ReLU.
         device: The device of the tensor.
     """
     bound = math.sqrt(3) * _kaiming_std(fan_in, a)
@@ -35,6 +36,7 @@ def kaiming_normal(shape: Sequence[int], fan_in: int, a: float, device: Device =
     Args:
         shape: The shape of the tensor.
         fan_in: The number of inputs of a unit.
+        a: The leak of the ReLU.
         device: The device of the tensor.
     """
     return normal(shape, 0.0, _kaiming_std(fan_in, a), device)
@@ -75,6 +77,8 @@ def uniform(shape: Sequence[int], low: float, high: float, device: Device = "cpu
 
     Args:
         shape: The shape of the tensor.
+        low: The lowest value.
+        high: The highest value.
         device: The device of the tensor.
     """
     return nn.init.uniform_(torch.empty(tuple(shape), device=device), low, high)
@@ -121,6 +125,7 @@ def orthogonal(shape: Sequence[int], gain: float, device: Device = "cpu") -> Ten
 
     Args:
         shape: The shape of the tensor.
+        gain: The length of the rows or columns.
         device: The device of the tensor.
     """
     return nn.init.orthogonal_(torch.empty(tuple(shape), device=device), gain)

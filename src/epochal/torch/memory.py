@@ -187,6 +187,7 @@ def memory_segments(
 
     Args:
         model: The model.
+        optimizer: The optimizer, or several.
         device: The device.
     """
     check_module(model)

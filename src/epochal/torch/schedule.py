@@ -83,6 +83,8 @@ class StepDecay(Scheduler):
 
     Args:
         base_lr: The learning rate at step 0.
+        step_size: The number of steps between two falls.
+        gamma: The factor of each fall.
     """
 
     base_lr: float
@@ -105,6 +107,7 @@ class MultiStepLR(Scheduler):
     Args:
         base_lr: The learning rate at step 0.
         milestones: The steps at which the rate falls.
+        gamma: The factor of each fall.
     """
 
     base_lr: float
@@ -130,6 +133,7 @@ class ExponentialLR(Scheduler):
 
     Args:
         base_lr: The learning rate at step 0.
+        gamma: The factor of each step.
     """
 
     base_lr: float
@@ -150,6 +154,7 @@ class CosineScheduler(Scheduler):
 
     Args:
         base_lr: The learning rate at step 0.
+        min_lr: The learning rate at the end.
         total_steps: The number of steps of the schedule.
     """
 
@@ -175,6 +180,7 @@ class OneCycleLR(Scheduler):
     Args:
         max_lr: The highest learning rate.
         total_steps: The number of steps of the schedule.
+        warmup_frac: The share of the steps that the way up takes.
     """
 
     max_lr: float
@@ -194,6 +200,7 @@ class OneCycleLR(Scheduler):
         Args:
             max_lr: The highest learning rate.
             total_steps: The number of steps of the schedule.
+            frac: The share of the steps that the way up takes, 0 to 1.
         """
         return cls(max_lr, total_steps, frac)
 
@@ -222,6 +229,8 @@ class CyclicLR(Scheduler):
     Args:
         base_lr: The learning rate at step 0.
         max_lr: The highest learning rate.
+        step_size: The number of steps of a climb.
+        step_size_down: The number of steps of a fall, by default as many.
     """
 
     base_lr: float
@@ -236,6 +245,8 @@ class CyclicLR(Scheduler):
         Args:
             base_lr: The learning rate at step 0.
             max_lr: The highest learning rate.
+            up: The number of steps of a climb.
+            down: The number of steps of a fall.
         """
         return cls(base_lr, max_lr, up, down)
 
@@ -260,6 +271,7 @@ class WarmupScheduler(Scheduler):
 
     Args:
         inner: The schedule after the warm-up.
+        target_lr: The learning rate at the end of the climb.
         warmup_steps: The number of steps of the climb.
     """
 
@@ -304,6 +316,11 @@ class PlateauScheduler(Scheduler):
 
     Args:
         base_lr: The learning rate at step 0.
+        patience: How many observations without improvement are accepted.
+        factor: The factor of each fall.
+        min_lr: The lowest learning rate.
+        mode: ``min`` or ``max``: which way is better.
+        min_delta: The least improvement that counts.
     """
 
     base_lr: float

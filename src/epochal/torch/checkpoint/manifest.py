@@ -321,6 +321,7 @@ class Retention:
         rolling: Checkpoints that `every` saved.
         epoch: Checkpoints of epochs.
         emergency: Checkpoints that a signal saved.
+        every: Keep rolling checkpoints permanently whose step, counted from 1, is a multiple of it.
     """
 
     rolling: int | None = 3
@@ -338,6 +339,7 @@ class Retention:
 
         Args:
             manifests: The checkpoints that exist.
+            keep: Names of checkpoints that stay whatever their kind.
         """
         kept = set(keep)
         # By age and not by step: after going back, the steps that were given up are the old ones.

@@ -64,6 +64,7 @@ def save_checkpoint(
         named: A model, or pairs of names and tensors.
         buffers: More pairs of names and tensors, such as buffers.
         hash: A structural hash; by default that of the model, None for none.
+        layout: How the file is arranged.
     """
     write_checkpoint(destination, content_of(named, buffers, hash), layout=layout)
 
@@ -85,6 +86,7 @@ def load_checkpoint(
         source: The path of the file, or an open file.
         named: A model, or pairs of names and tensors.
         buffers: More pairs of names and tensors, such as buffers.
+        hash: A structural hash; None compares none.
     """
     load = Load(source, named, buffers, hash)
     if load.targets and not load.report.loaded:

@@ -250,6 +250,7 @@ class Graph(nn.Module):
 
         Args:
             tag: The name of the metric.
+            goal: ``min`` or ``max``: which way is better.
         """
         return Trend(self._history(tag).values, goal=goal)
 

@@ -125,6 +125,7 @@ def picture_of(module: nn.Module, *, depth: int | None = None) -> Picture:
 
     Args:
         module: The module.
+        depth: How many levels of modules are shown.
     """
     check_module(module, name="module")
     plain = unwrapped(module)

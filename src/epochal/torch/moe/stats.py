@@ -97,6 +97,9 @@ def moe_stats(
 
     Args:
         router_logits: The logits of one layer, or a list with those of each layer.
+        top_k: How many experts each token is sent to.
+        expert_index: The experts that each token was sent to.
+        mask: True for the tokens that count.
         aux_coef: The weight of the load-balancing loss.
         z_coef: The weight of the z loss.
     """
