@@ -281,9 +281,7 @@ def _fit(text: str, size: int, columns: int, right: bool) -> str:
         tail = text[-(columns // 2) :] if text.isascii() and " " not in text else ""
         ends = itertools.accumulate(map(_columns_of, text))
         shown = list(itertools.takewhile(lambda end: end < columns - _columns_of(tail), ends))
-        text, size = (
-            f"{text[: len(shown)]}…{tail}",
-            (shown[-1] if shown else 0) + 1 + _columns_of(tail),
-        )
+        text = f"{text[: len(shown)]}…{tail}"
+        size = _columns_of(text)
     space = " " * (columns - size)
     return space + text if right else text + space
