@@ -369,8 +369,8 @@ class KnownRuns(NamedTuple):
 class Trash(Protocol):
     """The deleted runs of a store; nothing in it is erased by itself."""
 
-    def runs(self, *, older_s: float = 0.0) -> Sequence[TrashedRun]:
-        """Those that were deleted at least so many seconds ago, the newest deletion first."""
+    def runs(self) -> Sequence[TrashedRun]:
+        """All of them, the newest deletion first."""
 
     def find(self, key: str) -> TrashedRun:
         """The one that a key names, as in ``Store.run``; of several the one deleted last.

@@ -173,14 +173,13 @@ class ClickHouseTrash:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def runs(self, *, older_s: float = 0.0) -> Sequence[TrashedRun]:
-        """Those that were deleted at least so many seconds ago, the newest deletion first."""
+    def runs(self) -> Sequence[TrashedRun]:
+        """All of them, the newest deletion first."""
         deleted = dict(self._database.documents.all(TRASH))
-        before = time.time() - older_s
         found: list[TrashedRun] = []
         for one in self._database.documents.find([RUN], list(deleted)):
             at, body = float(deleted[one.key]["deleted"]), one.body
-            if body is not None and at <= before:  # else it has just been erased
+            if body is not None:  # else it has just been erased
                 name, project = str(body.get("name")), str(body.get("project"))
                 place = f"{slugify(project)}/{slugify(name)}"
                 about = TrashedRun(

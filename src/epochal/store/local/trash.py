@@ -107,11 +107,10 @@ class FolderTrash:
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = roots
 
-    def runs(self, *, older_s: float = 0.0) -> list[TrashedRun]:
-        """Those that were deleted at least so many seconds ago, the newest deletion first."""
-        before = time.time() - older_s
+    def runs(self) -> list[TrashedRun]:
+        """All of them, the newest deletion first."""
         folders = {folder: None for root in self._roots for folder in _trash_folders(root)}
-        found = [run for folder in folders for run in _runs_in(folder) if run.deleted <= before]
+        found = [run for folder in folders for run in _runs_in(folder)]
         return sorted(found, key=lambda run: run.deleted, reverse=True)
 
     def find(self, key: str) -> TrashedRun:

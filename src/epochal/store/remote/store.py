@@ -10,7 +10,6 @@ import hashlib
 import math
 import shutil
 import threading
-import time
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -40,11 +39,9 @@ class RemoteTrash:
     def __init__(self, server: RemoteServer) -> None:
         self._server = server
 
-    def runs(self, *, older_s: float = 0.0) -> Sequence[TrashedRun]:
-        """Those that were deleted at least so many seconds ago, the newest deletion first."""
-        rows = self._server.send("GET", "/api/trash")["runs"]
-        found = [_trashed(row) for row in rows]
-        return [run for run in found if run.deleted <= time.time() - older_s]
+    def runs(self) -> Sequence[TrashedRun]:
+        """All of them, the newest deletion first."""
+        return [_trashed(row) for row in self._server.send("GET", "/api/trash")["runs"]]
 
     def find(self, key: str) -> TrashedRun:
         """The one that a key names; of several the one deleted last."""
