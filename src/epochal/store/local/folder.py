@@ -94,23 +94,19 @@ class LoadedParts:
 
     def _poll_part(self, name: PartName, listing: Listing) -> bool:
         journal, segment = listing.journal.get(name), listing.sealed.get(name)
-        if segment is not None and self._use_segment(name, segment, journal):
+        if segment is not None and self._sealed.get(name) == segment:
+            return False
+        is_readable = segment is not None and segment not in self._damaged
+        if segment is not None and is_readable and self._seal(name, segment, journal):
             return True
-        if name in self._sealed and self._sealed[name] == segment:
-            return False
-        if journal is None:
-            if segment is not None:
-                self._problem(segment)
-            return False
-        return self._tail(name, journal)
+        if journal is not None:
+            return self._tail(name, journal)
+        if segment is not None and segment in self._damaged:
+            self.problems.append(self._damaged[segment])
+        return False
 
-    def _use_segment(self, name: PartName, segment: FoundPart, journal: FoundPart | None) -> bool:
-        """Whether a segment replaced the part that was read before."""
-        if self._sealed.get(name) == segment or segment in self._damaged:
-            return False
-        return self._seal(name, segment, journal)
-
-    def _seal(self, name: PartName, segment: FoundPart, journal: FoundPart | None = None) -> bool:
+    def _seal(self, name: PartName, segment: FoundPart, journal: FoundPart | None) -> bool:
+        """Whether a segment replaces the part that was read before."""
         try:
             part = SealedPart(segment.path, name)
         except NewerFormatError:
@@ -139,11 +135,6 @@ class LoadedParts:
         self._parts[name] = part
         self._sealed.pop(name, None)
         return True
-
-    def _problem(self, segment: FoundPart) -> None:
-        reason = self._damaged.get(segment)
-        if reason is not None:
-            self.problems.append(reason)
 
 
 # After so long without a change, the time of a file or folder tells the next one.
