@@ -14,7 +14,6 @@ import os
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,12 +66,11 @@ class Index:
     """The rows of the runs below one folder in SQLite; several threads may use it.
 
     A row is known with the signature of the files that it was made of. Without a cache folder it is
-    kept in memory. One that is damaged, or that another process has locked for long, is done
-    without: ``notices`` says so.
+    kept in memory. One that is damaged is kept as ``.damaged`` and made anew; one that another
+    process has locked for long, or that a full disk does not take, is done without.
     """
 
     def __init__(self, cache: Path | None, root: Path, *, rules: str) -> None:
-        self.notices: Counter[str] = Counter()
         self._rules = rules
         self._lock = threading.RLock()
         self._depth, self._num_changes, self._begun = 0, 0, 0.0
@@ -154,7 +152,6 @@ class Index:
             names = (row.name, row.owner, row.group, config)
             return self._change(_PUT, (*values, *names, pack(stored), packed))
         except (RecursionError, OverflowError, UnicodeEncodeError):
-            self.notices["a run whose configuration cannot be stored is not in the index."] += 1
             return False
 
     def forget(self, places: Collection[str]) -> None:
@@ -171,7 +168,7 @@ class Index:
             try:
                 self._connection.commit()
             except sqlite3.Error as error:
-                self._note(error)
+                self._recover(error)
             self._num_changes = 0
 
     def _change(self, text: str, values: tuple[Any, ...]) -> bool:
@@ -179,7 +176,7 @@ class Index:
             try:
                 self._connection.execute(text, values)
             except (sqlite3.Error, UnicodeEncodeError) as error:
-                self._note(error)
+                self._recover(error)
                 return False
             self._begun = self._begun if self._num_changes else time.monotonic()
             self._num_changes += 1
@@ -194,36 +191,31 @@ class Index:
             try:
                 return self._connection.execute(text, values).fetchall()
             except (sqlite3.Error, UnicodeEncodeError) as error:
-                self._note(error)
+                self._recover(error)
                 return None
 
     def _decoded(self, packed: bytes) -> StoredRow | None:
         try:
             return _decode_row(packed)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self.notices["a row of the index could not be read and is made anew."] += 1
             return None
 
-    def _note(self, error: Exception) -> None:
-        """Count an error; a damaged file is replaced, another error leaves the file as it is."""
-        self.notices[f"the index cannot be used: {error}."] += 1
-        # A file that is no database raises the base class, a lock or a full disk another one.
+    def _recover(self, error: Exception) -> None:
+        """Replace a damaged file; another error, such as a lock or a full disk, leaves it."""
         if type(error) is sqlite3.DatabaseError and self._path is not None:
-            with contextlib.suppress(OSError):
-                os.replace(self._path, f"{self._path}.damaged")
-            self._connection = self._opened()
+            self._connection = self._opened(is_damaged=True)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, *, is_damaged: bool = False) -> sqlite3.Connection:
         if self._path is not None:
             try:
                 os.makedirs(os.path.dirname(self._path), exist_ok=True)
+                if is_damaged:
+                    os.replace(self._path, f"{self._path}.damaged")
                 return _connect(self._path)
             except (sqlite3.Error, OSError) as error:
-                self.notices[f"the index cannot be used: {error}."] += 1
-                if type(error) is sqlite3.DatabaseError:
-                    with contextlib.suppress(sqlite3.Error, OSError):
-                        os.replace(self._path, f"{self._path}.damaged")
-                        return _connect(self._path)
+                # A file that is no database raises the base class.
+                if type(error) is sqlite3.DatabaseError and not is_damaged:
+                    return self._opened(is_damaged=True)
         self._path = None
         return _connect(":memory:")
 

@@ -102,11 +102,6 @@ class LocalStore:
         for index in self._indexes:
             index.close()
 
-    @property
-    def notices(self) -> Mapping[str, int]:
-        """What the store had to do without, in sentences, and how often."""
-        return {text: count for index in self._indexes for text, count in index.notices.items()}
-
     # -- lists ------------------------------------------------------------------------------------
 
     def runs(
