@@ -37,11 +37,9 @@ def ask(state: RunState, name: str) -> Series:
     return state.series(SeriesKey(name, "step"), 0)
 
 
-def test_series_that_are_logged_together_share_steps_and_times(state: RunState) -> None:
-    loss, accuracy = ask(state, "loss"), ask(state, "accuracy")
-    assert np.shares_memory(loss.steps, accuracy.steps)
-    assert np.shares_memory(loss.times, accuracy.times)
-    assert accuracy.values.tolist() == [step / 7 for step in range(300)]
+def test_a_series_in_several_parts_has_all_of_its_points(state: RunState) -> None:
+    assert ask(state, "accuracy").steps.tolist() == list(range(300))
+    assert ask(state, "accuracy").values.tolist() == [step / 7 for step in range(300)]
 
 
 def test_a_series_of_fewer_points_has_its_own(state: RunState) -> None:
