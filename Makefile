@@ -20,6 +20,7 @@ help:
 	@echo "make test-lowest the quick tests without torch, with the oldest versions of the dependencies"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
+	@echo "make format      format the Python files, and fix what ruff can fix"
 	@echo "make bench       measure costs compared with other trackers"
 	@echo "make web         build the page (needs Node)"
 	@echo "make site        build the documentation into site/"
@@ -100,8 +101,8 @@ rule-check: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.clinic.rule_check $(NAME)
 
 check: $(VENV)/.dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . \
+		|| { echo "run 'make format', and fix what it leaves"; exit 1; }
 	$(BIN)/mypy
 	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin src
 	$(BIN)/lint-imports

@@ -11,5 +11,7 @@ export default defineConfig({
     assetsInlineLimit: Number.MAX_SAFE_INTEGER,
     reportCompressedSize: false,
   },
+  // `npm run dev` shows the runs of `epochal serve`, at its default port.
+  server: { proxy: { "/api": "http://127.0.0.1:6060" } },
   test: { environment: "node", include: ["tests/**/*.test.ts"] },
 });

@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.clinic import journal
 from benchmarks.clinic.accepted import ACCEPTED, OLDER, Accepted
 from benchmarks.clinic.judge import Reported, misleads, worth
+from epochal.health.registry import RULES
 
 _TABLE: dict[str, Accepted] = {**OLDER, **ACCEPTED}
 
@@ -88,9 +89,11 @@ def total(names: Iterable[str], lines: Iterable[Line]) -> str:
     )
 
 
-def sentences(rule: str, names: Iterable[str], lines: Iterable[Line]) -> Iterator[str]:
+def sentences(rule: str, names: Sequence[str], lines: Iterable[Line]) -> Iterator[str]:
     """What one rule says about which journal, and where it should have said something."""
     own = [line for line in lines if line.finding.rule == rule]
+    if not own:
+        yield f"{rule} reports nothing about the {len(names)} recorded trainings."
     for value in ("false", "beside", "symptom", "note", "right"):
         for line in own:
             if line.worth == value:
@@ -109,6 +112,9 @@ def main() -> int:
     parser.add_argument("rule", nargs="?", help="print every sentence of this rule")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
+    known = [rule.name for rule in RULES]
+    if asked.rule and asked.rule not in known:
+        parser.error(f"no rule {asked.rule!r}; there are {', '.join(known)}")
     names, lines = check(workers=asked.workers)
     if asked.rule:
         print(*sentences(asked.rule, names, lines), sep="\n")

@@ -26,7 +26,10 @@ def opened(
 def updated(
     rule: type[Rule], entries: Iterable[Entry], *, config: Mapping[str, Any] | None = None
 ) -> list[Finding]:
-    """Everything a rule says over some records: opened, grown graver, closed."""
+    """Everything a rule says over some records: opened, grown graver, closed.
+
+    Fails with the traceback if the rule raised, which a run would only record.
+    """
     health = Health(rules=[rule], config=config)
     found: list[Finding] = []
     for entry in entries:
@@ -34,6 +37,7 @@ def updated(
         is_telemetry = record["log"] in ("gpu", "system") or record.get("name") == "gpu-throttle"
         writer = "telemetry-node" if is_telemetry else "loop" if rank == 0 else f"rank-{rank:04d}"
         found.extend(health.feed(record, rank=rank, writer=writer))
+    assert not health.guard.faults, next(iter(health.guard.faults.values())).traceback
     return found
 
 
