@@ -331,6 +331,10 @@ def _reached(records: list[Record], axis: Axis) -> int | None:
 
 def _last_values(records: list[Record]) -> dict[str, float | None]:
     """The values of the newest record that has any of a role, as far as a name alone tells it."""
+    values: dict[str, Any] = {}
+    for one in records[::-1]:
+        if one["log"] == "summary" and isinstance(one.get("name"), str):
+            values[one["name"]] = one.get("value")
     for record in records:
         if axis_of(record) not in ("step", "epoch"):
             continue
@@ -338,6 +342,9 @@ def _last_values(records: list[Record]) -> dict[str, float | None]:
             numbers = dict(stored_numbers_of(record))
         except (AttributeError, TypeError, ValueError, OverflowError):
             continue
+        for name in numbers.keys() & values.keys():
+            said = set_number(values, name)
+            numbers[name] = numbers[name] if said is None else said
         found = sorted((_GUESSES[name], name) for name in numbers if name in _GUESSES)
         if found:
             # The first guess of a role goes before the others, as in the whole row.
