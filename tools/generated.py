@@ -17,8 +17,7 @@ import click
 from epochal.cli.command import Command, Group
 from epochal.cli.main import program
 from epochal.health.registry import RULES
-from epochal.health.rule import GROUPS, Rule
-from epochal.health.thresholds import declared
+from epochal.health.rule import GROUPS, Rule, declared
 from epochal.media.files import PLOTLY, TABLE
 from epochal.records import KINDS, ROLE_GUESSES, Field, Kind
 from epochal.records.kinds.events import EVENTS

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.health.blocks import Blocks
+from epochal.health.curve import Blocks
 
 
 @given(st.integers(0, 3000), st.integers(1, 7), st.integers(2, 40))

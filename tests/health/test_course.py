@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from epochal.health.blocks import Block, Blocks
 from epochal.health.course import Course
-from epochal.health.curve import Curve
+from epochal.health.curve import Block, Blocks, Curve
 from tests.health.curve_records import falling, flat
 
 

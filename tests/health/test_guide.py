@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from epochal.health.phase import PHASES
+from epochal.health.rule import declared
 from epochal.health.rules.loss import LossSpike
-from epochal.health.thresholds import declared
 from tools import generated
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "findings.md").read_text(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.health.line_fit import fit_line
+from epochal.health.course import fit_line
 
 
 @given(st.floats(-100, 100), st.floats(-100, 100), st.integers(3, 50))

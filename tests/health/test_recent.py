@@ -3,7 +3,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.health.recent import Recent
+from epochal.health.curve import Recent
 
 finite = st.floats(-1e9, 1e9)
 

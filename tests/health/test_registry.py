@@ -15,7 +15,6 @@ from tests.doubles.packages import installed_package
 
 RULE = """
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
 
 
 class TooWarm(Rule):

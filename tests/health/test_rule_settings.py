@@ -14,8 +14,8 @@ from epochal.companion.diagnosis import Diagnosis
 from epochal.errors import UsageError
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
+from epochal.health.rule import declared
 from epochal.health.rule_settings import RuleSettings, recorded_rules, rule_settings, rules_of
-from epochal.health.thresholds import declared
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
 from epochal.run.run import Run

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
+from epochal.health.layer_series import StreakCounter
 from epochal.health.rule import Verdict
-from epochal.health.streak_counter import StreakCounter
 
 
 def judge(ailing: StreakCounter) -> list[tuple[str, bool, str]]:

@@ -11,9 +11,8 @@ import sys
 import pytest
 
 from epochal.health.registry import RULES
-from epochal.health.rule import Message, Rule
+from epochal.health.rule import Message, Rule, declared
 from epochal.health.text import fill
-from epochal.health.thresholds import declared
 
 # Numbers in prose that are no thresholds: code, names of types, "0" and "1" as such, and bounds
 # that no setting changes.

@@ -52,8 +52,8 @@ def _sinks(settings: Settings) -> Iterator[_Row]:
 
 
 def _rules(settings: Settings) -> Iterator[_Row]:
+    from epochal.health.rule import declared
     from epochal.health.rule_settings import SILENCE, known_rules, rule_settings
-    from epochal.health.thresholds import declared
 
     rule_settings(settings)
     given = settings.rules

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import mul
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from epochal.health.curve import Curve
-from epochal.health.line_fit import fit_line
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -233,3 +233,29 @@ def _growth(curve: Curve | None, since: int) -> float | None:
 
 def _roughness(values: Sequence[float]) -> float:
     return median(abs(b - a) for a, b in pairwise(values))
+
+
+_LARGE = 1e100  # beyond it squares and their sums leave what a float holds
+
+
+class LineFit(NamedTuple):
+    """The least-squares slope per point and its standard error, for independent noise."""
+
+    slope: float
+    slope_error: float
+
+
+def fit_line(values: Sequence[float]) -> LineFit:
+    """Fit a line through at least three values."""
+    size = max(map(abs, values))
+    if size > _LARGE:
+        slope, error = fit_line([value / size for value in values])
+        return LineFit(slope * size, error * size)
+    count = len(values)
+    middle = (count - 1) / 2
+    mean = math.fsum(values) / count
+    across = count * (count * count - 1) / 12  # the sum of squared distances from the middle
+    places = [i - middle for i in range(count)]
+    slope = math.fsum(map(mul, places, values)) / across
+    left = math.fsum([(v - mean - slope * at) ** 2 for at, v in zip(places, values, strict=True)])
+    return LineFit(slope, math.sqrt(left / (count - 2) / across))

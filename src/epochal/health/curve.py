@@ -9,11 +9,11 @@ threshold, so that it does not hide the next one.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections import deque
 from itertools import islice
-
-from epochal.health.blocks import Blocks
-from epochal.health.recent import Recent
+from operator import attrgetter
+from typing import NamedTuple
 
 # How a curve is followed, and what counts as an outlier: what all rules on curves share. Windows
 # are in logged points, shares are of 1. A width is a robust standard deviation of the points
@@ -53,6 +53,142 @@ _SPIKE_CAUTION = 30.0
 _SPIKE_LASTING_OF = 5
 # What has stood out for so many points in a row is no spike but a new level.
 _ACCEPT = 60
+
+
+# -- values and their medians in bounded memory ----------------------------------------------------
+
+
+class Recent:
+    """The last ``size`` finite values; quantiles cost an index, a new value a binary search."""
+
+    __slots__ = ("_by_age", "_by_value", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._by_age: deque[float] = deque()
+        self._by_value: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._by_age)
+
+    def push(self, value: float) -> None:
+        """Add the newest value; the oldest leaves when there are too many."""
+        if len(self._by_age) == self._size:
+            self._remove(self._by_age.popleft())
+        self._by_age.append(value)
+        insort(self._by_value, value)
+
+    def drop_newest(self, count: int) -> None:
+        """Forget the newest ``count`` values."""
+        for _ in range(min(count, len(self._by_age))):
+            self._remove(self._by_age.pop())
+
+    def median(self) -> float:
+        """The middle value; of an even number the mean of the two in the middle."""
+        count = len(self._by_value)
+        return (self._by_value[(count - 1) // 2] + self._by_value[count // 2]) / 2
+
+    def quantile(self, share: float) -> float:
+        """The value that ``share`` of the values do not exceed."""
+        return self._by_value[min(int(share * len(self._by_value)), len(self._by_value) - 1)]
+
+    def highest(self) -> float:
+        """The largest value."""
+        return self._by_value[-1]
+
+    def newest(self, count: int) -> list[float]:
+        """The newest ``count`` values, oldest first."""
+        return list(self._by_age)[-count:]
+
+    def _remove(self, value: float) -> None:
+        del self._by_value[bisect_left(self._by_value, value)]
+
+
+_last = attrgetter("last")
+
+
+class Block(NamedTuple):
+    """Some points in a row: where they begin and end, their median and how many they are."""
+
+    first: int
+    last: int
+    level: float
+    size: int
+
+
+class Blocks:
+    """Blocks of the same number of points from the first to the last; at most ``limit`` of them.
+
+    When there are too many, neighbours are joined two by two and later blocks are twice as long.
+    A block's level is the median of its points, of joined ones the mean of the two.
+    """
+
+    def __init__(self, *, size: int, limit: int = 512) -> None:
+        self.size = size
+        self._limit = limit
+        self._done: list[Block] = []
+        self._open: list[tuple[int, float]] = []
+        self._former: float | None = None  # the median, once asked for
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def __getitem__(self, index: int) -> Block:
+        return self._done[index]
+
+    def push(self, position: int, value: float) -> bool:
+        """Add a point; True when it completed a block."""
+        self._open.append((position, value))
+        if len(self._open) < self.size:
+            return False
+        self._done.append(_block(self._open))
+        self._open = []
+        self._former = None
+        if len(self._done) > self._limit:
+            self._coarsen()
+        return True
+
+    def former_median(self) -> float:
+        """The median level of all blocks except the newest two. Needs at least three blocks."""
+        if self._former is None:
+            levels = sorted(block.level for block in self._done[:-2])
+            self._former = levels[len(levels) // 2]
+        return self._former
+
+    def all(self) -> list[Block]:
+        """Every whole block, oldest first."""
+        return list(self._done)
+
+    def level_at(self, position: int) -> float | None:
+        """Return the level of the first block that reaches a position; None beyond the last."""
+        index = bisect_left(self._done, position, key=_last)
+        return self._done[index].level if index < len(self._done) else None
+
+    def forget_from(self, position: int) -> None:
+        """Forget every block that reaches a position or beyond."""
+        while self._done and self._done[-1].last >= position:
+            self._done.pop()
+        self._open = [point for point in self._open if point[0] < position]
+        self._former = None
+
+    def _coarsen(self) -> None:
+        if len(self._done) % 2:
+            # The odd one at the end goes back to the open points, as its level so many times.
+            odd = self._done.pop()
+            self._open = [(odd.first, odd.level)] * (odd.size - 1) + [(odd.last, odd.level)]
+        pairs = zip(self._done[::2], self._done[1::2], strict=True)
+        self._done = [
+            Block(a.first, b.last, (a.level + b.level) / 2, a.size + b.size) for a, b in pairs
+        ]
+        self.size *= 2
+
+
+def _block(points: list[tuple[int, float]]) -> Block:
+    level = _median([value for _, value in points])
+    return Block(points[0][0], points[-1][0], level, len(points))
+
+
+# -- the curve -------------------------------------------------------------------------------------
 
 
 # Half of normal noise lies within 0.6745 standard deviations to both sides.

@@ -25,8 +25,7 @@ from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
 from epochal.health.rate_limiter import RateLimiter, Sample
 from epochal.health.roles import Roles
-from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import with_values
+from epochal.health.rule import Rule, Verdict, with_values
 from epochal.records import Record, finite, scalars_by_name
 
 _LOOP = "loop"

@@ -5,15 +5,44 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
+
+import msgspec
 
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.text import fill
-from epochal.health.thresholds import RuleThresholds, declared
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
+
+
+T = TypeVar("T", bound="RuleThresholds")
+
+
+class RuleThresholds(msgspec.Struct, forbid_unknown_fields=True):
+    """The thresholds of one rule.
+
+    A rule declares its own in a nested ``class Thresholds(RuleThresholds)``; each field has a type,
+    a default and a comment with its reason. Windows are in logged points, and shares are of 1,
+    unless a name says otherwise.
+    """
+
+
+def with_values(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A rule's thresholds with some replaced by name.
+
+    Raises ``ValueError`` for a name that the rule does not declare or a value of another type.
+    """
+    try:
+        return msgspec.convert(dict(values), kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{kind.__qualname__}: {error}") from error
+
+
+def declared(thresholds: RuleThresholds) -> dict[str, Any]:
+    """Return the values of a rule's thresholds by name."""
+    return msgspec.structs.asdict(thresholds)
 
 
 # What a rule is about, in the order in which rules look at a record: a rule that an error silences
@@ -55,9 +84,9 @@ class Message(NamedTuple):
     of the rule. ``text.py`` has the formats.
     """
 
-    severity: Severity
     sentence: str
     advice: str
+    severity: Severity = "warning"
 
 
 class Verdict(NamedTuple):

@@ -30,8 +30,7 @@ from epochal.condition import Condition
 from epochal.errors import FormatError, UsageError
 from epochal.guard import Guard
 from epochal.health.finding import SEVERITIES
-from epochal.health.rule import Rule
-from epochal.health.thresholds import declared, with_values
+from epochal.health.rule import Rule, declared, with_values
 from epochal.journal.layout import RunFolder, read_json
 from epochal.settings import Located, Settings, mistake, nearest, read_settings
 

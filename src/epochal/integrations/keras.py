@@ -30,9 +30,7 @@ class EpochalCallback(Callback):  # type: ignore[misc]
         if update_freq not in ("epoch", "batch") and not (
             isinstance(update_freq, int) and update_freq > 0
         ):
-            raise UsageError(
-                f"update_freq is 'epoch', 'batch' or a number of batches, not {update_freq!r}."
-            )
+            raise UsageError(f"update_freq={update_freq!r} is not 'epoch', 'batch' or a number.")
         self._every = 1 if update_freq == "batch" else update_freq
         if self._every == "epoch":
             # Keras computes values of batches only for callbacks that have a method of their own.

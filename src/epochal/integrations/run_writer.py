@@ -36,10 +36,7 @@ class RunWriter:
         self, log_dir: str | os.PathLike[str], report_to: str | Iterable[str] | None
     ) -> None:
         if "://" in str(log_dir):
-            raise UsageError(
-                f"log_dir={str(log_dir)!r} is not a folder of this machine: Epochal records to a"
-                " local folder."
-            )
+            raise UsageError(f"log_dir={str(log_dir)!r} is not a folder of this machine.")
         self.log_dir = log_dir
         self.file_writer: FileWriter | None = None
         self.all_writers: dict[str, FileWriter] | None = None

@@ -181,9 +181,7 @@ def _to_hwc(array: Array, dataformats: str) -> Array:
     axes = dataformats.upper()
     order = {4: "NCHW", 3: "HWC", 2: "HW"}.get(array.ndim, "")
     if len(axes) != len(order) or set(axes) != set(order):
-        raise AssertionError(
-            f"an image of shape {array.shape} does not have the dimensions {dataformats!r}."
-        )
+        raise AssertionError(f"shape {array.shape} does not have the dimensions {dataformats!r}.")
     placed = array.transpose([axes.find(axis) for axis in order])
     if len(order) == 4:
         return grid(placed).transpose(1, 2, 0)

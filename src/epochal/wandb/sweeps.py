@@ -89,10 +89,7 @@ def sweep(
     if config.get("early_terminate"):
         not_supported("early_terminate of a sweep", "every run is trained to its end")
     if config.get("method") not in ("grid", "random"):
-        raise UsageError(
-            "Sweeps support the methods grid and random, but this one asks for"
-            f" {config.get('method')!r}."
-        )
+        raise UsageError(f"sweeps support the methods grid and random, not {config.get('method')}.")
     _combination(config, 0, random.Random(0))  # raises for a configuration that cannot work
     path = _folder() / f"{generate_id()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

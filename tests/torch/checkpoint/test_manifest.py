@@ -56,7 +56,7 @@ def test_checkpoints_are_listed_by_step(tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         ({"format": "other"}, "not the manifest of a checkpoint"),
-        ({"version": 2}, "has version 2; this Epochal reads version 1"),
+        ({"version": 2}, "has version 2, expected 1"),
         ({"step": -1}, "step"),
         ({"step": "3"}, "step"),
         ({"kind": "great"}, "kind"),

@@ -24,7 +24,6 @@ class AlertFailed(Rule):
     reports = {"warning": "An address is unknown or refuses a message."}
     messages = {
         "failed": Message(
-            "warning",
             "{reason}.",
             "This address gets no alerts of this run. Check the addresses in alerts= or "
             "EPOCHAL_ALERTS, and that this machine can reach them.",

@@ -10,9 +10,8 @@ from epochal.health.context import Context
 from epochal.health.data_window import DATA_KINDS, are_unrelated, associations, numbers, window_of
 from epochal.health.evaluations import accuracy_of, is_accuracy
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import INPUTS_REACH_THE_OUTPUT
-from epochal.health.thresholds import RuleThresholds
 
 # What an answer without the inputs is, what it reaches, and the range that is no better.
 _Baseline = tuple[str, float, float, float]
@@ -50,7 +49,6 @@ class NoBetterThanBaseline(Rule):
     every_rank = False
     messages = {
         "baseline": Message(
-            "warning",
             "{metric} is {value} after {evaluations} evaluations, no better than {what} "
             "({baseline}): the model has learned nothing about the targets from its inputs.",
             "Check that labels belong to their inputs (not shuffled apart), that inputs are scaled "

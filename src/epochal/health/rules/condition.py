@@ -11,8 +11,7 @@ from epochal.condition import Condition, ConditionTracker
 from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 
 
 class ConditionSetting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,7 +35,7 @@ class ConditionMet(Rule):
         "warning": "A condition of `[[rules.conditions]]` or `init(rules=[…])` is met. You may set "
         "another severity. The finding closes after some points that do not meet the condition."
     }
-    messages = {"met": Message("warning", "{sentence}", "{advice}")}
+    messages = {"met": Message("{sentence}", "{advice}")}
     kinds = frozenset()
     every_rank = False
     wants_extremes = True

@@ -29,9 +29,8 @@ from epochal.health.data_window import (
 )
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import times
-from epochal.health.thresholds import RuleThresholds
 
 _MOST_ORDERS = 4096
 _MOST_INPUTS = 32
@@ -100,19 +99,17 @@ class DataValues(DataRule):
     release = 3
     messages = {
         "nonfinite": Message(
-            "warning",
             "There are values that are not finite in {which} of epoch {epoch} of {name!r} "
             "({share:percent} of those read).",
             "Look at these samples: a file may be broken, or the preparation divides by 0.",
         ),
         "constant": Message(
-            "info",
             "All values are equal in {which} of epoch {epoch} of {name!r} ({share:percent} of "
             "those read).",
             "Look at these samples: they may be empty images or files that cannot be read.",
+            "info",
         ),
         "features": Message(
-            "warning",
             "{constant_features} of {features} input features of {name!r} never change.",
             "Look at how the inputs are prepared: columns may be empty, or scaled to nothing.",
         ),
@@ -172,14 +169,12 @@ class DataLabels(DataRule):
     every_rank = False
     messages = {
         "answer": Message(
-            "warning",
             "The answer is among the inputs of {name!r}: input values {features} (counted from 0) "
             "give the target away in each of {samples} samples.",
             "A model that reads these values knows the target without learning anything. Find out "
             "how it came among the inputs, and remove it.",
         ),
         "range": Message(
-            "warning",
             "The labels of {name!r} are between {lowest:plain} and {highest:plain}, but there are "
             "{classes} classes, counted from 0.",
             "Map the labels to 0 and up, with -100 for ignored ones. Check the number of outputs.",
@@ -250,14 +245,13 @@ class DataOrder(DataRule):
     causes = frozenset({"memorising"})
     messages = {
         "order": Message(
-            "info",
             "Epoch {epoch} of {name!r} has the same order as epoch {same_as}: its first {batches} "
             "batches ({samples} samples) are the same.",
             "Pass shuffle=True to the DataLoader. A DistributedSampler needs "
             "sampler.set_epoch(epoch) before every epoch; a stream needs a new seed.",
+            "info",
         ),
         "one class": Message(
-            "warning",
             "{of_one_class:percent} of the batches of {name!r} have one class only, while epoch "
             "{epoch} has {classes} classes.",
             "The data is sorted by class, and each step unlearns the others. Shuffle it: "
@@ -342,30 +336,28 @@ class DataRepeated(DataRule):
     needs = "`epochal.watch_data(loader)`, on each rank."
     messages = {
         "one batch": Message(
-            "warning",
             "The same batch comes again and again in epoch {epoch} of {name!r}: each of its "
             "samples came {often:times} times in {read} batches, of a dataset of {of} samples.",
             "Take the next batch in each step: check where the iterator of the loader is created, "
             "and that no test batch is left in the loop.",
         ),
         "again": Message(
-            "info",
             "{share:percent} of the samples of epoch {epoch} of {name!r} came before in it.",
             "Check the sampler and its list of indices. Give each worker of an IterableDataset its "
             "own part with torch.utils.data.get_worker_info(). Otherwise look for copies.",
+            "info",
         ),
         "ranks": Message(
-            "warning",
             "The same samples are used by {ranks}: {share:percent} of those compared in epoch "
             "{epoch} of {name!r}.",
             "Give each rank its own part: a DistributedSampler, or split_dataset_by_node for a "
             "stream. In a tensor-parallel group ranks share their data: turn the rule off there.",
         ),
         "resume": Message(
-            "info",
             "{share:percent} of the samples of {name!r} since the resume came before it, too.",
             "Save the loader's state with each checkpoint (StatefulDataLoader), or skip the "
             "batches that the interrupted epoch had.",
+            "info",
         ),
     }
 
@@ -487,7 +479,6 @@ class DataLeak(DataRule):
     causes = frozenset({"implausible results"})
     messages = {
         "leak": Message(
-            "warning",
             "{of_evaluation:percent} of the evaluation samples of {evaluation!r} are training "
             "samples of {training!r} as well, by their {by} ({compared} were compared).",
             "The evaluation does not measure new data. Split the data again without common "
@@ -574,7 +565,6 @@ class DataShift(DataRule):
     every_rank = False
     messages = {
         "evaluation": Message(
-            "warning",
             "The evaluation inputs are {how} the training inputs: their mean is {mean} and their "
             "standard deviation {std}, but {train_mean} and {train_std} in training.",
             "Prepare both in the same way: the same scale, mean and standard deviation.",

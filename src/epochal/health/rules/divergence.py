@@ -9,9 +9,8 @@ from epochal.health.course import Course, evaluation_is_fine, evaluation_suffers
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
-from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import rate_rose, steps_of
-from epochal.health.thresholds import RuleThresholds
 
 _ALL = 0.9  # of the gain: what is left of it is noise
 _EARLY = 50  # points, before which there is rarely a checkpoint to resume from
@@ -52,29 +51,28 @@ class Divergence(CurveRule):
     }
     messages = {
         "never_fell": Message(
-            "error",
             _ROSE,
             "The loss has never fallen. Check its sign first: a negated loss rises from the first "
             "step on. Check that optimizer.zero_grad() is called in each step. If both are right, "
             "start again with a lower learning rate.",
+            "error",
         ),
         "early": Message(
-            "error",
             _ROSE,
             "All that was gained at first is lost. Check that optimizer.zero_grad() is called in "
             "each step; then start again with half the learning rate, or less.",
+            "error",
         ),
         "rose": Message(
-            "warning",
             _ROSE,
             "Stop, and resume from a checkpoint before the rise with half the learning rate or "
             "stronger gradient clipping.",
         ),
         "jump": Message(
-            "error",
             "{jump}; the loss has not recovered since: it was {best} and is {level} at {place}.",
             "Stop, resume from a checkpoint before the jump, and keep the learning rate that "
             "worked, or raise it slowly and by less.",
+            "error",
         ),
     }
     causes = frozenset({"divergence"})

@@ -11,12 +11,10 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers, window_of
 from epochal.health.evaluations import accuracy_of, is_accuracy
-from epochal.health.layer_series import RUNNING_STATS, holds_layers, named
+from epochal.health.layer_series import RUNNING_STATS, StreakCounter, holds_layers, named
 from epochal.health.observation import Observation
-from epochal.health.rule import CurveRule, Message, Rule, Verdict
-from epochal.health.streak_counter import StreakCounter
+from epochal.health.rule import CurveRule, Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import steps_of
-from epochal.health.thresholds import RuleThresholds
 
 _TRAIN_POINTS = 15
 
@@ -52,7 +50,6 @@ class EvalMode(EvaluationRule):
     kinds = CurveRule.kinds | {"event"}
     messages = {
         "mode": Message(
-            "warning",
             "The model was in training mode in the evaluation at step {step}: {dropouts} dropout "
             "and {batchnorms} BatchNorm modules. It is not measured as it will be used.",
             "Call model.eval() before the evaluation, and model.train() after it.",
@@ -107,7 +104,6 @@ class StaleBatchNorm(EvaluationRule):
     kinds = frozenset({"metrics", "step"})
     messages = {
         "stale": Message(
-            "warning",
             "The running statistics of BatchNorm {which} have not changed since step {since_step}, "
             "although it is in training mode. An evaluation normalises with them.",
             "Check that its momentum is above 0, that its buffers are not overwritten (by a "
@@ -164,7 +160,6 @@ class EvalFlat(EvaluationRule):
     symptom_of = frozenset({"lost values", "divergence", "standstill", "poor evaluation"})
     messages = {
         "equal": Message(
-            "warning",
             "{name} was {value} at {evals} evaluations: the evaluated model does not change.",
             "Check that optimizer.step() is called and has the model's parameters, that the "
             "evaluation uses the model being trained (not a copy), and that its data is not empty.",
@@ -219,7 +214,6 @@ class EvalGap(EvaluationRule):
     patience = 2
     messages = {
         "gap": Message(
-            "warning",
             "The training loss fell from {first_train} to {train} by {when}, and the evaluation "
             "loss is {eval}: the model computes something else in evaluation, gets other data "
             "there, or sees only some classes or one batch in training.",
@@ -308,7 +302,6 @@ class TooGood(EvaluationRule):
     kinds = EvaluationRule.kinds | DATA_KINDS
     messages = {
         "good": Message(
-            "warning",
             "{name} is {value} at evaluation {evaluation} of the run: too good to have been "
             "learned so early. The answer may be among the inputs.",
             "Look for labels among the inputs, common samples of both splits, and a wrong mask.",
@@ -387,7 +380,6 @@ class DoubleSoftmax(EvaluationRule):
     symptom_of = frozenset({"lost values", "divergence"})
     messages = {
         "softmax": Message(
-            "warning",
             "The evaluation loss is {loss} at an accuracy of {accuracy:percent}, as with a "
             "softmax before the loss. With {classes} classes it cannot fall below {floor} so.",
             "Remove the softmax at the end of the model: the loss takes logits and has its own. If "

@@ -13,8 +13,7 @@ from epochal.health.evaluations import configured
 from epochal.health.finding import Severity
 from epochal.health.layer_series import named
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.records import Record, finite
 
 # Names in the configurations of published models, and plain ones.
@@ -82,32 +81,28 @@ class MoeImbalance(Rule):
     }
     messages = {
         "collapsed": Message(
-            "error",
             "Routing has collapsed: only {utilization:percent} of the experts get tokens.",
             "Resume from an earlier checkpoint. Raise the weights of the balancing and z losses, "
             "or lower the learning rate of the router: experts without tokens do not recover.",
+            "error",
         ),
         "imbalance": Message(
-            "warning",
             "The busiest expert gets {imbalance:times} times the mean load. {limit:plain} or more "
             "is poor{most}.",
             _ADVICE + "{hint}",
         ),
         _AUX_LOSS: Message(
-            "warning",
             "The balancing loss is {level}. More than {limit:plain} usually means that the load is "
             "very uneven; 0.001 to 0.1 is healthy.",
             _ADVICE + _UNLESS_WEIGHTED,
         ),
         _Z_LOSS: Message(
-            "warning",
             "The z loss of the router is {level}. More than {limit:plain} usually means that its "
             "logits are too large and routing may collapse; 0.0001 to 0.01 is healthy.",
             "Raise the weight of the z loss, and lower the learning rate of the router."
             + _UNLESS_WEIGHTED,
         ),
         "layer": Message(
-            "warning",
             "In {layers} expert {busiest} takes {busiest_share:percent} of the assignments, and "
             "{utilization:percent} of the experts get tokens.",
             _ADVICE,

@@ -13,9 +13,8 @@ from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive
-from epochal.health.rule import CurveRule, Message, Rule, Verdict
+from epochal.health.rule import CurveRule, Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import CLIPPED, rate_rose, steps_of
-from epochal.health.thresholds import RuleThresholds
 
 _NORM = "{norm} at {place}, {ratio:times} times the usual {usual}."
 
@@ -46,24 +45,21 @@ class GradientExplosion(CurveRule):
     }
     messages = {
         "jumped": Message(
-            "info",
             f"The gradient norm jumped: {_NORM}",
             "One unusual batch does this. Gradient clipping makes it harmless.",
+            "info",
         ),
         "grown": Message(
-            "info",
             f"The gradient norm has grown far: {_NORM}",
             "Clip gradients to about the usual norm, or lower the learning rate.",
+            "info",
         ),
         "exploded": Message(
-            "warning",
             f"The gradient norm exploded: {_NORM}",
             "Clip gradients to the usual norm, lower the learning rate, and look at these batches.",
         ),
         "jump": Message(
-            "warning",
-            f"The gradient norm exploded: {_NORM}",
-            "{jump}. Raise it by less, or slowly.",
+            f"The gradient norm exploded: {_NORM}", "{jump}. Raise it by less, or slowly."
         ),
     }
     symptom_of = frozenset({"lost values", "instability"})
@@ -160,7 +156,6 @@ class GradientVanishing(CurveRule):
     }
     messages = {
         "small": Message(
-            "warning",
             "The gradient norm fell from {usual} to {norm} at {place}; the loss fell by far less.",
             "Look for saturated activations, a detached graph or a loss scale that underflows. Try "
             "bfloat16, normalisation or residual connections.",
@@ -223,11 +218,11 @@ class AlwaysClipped(Rule):
     }
     messages = {
         "clipped": Message(
-            "info",
             "Gradients were clipped in {clipped:percent} of the last {window} steps. The typical "
             "norm is {ratio:times} times the limit of {limit}.",
             "Raise the clipping limit to about the usual norm, or lower the learning rate if the "
             "norms are larger than they should be.",
+            "info",
         )
     }
     symptom_of = frozenset({"lost values"})
@@ -299,13 +294,11 @@ class GradientsAddUp(CurveRule):
     }
     messages = {
         "kept": Message(
-            "warning",
             "Gradients add up: {kept_steps} steps in a row, up to step {step}, began with the "
             "gradients of the step before.",
             "Call optimizer.zero_grad() in each step, on every optimizer.",
         ),
         "sum": Message(
-            "warning",
             "The gradient norm grows with every step, from {start} at {since} to {now} at {place} "
             "({ratio:times} times), and as smoothly as a sum: gradients add up.",
             "Call optimizer.zero_grad() in each step. Otherwise compare the optimizer's "

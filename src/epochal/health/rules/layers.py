@@ -12,16 +12,15 @@ from epochal.health.layer_series import (
     DEAD_UNITS,
     GRADIENT_NORMS,
     UPDATE_RATIOS,
+    StreakCounter,
     has_gradient,
     holds_layers,
     is_spare_bias,
     named,
 )
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.health.rules.loss_scale import batch_size
-from epochal.health.streak_counter import StreakCounter
-from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
 
 _PARAMETERS = "params"
@@ -50,25 +49,21 @@ class UntrainedParameters(Rule):
     }
     messages = {
         "no_optimizer": Message(
-            "warning",
             "{parameters} of {of} parameters ({which}) get gradients, and are in no optimizer.",
             "Pass all parameters to the optimizer, as in torch.optim.AdamW(model.parameters()), "
             "or set requires_grad to False.",
         ),
         "unchanged": Message(
-            "warning",
             "The weights of {which} have not changed since step {since_step}, although they get a "
             "gradient.",
             "Check that these parameters are in the optimizer, with a learning rate above 0. "
             "Updates of 16-bit weights may be below the precision: keep a 32-bit copy.",
         ),
         "no_step": Message(
-            "warning",
             "The model got {passes} gradients, and no optimizer has taken a step.",
             "Call optimizer.step() after each backward pass, with the parameters of this model.",
         ),
         "frozen": Message(
-            "warning",
             "{parameters} of {of} parameters are frozen (requires_grad is False), {which} first, "
             "and {initialised} of them look freshly initialised: they are frozen at random values.",
             "Set requires_grad to True before you make the optimizer, or load their weights.",
@@ -180,13 +175,11 @@ class DeadLayer(Rule):
     }
     messages = {
         "gradient": Message(
-            "warning",
             "No gradient has reached {which} since step {since_step}: it does not learn.",
             "Check that its output is used in the loss and not detached, and that no ReLU after "
             "it is always 0. If it died in training, lower the learning rate or warm it up longer.",
         ),
         "units": Message(
-            "warning",
             "{share:percent} of the units of {which} have had no gradient since step {since_step}: "
             "they are dead.",
             "Lower the learning rate or warm it up longer, check the biases and the scale of the "
@@ -322,13 +315,11 @@ class InitScale(Rule):
     }
     messages = {
         "drawn": Message(
-            "warning",
             "The weights start far too {how}: in the median of {layers} layers their elements are "
             "{scale} times as large as PyTorch draws them.",
             _INITIALISATION,
         ),
         "guess": Message(
-            "warning",
             "The loss starts at {start}, where a guess among {classes} classes gives "
             "{guess_loss}, and is {now} {points} points later: the initialisation is too large.",
             _INITIALISATION,
@@ -408,7 +399,6 @@ class InputScale(Rule):
     }
     messages = {
         "large": Message(
-            "warning",
             "The inputs of {where} have a mean of {mean} and a standard deviation of {std}, from "
             "{lowest} to {highest}. Networks are initialised for inputs of about 1.",
             "Normalise the inputs: divide images by 255, subtract the mean and divide by the "

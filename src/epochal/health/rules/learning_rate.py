@@ -14,9 +14,8 @@ from epochal.health.curve import Curve
 from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
-from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import steps_of
-from epochal.health.thresholds import RuleThresholds
 
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
 _MOST_UPDATES = 500  # watched steps whose updates are kept
@@ -114,24 +113,22 @@ class LearningRateTooHigh(CurveRule):
     }
     messages = {
         "update": Message(
-            "warning",
             "Step {step} changes the weights by {ratio:percent} of their norm (the median of "
             "{layers} layers; less than {update:percent} is usual), and the loss is {now} after "
             "{start} at first: the learning rate{rate} {is} too high.",
             _LOWER,
         ),
         "blow": Message(
-            "warning",
             "The first steps raised the loss from {first} to {high} at {place}: the learning "
             "rate{rate} is too high for the initial weights.",
             "Start again with a learning rate 10 times lower, and warm it up. If the loss rises "
             "again, check optimizer.zero_grad() and the sign of the loss.",
         ),
         "unusual": Message(
-            "info",
             "The highest learning rate is {rate}, but {optimizer} is usually used with "
             "{lowest:plain} to {highest:plain}. {loss}. The learning rate may be too high.",
             "Compare with a learning rate 10 times lower, warmed up over the first steps.",
+            "info",
         ),
     }
     causes = frozenset({"instability", "standstill"})
@@ -307,31 +304,29 @@ class LearningRateTooLow(CurveRule):
     }
     messages = {
         "updates": Message(
-            "warning",
             "Steps change the weights by at most {ratio} of their norm (the median weight in "
             "{samples} watched steps; {usual:plain} is usual at first), and the loss falls slowly "
             "or not at all: the learning rate{rate} is too low.",
             _RAISE,
         ),
         "straight": Message(
-            "warning",
             "The loss has fallen by {share:percent} in {count} points{rate}, in a straight line: "
             "the learning rate is too low.",
             _RAISE,
         ),
         "evaluations": Message(
-            "info",
             "The evaluation loss falls evenly and slowly{rate}, from {first} to {now} in {count} "
             "evaluations: the learning rate may be too low.",
             _RAISE,
+            "info",
         ),
         "unusual": Message(
-            "info",
             "The highest learning rate is {rate}, but {optimizer} is usually used with "
             "{lowest:plain} to {highest:plain}. The loss was {start} at first and is {now} "
             "after {count} points. The learning rate may be too low.",
             "If you train from scratch, raise the learning rate 10 times and compare. To fine-tune "
             "a pretrained model, a low learning rate may be right.",
+            "info",
         ),
     }
     causes = frozenset({"standstill"})
@@ -532,13 +527,11 @@ class RateEnded(CurveRule):
     }
     messages = {
         "zero": Message(
-            "warning",
             "The learning rate has been 0 since step {since_step}: the weights do not change.",
             "Check the schedule: its number of steps, and its unit. A schedule in epochs that "
             "takes a step per batch, or one made for fewer steps, ends too early.",
         ),
         "ended": Message(
-            "warning",
             "The learning rate fell from {peak} to less than {share:percent} of it at step "
             "{since_step} and stays there ({rate} now): later steps change next to nothing.",
             "Check the schedule: its number of steps, and its unit. A schedule in epochs that "

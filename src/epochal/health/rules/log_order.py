@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from epochal.health.context import Context
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 
 _ONE_COUNTER = "Give step= one counter. Make a second stage a run of its own, or use resume_step=."
 
@@ -32,17 +31,14 @@ class LogOrder(Rule):
     }
     messages = {
         "back": Message(
-            "warning",
             "The step went back from {before} to {after}: later values hide earlier ones.",
             _ONE_COUNTER,
         ),
         "repeat": Message(
-            "warning",
             "The step stays at {after}: later values hide earlier ones in every chart.",
             _ONE_COUNTER,
         ),
         "clock": Message(
-            "warning",
             "The clock{whose} went back by {went_back_s:duration}{at}.",
             "Set up NTP on the machine. Rates and times left across this point are wrong.",
         ),

@@ -11,9 +11,8 @@ from typing import Any
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
-from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
-from epochal.health.thresholds import RuleThresholds
 
 _EPOCH = "train/epoch"
 _AT_TURN = 3  # points after an epoch began
@@ -42,27 +41,27 @@ class LossSpike(CurveRule):
     }
     messages = {
         "batch": Message(
-            "info", _SPIKE, "One unusual batch does this. Look at its data if it repeats."
+            _SPIKE, "One unusual batch does this. Look at its data if it repeats.", "info"
         ),
         "lasting": Message(
-            "info",
             _SPIKE,
             "Look at these batches. If spikes repeat, clip gradients or lower the learning rate.",
+            "info",
         ),
         "epoch": Message(
-            "info",
             _SPIKE,
             "The loss has jumped at the beginning of {turns} epochs: the samples have an order, "
             "such as one class after the other. Shuffle them in each epoch.",
+            "info",
         ),
         "unlearned": Message(
-            "info",
             _SPIKE,
             "The model has memorised the batches before, and is worse on these than at the start. "
             "If samples come one class after the other, shuffle them. Otherwise lower the "
             "learning rate, or clip gradients lower.",
+            "info",
         ),
-        "jump": Message("info", _SPIKE, "{jump}. Raise it by less, or slowly."),
+        "jump": Message(_SPIKE, "{jump}. Raise it by less, or slowly.", "info"),
     }
     symptom_of = frozenset({"lost values"})
     wants_extremes = True
@@ -143,15 +142,15 @@ class Plateau(CurveRule):
     }
     messages = {
         "high_rate": Message(
-            "info",
             "The loss has not measurably fallen from {since} to {place}: {older}, then {newer}. "
             "The learning rate is still {lr}.",
             "Lower the learning rate 3 to 10 times and see whether the loss falls again.",
+            "info",
         ),
         "low_rate": Message(
-            "info",
             "The loss has not measurably fallen from {since} to {place}: {older}, then {newer}.",
             "Stop here, or use more data or a larger model. Lower the learning rate if it is high.",
+            "info",
         ),
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
@@ -240,12 +239,12 @@ class NeverFell(CurveRule):
     }
     messages = {
         "flat": Message(
-            "info",
             "The loss has not fallen from where it started: {first} at first, {now} at {place}.",
             "Check that gradients reach the weights (optimizer.step, requires_grad, the right "
             "parameters), that labels match inputs, that the learning rate is neither far too "
             f"high nor far too low, and {INPUTS_REACH_THE_OUTPUT} First overfit one batch as a "
             "test.",
+            "info",
         )
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})

@@ -12,9 +12,8 @@ from epochal.health.curve import Curve
 from epochal.health.evaluations import configured
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import steps_of
-from epochal.health.thresholds import RuleThresholds
 
 _BATCH_KEYS = ("batch_size", "train_batch_size", "per_device_train_batch_size", "micro_batch_size")
 _MOST_SAMPLES = 1 << 40
@@ -46,12 +45,11 @@ class LossSign(CurveRule):
     }
     messages = {
         "mirrored": Message(
-            "error",
             "At {place} the loss is {loss}, and {eval_loss} in evaluation: its sign is wrong.",
             _SIGN,
+            "error",
         ),
         "endless": Message(
-            "warning",
             "The loss is negative and falls from {start} to {loss} at {place}, while gradients "
             "grow: its sign is wrong, and it is maximised.",
             _SIGN,
@@ -151,7 +149,6 @@ class LossSummed(CurveRule):
     }
     messages = {
         "summed": Message(
-            "warning",
             "The training loss is {ratio:times} times the evaluation loss ({loss} and {eval_loss} "
             "at {place}), as many as a batch has samples ({batch_size}): it is a sum.",
             'Use reduction="mean", or divide the loss by the batch size: the gradients are too '
@@ -230,7 +227,6 @@ class LargeReturns(CurveRule):
     }
     messages = {
         "large": Message(
-            "warning",
             "The loss started at {first} and is {now}: values miss their targets by about {size}. "
             "Rewards of this scale are too large for the network.",
             "Scale the rewards so that returns lie between about -10 and 10, or normalise them by "

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epochal.format import format_bytes
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.records import Record, finite
 
 if TYPE_CHECKING:
@@ -85,21 +84,18 @@ class MemoryGrowth(Rule):
     }
     messages = {
         "grows": Message(
-            "warning",
             "{title} grew from {before_bytes:bytes} to {now_bytes:bytes}, by "
             "{per_hour_bytes:bytes} an hour, without slowing down.",
             "Look for tensors that are kept with their graph (log loss.item(), or detach them), "
             "lists that only grow, caches keyed by shape, and workers with large Python objects.",
         ),
         "soon full": Message(
-            "warning",
             "{title} will be full in {left_s:duration}: {used_bytes:bytes} of {total_bytes:bytes} "
             "are used, and {per_minute_bytes:bytes} more each minute.",
             "Save a checkpoint now. Then look for tensors that are kept with their graph and lists "
             "that only grow, or use a smaller batch.",
         ),
         "full": Message(
-            "warning",
             "{title} is almost full: {left_bytes:bytes} of {total_bytes:bytes} are left.",
             "Use fewer loader workers or smaller prefetch queues, and close other programs. The "
             "system kills the largest process when no memory is left.",
@@ -221,7 +217,6 @@ class OutOfMemory(Rule):
     }
     messages = {
         "caught": Message(
-            "warning",
             "{what}{often}; the training went on.",
             f"The work of that step is lost. {LESS_MEMORY} The text 'out-of-memory' of the run "
             "shows how the memory was used.",

@@ -12,8 +12,7 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 
 # Series that a watched model has one of for every tensor, and those of routers, which are all made
 # of the same logits: one finding for all of them.
@@ -82,7 +81,7 @@ class NonFinite(Rule):
             "tensors with such values."
         ),
     }
-    messages = {key: Message("warning", _SENTENCE, advice) for key, advice in _ADVICE.items()}
+    messages = {key: Message(_SENTENCE, advice) for key, advice in _ADVICE.items()}
     wants_extremes = True  # numbers among skipped records end a row of those that are none
     causes = frozenset({"lost values"})
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})

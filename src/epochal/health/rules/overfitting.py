@@ -10,9 +10,8 @@ from typing import NamedTuple
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
-from epochal.health.rule import CurveRule, Message, Verdict
+from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import steps_of
-from epochal.health.thresholds import RuleThresholds
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
 _TRAIN_POINTS = {"step": 30, "epoch": 2}
@@ -53,13 +52,11 @@ class Overfitting(CurveRule):
     symptom_of = frozenset({"lost values", "divergence", "poor evaluation"})
     messages = {
         "rises": Message(
-            "warning",
             "The evaluation loss rose from {best} at {since} to {now} at {when}, and the training "
             "loss went from {best_train} to {train}: the model memorises.",
             "Keep the checkpoint of {since}; add data or regularisation, or stop here.",
         ),
         "unrelated": Message(
-            "warning",
             "The evaluation loss was never clearly below {start}, where the training began: {best} "
             "at {since}, {now} at {when}. The training loss went to {train}: what the model learns "
             "from its training data does not help on the evaluation data.",
@@ -67,10 +64,10 @@ class Overfitting(CurveRule):
             "classes in the same order. If they do, add data or regularisation.",
         ),
         "memorised": Message(
-            "info",
             "The evaluation loss is {now} at {when}, and the training loss {train}: the model has "
             "memorised its training samples, as if one batch came again and again.",
             "Check that each step takes the next batch. Otherwise add data or regularisation.",
+            "info",
         ),
     }
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from epochal.format import format_duration
 from epochal.health.context import Context
+from epochal.health.curve import Recent
 from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
-from epochal.health.recent import Recent
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
 from epochal.series.window import RecentMedian
 
@@ -87,11 +86,11 @@ class SilentRun(Rule):
     }
     messages = {
         "silent": Message(
-            "info",
             "{what} for {silent_s:duration}{last}; usually a record comes every "
             "{usual_s:duration}.{which}{machine}",
             "Inspect the process (py-spy dump --pid …). A rank that waits for another in a "
             "collective operation, a data loader that hangs and a full disk are usual reasons.",
+            "info",
         )
     }
     kinds = frozenset()
@@ -229,7 +228,6 @@ class Straggler(Rule):
     }
     messages = {
         "slow": Message(
-            "warning",
             "All ranks wait for {name}: it takes {own_ms} ms a step where the others take "
             "{usual_ms} ms ({ratio:times} times as long).",
             "Compare its GPU's clock and temperature, its data and other programs on its machine "
@@ -386,16 +384,15 @@ class ReplicaDrift(Rule):
     }
     messages = {
         "apart": Message(
-            "error",
             "The ranks have drifted apart: {series} was the same on all of them and has differed "
             "since step {since}, by {spread:percent} now; {far_name} has {far}, {near_name} "
             "{near}.",
             "Check that every rank takes part in every exchange (no branch that skips it, no "
             "unused parameters), that seeds differ only for the data, and that buffers are "
             "broadcast. Restart from the last checkpoint at which the ranks agreed.",
+            "error",
         ),
         "not exchanged": Message(
-            "warning",
             "The gradient norm differs between ranks at each of the first {unequal} steps, in both "
             "directions by {spread:percent}: the gradients are not exchanged, or the norm is taken "
             "before the exchange.",

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from epochal.format import format_count
 from epochal.health.context import Context
+from epochal.health.curve import Recent
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.recent import Recent
-from epochal.health.rule import Message, Rule, Verdict
-from epochal.health.thresholds import RuleThresholds
+from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
 
 _DATA = "phase/data"
@@ -52,18 +51,16 @@ class GpuThrottling(Rule):
     }
     messages = {
         _THERMAL: Message(
-            "warning",
             _THROTTLED.format("heat{heat}"),
             "Check fans, airflow and room temperature; a lower power limit costs less than heat.",
         ),
         _POWER: Message(
-            "info",
             _THROTTLED.format("its power limit"),
             "Compare the power limit with the board's default (nvidia-smi -q -d POWER). If it is "
             "the default, the work is dense and this is the highest speed of the board.",
+            "info",
         ),
         "other": Message(
-            "warning",
             _THROTTLED.format("its driver or board"),
             "Look for locked clocks or a sync boost group (nvidia-smi -q -d PERFORMANCE).",
         ),
@@ -139,15 +136,14 @@ class InputBound(Rule):
     }
     messages = {
         "waits": Message(
-            "warning",
             "{share:percent} of each step{whose} is spent waiting for data ({data_ms:.1f} of "
             "{wall_ms:.1f} ms).",
             _FASTER_LOADER,
         ),
         "pauses": Message(
-            "info",
             "{share:percent} of the time passes between the steps, usually waiting for data.",
             f"{_FASTER_LOADER} {_TIME_PHASES}",
+            "info",
         ),
     }
     needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
@@ -255,10 +251,10 @@ class ThroughputDrop(Rule):
     }
     messages = {
         "slower": Message(
-            "info",
             "Throughput fell by {less:percent}, from {from} to {to} {unit}, at step {since}.",
             "Look at the system panel at that time: GPU clocks, CPU load, memory and disk. Other "
             "programs on the machine, slow storage and longer inputs are common reasons.",
+            "info",
         )
     }
     needs = "A throughput in tokens or samples; without one, the time between records counts."
@@ -367,11 +363,11 @@ class LowSpeedOfLight(Rule):
     }
     messages = {
         "low": Message(
-            "info",
             "The training runs at {sol_pct:plain} % of the speed of light over the last {window} "
             "records; {share_pct:plain} % or more is good.",
             "Find out where the time goes with run.phase: waiting for data, the exchange between "
             "ranks, or small kernels. Try larger batches, compilation and fused attention.",
+            "info",
         )
     }
     kinds = frozenset({"step"})

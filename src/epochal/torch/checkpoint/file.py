@@ -201,9 +201,7 @@ def _write_fdl(stream: Any, content: Content) -> None:
     tensors = content.stored()
     for name, tensor in tensors.items():
         if tensor.dtype not in _FDL_CODES:
-            raise UsageError(
-                f"{name!r} is {tensor.dtype}, which an .fdl file cannot hold: use .safetensors."
-            )
+            raise UsageError(f"{name!r} is {tensor.dtype}: use .safetensors for it.")
     digest = bytes.fromhex(content.hash) if content.hash else bytes(_FDL_HASH_BYTES)
     stream.write(_FDL_MAGIC + struct.pack("<I", _FDL_VERSION) + digest)
     stream.write(struct.pack("<I", len(tensors)))

@@ -116,9 +116,7 @@ def read_manifest(folder: Path) -> Manifest:
     if body.get("format") != _FORMAT:
         raise FormatError(f"{path} is not the manifest of a checkpoint.")
     if body.get("version") != VERSION:
-        raise FormatError(
-            f"{path} has version {body.get('version')!r}; this Epochal reads version {VERSION}."
-        )
+        raise FormatError(f"{path} has version {body.get('version')!r}, expected {VERSION}.")
     try:
         return msgspec.convert(body, Manifest)
     except msgspec.ValidationError as error:

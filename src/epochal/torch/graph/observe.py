@@ -59,10 +59,7 @@ class Recorded:
             self.host.append(plain_float(value, name=name))
             return
         if value.numel() != 1:
-            raise ValueTypeError(
-                f"metric {name!r} holds {value.numel()} values: record_scalar takes one, "
-                "record takes many."
-            )
+            raise ValueTypeError(f"metric {name!r} holds {value.numel()} values: use record().")
         self._keep(value)
 
     def extend(self, values: Tensor) -> None:
@@ -196,9 +193,7 @@ class Observation:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved history; the clock starts again."""
         if state.get("version") != _STATE_VERSION:
-            raise UsageError(
-                f"This history has version {state.get('version')!r}, expected {_STATE_VERSION}."
-            )
+            raise UsageError(f"history version {state.get('version')!r} is not {_STATE_VERSION}.")
         with self._lock:
             self._points = {
                 name: Points(

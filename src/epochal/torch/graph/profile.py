@@ -135,10 +135,7 @@ class Profiler:
         """Return the median times; raises UsageError without a finished pass."""
         passes = list(self._passes)
         if not passes:
-            raise UsageError(
-                "No pass was timed: enable profiling, then run the module. A compiled module must "
-                "be profiled before torch.compile."
-            )
+            raise UsageError("No pass was timed: enable profiling, and run the module uncompiled.")
         counted = passes[1:] or passes
         times = [one.times() for one in counted]
         measured = {name: [one[name] for one in times if name in one] for name in self._parts}

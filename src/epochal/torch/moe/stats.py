@@ -201,10 +201,7 @@ def routing_sums(
 ) -> Tensor:
     """Return the sums of one layer's tokens from its logits, (…, experts)."""
     if logits.dim() < 2 or logits.shape[-1] < 2:
-        raise UsageError(
-            f"router_logits of shape {tuple(logits.shape)} must be (tokens, experts), with two or "
-            "more experts."
-        )
+        raise UsageError("router_logits must be (tokens, experts), with two or more experts.")
     table = logits.detach().reshape(-1, logits.shape[-1]).to(torch.float32)
     tokens = len(table)
     if scoring == "sigmoid":
