@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from epochal.torch.graph.builder import FlowBuilder as FlowBuilder
     from epochal.torch.graph.graph import Graph as Graph
     from epochal.torch.memory import watch_memory as watch_memory
-    from epochal.torch.moe.watch import watch_moe as watch_moe
+    from epochal.torch.moe import watch_moe as watch_moe
     from epochal.torch.watching import watch as watch
     from epochal.training_log import TrainingRunLogger as TrainingRunLogger
     from epochal.version import __version__ as __version__
@@ -85,7 +85,7 @@ _HOMES = {
         "epochal.torch.graph.builder": "FlowBuilder",
         "epochal.torch.graph.graph": "Graph",
         "epochal.torch.memory": "watch_memory",
-        "epochal.torch.moe.watch": "watch_moe",
+        "epochal.torch.moe": "watch_moe",
         "epochal.torch.watching": "watch",
         "epochal.training_log": "TrainingRunLogger",
         "epochal.version": "__version__",

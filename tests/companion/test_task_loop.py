@@ -1,4 +1,4 @@
-from epochal.companion.task_loop import TaskLoop
+from epochal.companion.process import TaskLoop
 
 
 class Time:

@@ -14,7 +14,7 @@ from epochal.health.rule import GROUPS
 from tests.doubles.packages import installed_package
 
 RULE = """
-from epochal.health.rule import Rule, Verdict
+from epochal.health.rule import Rule, RuleThresholds, Verdict
 
 
 class TooWarm(Rule):

@@ -12,7 +12,7 @@ from epochal.health.finding import Finding
 from epochal.health.rule import Rule
 from epochal.health.rules.gradients import GradientExplosion
 from epochal.health.rules.loss import LossSpike
-from epochal.health.rules.nonfinite import NonFinite
+from epochal.health.rules.values import NonFinite
 from epochal.records import Record
 from tests.health.curve_records import START, falling, noise
 

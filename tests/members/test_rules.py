@@ -19,7 +19,7 @@ from epochal.health.engine import Health, member_of
 from epochal.health.finding import Finding
 from epochal.health.registry import RULES
 from epochal.health.rule import Rule
-from epochal.health.rules.nonfinite import NonFinite
+from epochal.health.rules.values import NonFinite
 from epochal.records import KINDS, Record
 from tests.members.faults import broken, hanging
 
@@ -128,7 +128,7 @@ def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
 @pytest.mark.parametrize(
     ("where", "member"),
     [
-        ("epochal.health.curves.Curves.note", "curves"),
+        ("epochal.health.engine.Curves.note", "curves"),
         ("epochal.health.phase.PhaseDetector.observe", "phase"),
         ("epochal.health.rate_limiter.RateLimiter.accepted", "rate limiter"),
         ("epochal.health.context.Context.take", "record"),

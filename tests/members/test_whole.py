@@ -26,7 +26,7 @@ def hangs(*_args, **_kwargs):
     time.sleep(600)
 
 import epochal.companion.timeline, epochal.companion.telemetry_journal
-import epochal.health.rules.divergence as divergence, epochal.health.rules.loss as plateau
+import epochal.health.rules.loss as divergence, epochal.health.rules.loss as plateau
 import epochal.telemetry.host as host
 divergence.Divergence.observe = broken
 plateau.Plateau.observe = hangs

@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from epochal.telemetry import nvidia
-from epochal.telemetry.nvidia import NvidiaSource
-from epochal.telemetry.nvidia_device import throttle_words
+from epochal.telemetry.nvidia import NvidiaSource, throttle_words
 from tests.doubles.nvml import FakeGpu, FakeNvml, mixed_gpus
 
 MIG = "MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from epochal import FlowBuilder
-from epochal.torch.moe.stats import COLUMNS
+from epochal.torch.moe import COLUMNS
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 

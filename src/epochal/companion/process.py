@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -35,7 +36,6 @@ from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
 from epochal.companion.samples import SampleEncoding
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
-from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
 from epochal.guard import Fault, Guard
@@ -46,6 +46,62 @@ from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
 
 if TYPE_CHECKING:
     from epochal.companion.hub import HubShipping, RemoteControl
+
+# A task takes milliseconds; one that takes so long hangs.
+TASK_BUDGET_S = 10.0
+
+
+@dataclass(slots=True)
+class Task:
+    """Something that is called again and again."""
+
+    name: str
+    every_s: float
+    call: Callable[[], object]
+    budget_s: float
+    due_s: float
+
+
+class TaskLoop:
+    """Tasks with intervals in seconds, first due one interval after they were added.
+
+    A task that fails is called again at its next time: what it needs may be back by then.
+    """
+
+    def __init__(
+        self, guard: Guard | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._guard = Guard() if guard is None else guard
+        self._clock = clock
+        self.tasks: list[Task] = []
+
+    def every(
+        self,
+        every_s: float,
+        name: str,
+        call: Callable[[], object],
+        *,
+        budget_s: float = TASK_BUDGET_S,
+    ) -> None:
+        """Have something called again and again."""
+        self.tasks.append(Task(name, every_s, call, budget_s, self._clock() + every_s))
+
+    def run_due(self) -> float:
+        """Call what is due, in the order it was added; returns the seconds until the next."""
+        with self._guard.alarm.armed():
+            for task in self.tasks:
+                now_s = self._clock()
+                if task.due_s > now_s:
+                    continue
+                self._guard.run(f"task {task.name}", task.call, budget_s=task.budget_s)
+                # Intervals that were slept through are not made up for.
+                task.due_s = max(task.due_s + task.every_s, now_s)
+        now_s = self._clock()
+        return max(0.0, min((task.due_s - now_s for task in self.tasks), default=1.0))
+
+
+# -- one companion ---------------------------------------------------------------------------------
+
 
 _LOOK_EVERY_S = 1.0
 _LESS_URGENT = 5

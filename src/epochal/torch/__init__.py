@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from epochal.torch.graph.picture import *
     from epochal.torch.init import *
     from epochal.torch.memory import *
-    from epochal.torch.moe.stats import *
-    from epochal.torch.optimizer import *
+    from epochal.torch.moe import *
     from epochal.torch.rng import *
     from epochal.torch.schedule import *
-    from epochal.torch.seed import *
     from epochal.torch.structure import *
     from epochal.torch.worker import *
 
@@ -32,27 +30,26 @@ _NAMES = {
     "checkpoint.model_file": (
         "LoadReport ModelSnapshot load_checkpoint load_checkpoint_file save_checkpoint snapshot_cpu"
     ),
-    "clip": "ClipStats clip_grad_norm clip_grad_value",
+    "clip": "ClipStats clip_grad_norm clip_grad_value set_lr",
     "cudagraphs": "CaptureMode CudaGraph cuda_graph_capture",
     "flops": "SpeedOfLight",
     "graph.builder": "MergeOp",
     "graph.picture": "picture_of",
     "init": (
-        "freeze is_frozen kaiming_normal kaiming_uniform normal orthogonal set_data trunc_normal "
-        "unfreeze uniform uniform_bias xavier_normal xavier_uniform"
+        "cuda_manual_seed_all freeze is_frozen kaiming_normal kaiming_uniform manual_seed normal "
+        "orthogonal seed_everything set_data trunc_normal unfreeze uniform uniform_bias "
+        "xavier_normal xavier_uniform"
     ),
     "memory": (
         "cuda_active_bytes cuda_allocated_bytes cuda_empty_cache cuda_peak_active_bytes "
         "cuda_peak_reserved_bytes cuda_reset_peak_stats memory_guard memory_segments"
     ),
-    "moe.stats": "MoeAccumulator moe_stats",
-    "optimizer": "set_lr",
+    "moe": "MoeAccumulator moe_stats",
     "rng": "Rng",
     "schedule": (
         "CosineScheduler CyclicLR ExponentialLR MultiStepLR OneCycleLR PlateauScheduler Scheduler "
         "StepDecay WarmupScheduler"
     ),
-    "seed": "cuda_manual_seed_all manual_seed seed_everything",
     "structure": "structural_hash",
     "worker": "CpuWorker",
 }

@@ -1,4 +1,4 @@
-"""Parameters before a training: initial weights by `torch.nn.init`, and which of them learn.
+"""Before a training: initial weights by `torch.nn.init`, which of them learn, and seeds.
 
 Each initialiser returns a new tensor without a gradient, and takes the shape first and the device
 last. `fan_in` and `fan_out` are the numbers of inputs and outputs of one unit.
@@ -7,6 +7,8 @@ last. `fan_in` and `fan_out` are the numbers of inputs and outputs of one unit.
 from __future__ import annotations
 
 import math
+import random
+import sys
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -206,3 +208,42 @@ def is_frozen(*targets: nn.Module | Tensor) -> bool:
 def _parameters(targets: tuple[nn.Module | Tensor, ...]) -> Iterator[Tensor]:
     for target in targets:
         yield from [target] if isinstance(target, Tensor) else target.parameters()
+
+
+# -- seeds for every generator ---------------------------------------------------------------------
+
+
+def manual_seed(seed: int) -> None:
+    """Seed torch's generators on the CPU and on every GPU; call it before the model is built.
+
+    CUDA is not started by it: the seed waits for whoever starts it.
+
+    Args:
+        seed: The seed, a whole number.
+    """
+    torch.manual_seed(seed)
+
+
+def cuda_manual_seed_all(seed: int) -> None:
+    """Seed torch's generator on every GPU, and only there; without CUDA nothing happens.
+
+    Args:
+        seed: The seed, a whole number.
+    """
+    torch.cuda.manual_seed_all(seed)
+
+
+def seed_everything(seed: int) -> int:
+    """Seed Python's `random`, numpy's global generator where numpy is loaded, and torch.
+
+    Numpy takes 32 bits: it gets the seed modulo 2**32. The seed is returned.
+
+    Args:
+        seed: The seed, a whole number.
+    """
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+    return seed

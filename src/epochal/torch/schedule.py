@@ -23,7 +23,7 @@ from epochal.torch.checks import check, check_number, check_whole
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from epochal.torch.optimizer import TorchSchedule
+    from epochal.torch.clip import TorchSchedule
 
 _ONE_CYCLE_FLOOR = 25.0
 _OBSERVED = ("rate", "best", "num_bad")
@@ -61,7 +61,7 @@ class Scheduler(ABC):
         Args:
             optimizer: The optimizer whose learning rates follow.
         """
-        from epochal.torch.optimizer import TorchSchedule  # schedules work without torch
+        from epochal.torch.clip import TorchSchedule  # schedules work without torch
 
         return TorchSchedule(optimizer, self)
 

@@ -2,7 +2,7 @@
 
 import math
 
-from epochal.health.rules.divergence import Divergence
+from epochal.health.rules.loss import Divergence
 from epochal.records import Record
 from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened, updated

@@ -1,4 +1,4 @@
-from epochal.health.rules.log_order import LogOrder
+from epochal.health.rules.values import LogOrder
 from epochal.records import Record
 from tests.health.curve_records import falling, steps
 from tests.health.machine_records import metrics, opened

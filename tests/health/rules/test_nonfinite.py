@@ -2,7 +2,7 @@ import math
 from typing import Any
 
 from epochal.health.engine import Health
-from epochal.health.rules.nonfinite import NonFinite
+from epochal.health.rules.values import NonFinite
 from epochal.records import Record
 from tests.health.curve_records import falling, steps
 from tests.health.machine_records import opened, updated

@@ -1,4 +1,4 @@
-from epochal.health.rules.overfitting import Overfitting
+from epochal.health.rules.evaluation import Overfitting
 from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
 from tests.health.machine_records import opened
 

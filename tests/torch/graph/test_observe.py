@@ -92,7 +92,7 @@ def test_a_strict_graph_names_what_it_refuses(monkeypatch: pytest.MonkeyPatch) -
         graph.record_scalar("loss", "low")
     with pytest.raises(TypeError, match="'loss' holds 2 values"):
         graph.record_scalar("loss", torch.ones(2))
-    with pytest.raises(ValueError, match="use record"):
+    with pytest.raises(ValueError, match="record_scalar takes one"):
         graph.record("loss", 3.0)
     graph.flush()
     assert graph.latest_metrics() == {}

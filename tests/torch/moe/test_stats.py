@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.torch.moe.stats import COLUMNS, MoeAccumulator, moe_stats, routing_sums
+from epochal.torch.moe import COLUMNS, MoeAccumulator, moe_stats, routing_sums
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -207,7 +207,7 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], sentence: str) 
 
 _RANK = """
 import sys, torch, torch.distributed as dist
-from epochal.torch.moe.stats import MoeAccumulator, moe_stats
+from epochal.torch.moe import MoeAccumulator, moe_stats
 
 torch.set_num_threads(1)
 rank, meeting = int(sys.argv[1]), sys.argv[2]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from epochal.torch.moe.stats import moe_stats
-from epochal.torch.moe.watch import find_routers, watch_moe
+from epochal.torch.moe import find_routers, moe_stats, watch_moe
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -12,8 +12,7 @@ from torch import nn
 from epochal.errors import UsageError
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
-from epochal.torch.moe.stats import COLUMNS, MoeAccumulator, moe_stats
-from epochal.torch.moe.watch import find_routers, watch_moe
+from epochal.torch.moe import COLUMNS, MoeAccumulator, find_routers, moe_stats, watch_moe
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 from tests.torch.moe.mixtures import (

@@ -16,7 +16,14 @@ from epochal.errors import UsageError
 from epochal.run.current import current_values
 from epochal.series.trend import Goal, Trend, TrendGroup
 from epochal.torch.graph.builder import Merge, Node, Wiring, suggestion, title_of
-from epochal.torch.graph.observe import Observation, Points, unknown_metric
+from epochal.torch.graph.observe import (
+    Observation,
+    Points,
+    plot_html,
+    unknown_metric,
+    write_epochs,
+    write_table,
+)
 from epochal.torch.graph.profile import Profile, Profiler
 
 if TYPE_CHECKING:
@@ -271,8 +278,6 @@ class Graph(nn.Module):
             path: The file to write.
             tags: Names of metrics; all of them if you give none.
         """
-        from epochal.torch.graph.history_files import plot_html
-
         plot_html(path, self._histories(tags), title=self.label or "Training curves")
 
     def export_trends(self, path: str | Path, tags: Names = ()) -> None:
@@ -282,8 +287,6 @@ class Graph(nn.Module):
             path: The file to write.
             tags: Names of metrics; all of them if you give none.
         """
-        from epochal.torch.graph.history_files import write_table
-
         write_table(path, self._histories(tags))
 
     def write_log(self, path: str | Path, total_epochs: int = 0, tags: Names = ()) -> None:
@@ -294,8 +297,6 @@ class Graph(nn.Module):
             total_epochs: How many epochs are planned; gives the time left.
             tags: Names of metrics; all of them if you give none.
         """
-        from epochal.torch.graph.history_files import write_epochs
-
         seconds = self.observation.flush_seconds
         write_epochs(
             path,
