@@ -111,7 +111,7 @@ def test_the_run_lies_in_the_folder_that_is_given(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="local folder"):
+    with pytest.raises(UsageError, match="not a folder of this machine"):
         SummaryWriter("s3://bucket/logs")
 
 

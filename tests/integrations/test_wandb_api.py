@@ -245,7 +245,7 @@ def test_failing_runs_end_an_agent(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"method": "bayes", "parameters": {"x": {"value": 1}}}, "asks for 'bayes'"),
+        ({"method": "bayes", "parameters": {"x": {"value": 1}}}, "not bayes"),
         ({"method": "grid"}, "needs 'parameters'"),
         (
             {"method": "grid", "parameters": {"x": {"min": 0.0, "max": 1.0}}},

@@ -193,7 +193,7 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         """Draw the model, if the logger was made with ``log_graph=True``."""
         if not self._draws_graph:
             return
-        from epochal.integrations.run_writer import draw_model
+        from epochal.integrations.summary_writer import draw_model
 
         _, fault = attempt(draw_model, self._open(), model)
         if fault is not None:

@@ -16,7 +16,7 @@ __version__ = "0.31.0"
 
 # The names that each module defines.
 _NAMES_OF = {
-    "artifacts": "Artifact",
+    "files": "Artifact",
     "data_types": (
         "Audio Classes EvalTable Graph Histogram Html Image Molecule Object3D Plotly"
         " Table Video box3d"

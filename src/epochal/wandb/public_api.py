@@ -18,8 +18,8 @@ from epochal.reading import RunData, Runs
 from epochal.reading import open as open_runs
 from epochal.settings import read_settings
 from epochal.values import as_float
-from epochal.wandb.artifacts import ArtifactEntry, artifacts_below, find_artifact
 from epochal.wandb.errors import CommError, UsageError
+from epochal.wandb.files import ArtifactEntry, artifacts_below, find_artifact
 from epochal.wandb.metrics import with_aggregates
 from epochal.wandb.notices import ExplainsMissingMembers, not_supported
 from epochal.wandb.settings import read_environment

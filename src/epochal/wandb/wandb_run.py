@@ -21,9 +21,8 @@ from epochal.provenance import user_name
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.values import plain_int
-from epochal.wandb.artifacts import ArtifactCalls
 from epochal.wandb.errors import UsageError
-from epochal.wandb.files import SavedFiles
+from epochal.wandb.files import ArtifactCalls, SavedFiles
 from epochal.wandb.metrics import Metric, StepSync, Summary, SummaryValues, define, write_row
 from epochal.wandb.notices import ExplainsMissingMembers
 from epochal.wandb.run_config import Config
