@@ -220,8 +220,17 @@ class Index:
         return _connect(":memory:")
 
 
+class _Connection(sqlite3.Connection):
+    """Closes itself: nobody has to close a store that only reads, but Python 3.13 warns."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_S, check_same_thread=False, factory=_Connection
+    )
     # Rollback journal: readers on other machines may share the cache folder. What a power cut
     # damages is made anew.
     connection.execute("pragma synchronous = off")
