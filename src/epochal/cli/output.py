@@ -130,6 +130,8 @@ def say_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
+    if isinstance(value, str):
+        return value.replace("\0", "")  # Python 3.10 cannot write it
     return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -32,6 +34,10 @@ from epochal.tui.text import THEME, clip, printable, run_line, state_dot
 from epochal.tui.vitals import Vital, finding_lines, findings_of, vital_lines, vitals_of
 
 _CLOCK_EVERY_S = 1.0
+# Until the next check, Textual reads the end of the file again and again, at half a core.
+_CHECK_TERMINAL_EVERY_S = 0.5
+# Textual reads keys from stdin and draws on stderr.
+_KEYS, _SCREEN = 0, 2
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # Runs beyond these are found with the filter.
 _MOST_LISTED = 500
@@ -170,6 +176,7 @@ class WatchApp(App[None]):
         self._runs.add_column("", width=3)
         self._runs.add_column("", width=_NAME_COLUMNS)
         self._runs.add_column("", width=_LOSS_COLUMNS)
+        self.set_interval(_CHECK_TERMINAL_EVERY_S, self._check_terminal)
         self.set_interval(REFRESH_EVERY_S, self._read_news)
         self.set_interval(_CLOCK_EVERY_S, self._header.refresh)
 
@@ -368,6 +375,11 @@ class WatchApp(App[None]):
         else:
             super()._handle_exception(error)
 
+    def _check_terminal(self) -> None:
+        """End when the terminal has gone and no signal said so."""
+        if not self.is_headless and not all(map(_is_connected, (_KEYS, _SCREEN))):
+            self._end(signal.SIGHUP)
+
     def _end(self, number: int) -> None:
         self.exit(return_code=128 + number)
 
@@ -383,3 +395,11 @@ def _cells(row: RunRow | None, colour: int | None, *, has_project: bool) -> list
         Text(clip(name, _NAME_COLUMNS)),
         Text(loss, "dim", justify="right"),
     ]
+
+
+def _is_connected(descriptor: int) -> bool:
+    """Whether a descriptor is a terminal with another end."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # a hang-up is reported whatever is asked for
+    is_gone = any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+    return not is_gone and os.isatty(descriptor)
