@@ -121,17 +121,17 @@ def say_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as CSV: every column that any row has, numbers with all their digits."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_csv_cell, columns))
+    writer.writerows([_csv_cell(row.get(name)) for name in columns] for row in rows)
     say(text.getvalue().rstrip("\n"))
 
 
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
+        value = ", ".join(map(str, value))
     if isinstance(value, str):
-        return value.replace("\0", "")  # Python 3.10 cannot write it
+        return value.replace("\0", "")  # which Python 3.10 does not write
     return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 

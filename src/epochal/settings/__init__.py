@@ -190,7 +190,7 @@ def is_ci(environ: Mapping[str, str] | None = None) -> bool:
 
 def export_verbosity(level: int) -> None:
     """Pass a verbosity of the command line to child processes."""
-    os.environ["EPOCHAL_VERBOSITY"] = str(level)
+    os.environ["EPOCHAL_VERBOSITY"] = str(int(level))  # Python 3.10 would write its name
 
 
 def _files(env: Mapping[str, str]) -> Iterator[SettingsFile]:
