@@ -99,7 +99,7 @@ def broken(*_: object) -> str:
     ("arguments", "shown"),
     [
         (("loss {}", 0.5), "loss {} 0.5"),
-        (("loss %d", "low"), "loss %d 'low'"),
+        (("loss %d", "low"), "loss %d low"),
         (("%s of %s", 1), "%s of %s 1"),
         (("100%!", 3), "100%! 3"),
         ((broken, 7), "broken 7"),

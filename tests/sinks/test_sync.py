@@ -100,7 +100,6 @@ def test_waits_no_longer_than_it_may(run: Run, capsys: pytest.CaptureFixture[str
         (("--to", "wandbb"), "did you mean wandb"),
         (("--to", "aim", "--set", "aim_repository=x"), "did you mean aim_repo"),
         (("--to", "aim", "--set", "aim_repo"), "NAME=VALUE"),
-        (("--to", "aim", "--set", "report_to=wandb"), "use --to"),
     ],
 )
 def test_mistakes_are_named(

@@ -196,7 +196,8 @@ def render(text: Text, args: tuple[object, ...]) -> str:
         made = attempt(lambda: str(text(*args)))[0]
     else:
         made = attempt(lambda: str(text) % args if args else str(text))[0]
-    return " ".join(map(shown_text, (text, *args))) if made is None else made
+    what = getattr(text, "__name__", text)
+    return " ".join(map(shown_text, (what, *args))) if made is None else made
 
 
 def _say(text: Text, args: tuple[object, ...], level: Verbosity) -> None:

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from epochal.boards import Board
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
+from epochal.journal.line import MAX_DEPTH, nests_too_deeply
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
@@ -334,8 +335,13 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def decoded_body(body: bytes, kind: type[T]) -> T:
-    """Decode the JSON body of a request; raises ``FormatError``, which is answered with 400."""
+    """Decode the JSON body of a request; raises ``FormatError``, which is answered with 400.
+
+    A body with more levels than ``read_json`` accepts is refused: nobody could read what is stored.
+    """
     try:
+        if nests_too_deeply(msgspec.json.decode(body)):
+            raise FormatError(f"the body of the request has more than {MAX_DEPTH} nested levels.")
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"the body of the request is not valid: {error}.") from error

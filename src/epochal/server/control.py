@@ -81,7 +81,9 @@ async def request_control(request: Request) -> Response:
         run_id_of(request), lambda view: (view.id, view.status)
     )
     if (controls := state.controls) is None:
-        return error_response(403, "this server controls no trainings: a hub does.")
+        return error_response(
+            403, "this server controls no trainings: a hub with --allow-control does."
+        )
     change = await body_of(request, ControlChange)
 
     def ask() -> ControlRequest | None:
