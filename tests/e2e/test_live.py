@@ -245,12 +245,12 @@ def test_the_header_has_the_goodput_and_what_a_restart_cost(
 def test_the_header_says_the_phase_of_a_run_that_lives(
     tmp_path: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    journal = Journal(tmp_path, **process_identity())
-    journal.add({"log": "step", "step": 0, "loss": 1.0, "phase": "warm-up"})
+    journal = Journal(tmp_path, **process_identity()).metrics(0, loss=1.0)
+    event = {"log": "event", "name": "phase"}
+    journal.add({**event, "phase": "warm-up", "step": 0}, writer="findings")
     page = open_page(serve(tmp_path).url)
     page.locator(".run-phase-now.is-quiet", has_text="warm-up").wait_for()
-    event = {"log": "event", "name": "phase", "phase": "diverging", "step": 1}
-    journal.add(event, writer="findings")
+    journal.add({**event, "phase": "diverging", "step": 1}, writer="findings")
     page.locator(".run-phase-now.is-critical", has_text="diverging").wait_for()
     journal.finish()
     page.locator(".run-phase-now").wait_for(state="detached")

@@ -46,6 +46,7 @@ def test_the_overview_opens_a_project_and_shows_several(
     page.get_by_label("View alpha").check()
     page.get_by_label("View gamma").check()
     until(page, lambda: "of 3 shown" in page.locator(".runs-count").inner_text())
+    until(page, lambda: "gamma" in page.url)
     page.reload()
     until(page, lambda: "of 3 shown" in page.locator(".runs-count").inner_text())
     page.get_by_role("row", name="beta").get_by_role("button", name="beta").click()
