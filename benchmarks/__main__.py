@@ -39,10 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(asked.measures) - measures.keys()):
         _parser().error(f"no measure {', '.join(unknown)}; there are {', '.join(measures)}")
     if asked.write and (asked.measures or asked.only or asked.quick):
-        _parser().error("--write takes a whole run: no measure names, no --only, no --quick")
+        _parser().error("--write takes no measure names, no --only and no --quick")
     load = os.getloadavg()[0]
     begun = time.monotonic()
-    names = asked.measures or list(measures)
+    of_table = list(dict.fromkeys(measure for measure, *_ in COLUMNS))
+    names = asked.measures or (of_table if asked.write else list(measures))
     needs_peers = any(hasattr(measures[name], "work") for name in names)
     entrants = _entrants(only=asked.only if needs_peers else OURS, quick=asked.quick)
     scratch = BENCH / "scratch" / str(os.getpid())
@@ -96,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="replace the table of trackers in benchmarks/RESULTS.md",
+        help="measure what the table of trackers in benchmarks/RESULTS.md has, and replace it",
     )
     parser.add_argument(
         "--only", default="", help="contenders, by the start of a name, with commas"
