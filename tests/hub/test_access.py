@@ -89,6 +89,7 @@ def test_boards_belong_to_the_projects_of_a_token(team: HubProcess) -> None:
     save_board(writer, "p")
     assert refused(lambda: save_board(writer, "q")) == 404  # as if there were no such project
     assert refused(lambda: save_board(reader, "p", "other")) == 403
+    id_of(team, "secret")  # a hub that has just started knows no project before it has read a run
     save_board(team.client(), "q")
     for client, projects in ((writer, ["p"]), (reader, ["p"]), (team.client(), ["p", "q"])):
         boards = client.get_json("/api/boards")["boards"]
