@@ -18,7 +18,7 @@ from epochal.health.engine import Health
 from epochal.health.rule import GROUPS
 from epochal.server import endpoints
 from epochal.server.endpoints import Endpoint
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
 from tests.sinks.member import check_records_arrive_once
 from tests.store.journals import Journal

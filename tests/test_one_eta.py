@@ -13,7 +13,7 @@ from epochal.format import format_duration
 from epochal.run.console_reporter import ConsoleReporter, Totals
 from epochal.server.rows import run_row
 from epochal.server.stream import epochs_of
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.store.progress import progress_of
 from tests.store.journals import Journal
 

@@ -20,7 +20,7 @@ import pytest
 import epochal
 from epochal.journal.layout import RunFolder
 from epochal.server.series import Slicing, series_block, series_body
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.store.sealing import seal
 
 ROOT = Path(__file__).parents[1]

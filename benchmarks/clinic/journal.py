@@ -19,7 +19,7 @@ from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.journal.layout import FINDINGS, rank_of_writer
 from epochal.records import Record, moment_of, scalars_of
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 SUFFIX = ".jsonl.xz"
 # The journals that `rule_check.py` and the tests replay. They are input: never rewrite one.

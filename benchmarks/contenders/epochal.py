@@ -25,7 +25,7 @@ class Epochal:
         self._run.finish()
 
     def read_steps(self, directory: Path, keys: Sequence[str]) -> set[int]:
-        from epochal.store.local.run import load_run
+        from epochal.store.local.by_path import load_run
 
         wanted = set(keys)
         records = (record for _, record in load_run(directory / "bench" / "run").records())

@@ -25,7 +25,7 @@ from epochal.settings import read_settings
 from epochal.store.answers import Metric
 from epochal.store.groups import Choice, RunGroups, groups_of
 from epochal.store.importance import Importance, importance
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.metrics import matching
@@ -355,8 +355,10 @@ class Runs:
             metric: The metric, by default the evaluation loss or the loss.
             unfinished: Include runs that have not finished.
         """
+        left = named_run(self._store, run)
+        right = None if other is None else named_run(self._store, other)
         return why_in(
-            self._store, run, other, against=against, metric=metric, unfinished=unfinished
+            self._store, left, right, against=against, metric=metric, unfinished=unfinished
         )
 
     def run(self, key: str) -> RunData:
@@ -365,7 +367,7 @@ class Runs:
         Args:
             key: What identifies the run.
         """
-        return RunData(self._store.run(key))
+        return RunData(named_run(self._store, key))
 
     def refresh(self) -> None:
         """Look for new runs and new records."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]

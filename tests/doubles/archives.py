@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from epochal.exports.archive import BUDGET_BYTES, SAMPLE_BYTES, write
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 
 def write_archive(

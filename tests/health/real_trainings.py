@@ -18,7 +18,7 @@ import epochal
 from epochal import watch
 from epochal.health.finding import Finding
 from epochal.run.run import Run
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 VOCABULARY, CONTEXT, WIDTH, BATCH = 16, 24, 32, 16
 CLASSES, FEATURES, RATE = 10, 20, 0.05

@@ -13,7 +13,7 @@ from epochal import watch
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.records import Record
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 import epochal
 from epochal.health.finding import Finding
 from epochal.run.run import Run
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 CLASSES, FEATURES, BATCH = 10, 20, 64
 Schedule = Callable[[int], float]

@@ -20,7 +20,7 @@ from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
 from epochal.run.run import Run
 from epochal.settings import read_settings
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.doubles.companions import companion_config
 
 PLATEAU: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.reader import read_journal
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore
 from tests.imports.event_files import scalar, write_events
 from tests.imports.samples import TENSORBOARD, WANDB, opened

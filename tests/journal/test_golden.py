@@ -11,7 +11,7 @@ from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.line import encode_lines
 from epochal.journal.reader import read_journal
 from epochal.records import KINDS, scalars_of
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 FORMAT_1 = Path(__file__).parent / "golden" / "format-1"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from epochal.server.endpoints import ENDPOINTS
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.reference.gather import ANSWERS, REQUESTS, gather
 
 NAMES = sorted(path.stem for path in ANSWERS.glob("*.json"))

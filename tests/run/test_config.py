@@ -13,7 +13,7 @@ import pytest
 
 from epochal.errors import RunFinishedError, UsageError
 from epochal.run.config import RunConfig
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -15,7 +15,7 @@ from epochal.journal.layout import LOOP, PartName
 from epochal.journal.reader import read_part
 from epochal.run import ending
 from epochal.run.run import Run, recorder_of
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records
 

@@ -14,7 +14,7 @@ from epochal.journal.reader import read_part
 from epochal.records import FORMAT_VERSION, Position, Record
 from epochal.segments.read import Segment
 from epochal.segments.seal import seal_part
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 NAME = PartName("loop", 1, 0)
 HEADER: Record = {"log": "run", "t": 1700000000.125, "v": FORMAT_VERSION, "writer": "loop"}

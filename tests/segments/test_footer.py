@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from epochal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.segments.read import Segment
+from epochal.store.local.by_path import load_run
 from epochal.store.local.part import FACT_KINDS
-from epochal.store.local.run import LocalRun, load_run
+from epochal.store.local.run import LocalRun
 from tests.segments.parts import NAME, finished_part, lines, metrics, sealed, write_part
 from tests.store.journals import Journal
 from tests.store.sealing import seal

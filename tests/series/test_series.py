@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from epochal.series.series import X, concatenated
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.store.journals import Journal
 
 

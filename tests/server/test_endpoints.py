@@ -11,7 +11,7 @@ import pytest
 
 from epochal.exports.archive import write
 from epochal.server.endpoints import ENDPOINTS
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.server.live import Server
 from tests.store.journals import Journal
 

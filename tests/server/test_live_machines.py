@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from epochal.companion.telemetry_journal import LiveFile
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.server.live import serving, until
 from tests.store.journals import Journal
 

@@ -10,7 +10,7 @@ import pytest
 from epochal.exports.archive import _responses
 from epochal.server.rows import MOST_METRICS, chosen_metrics
 from epochal.store.answers import Metric
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.server.live import Server
 from tests.store.journals import Journal
 

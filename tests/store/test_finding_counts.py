@@ -9,7 +9,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 

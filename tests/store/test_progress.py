@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.store.progress import Progress, progress_of
 from tests.store.journals import Journal
 

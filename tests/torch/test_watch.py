@@ -14,7 +14,7 @@ from torch import nn
 from epochal.errors import UsageError
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.torch.structure import named_parameters, plain_name
 from epochal.torch.watching import watch
 from tests.conftest import StartRun

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.tui.chart import Curve, View, curves_of, draw_chart, position_text, title
 from tests.store.journals import Journal
 

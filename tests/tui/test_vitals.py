@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.tui.text import sparkline
 from epochal.tui.vitals import (
     Vital,

@@ -244,9 +244,16 @@ def reading_store(
     return local_store()
 
 
+def run_of(store: Store, key: str) -> RunView:
+    """The run that a key or a path names."""
+    from epochal.store.local.by_path import named_run
+
+    return named_run(store, key, follow_links=shared().follow_links)
+
+
 def chosen_run(store: Store, key: str | None) -> RunView:
     """The run that RUN names. Without it: the newest one, which is named on stderr."""
-    view = store.run("latest" if key is None else key)
+    view = run_of(store, "latest" if key is None else key)
     if key is None:
         hint(f"The newest run is {full_name(view)}.")
     return view
@@ -270,7 +277,7 @@ def named_runs(store: Store, keys: Sequence[str]) -> list[Any]:
     found: list[Any] = []
     for key in keys:
         try:
-            found.append(store.run(key))
+            found.append(run_of(store, key))
         except EpochalError:
             inside = [run for run in store.known_runs().runs if run.outline().project == key]
             folder = Path(key).expanduser()
@@ -288,7 +295,8 @@ def selected_runs(store: LocalStore, keys: Sequence[str], where: str | None) -> 
     if (where is None) == (not keys):
         raise UsageError("name runs, or select them with --where QUERY.")
     if where is None:
-        return list({view.place: view for view in map(store.run, keys)}.values())
+        named = (cast("LocalRun", run_of(store, key)) for key in keys)
+        return list({view.place: view for view in named}.values())
     runs = list(store.runs(where))
     if not runs:
         raise UsageError(f"no run matches {where!r}.")

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import click
 
 from epochal.cli import options
-from epochal.cli.command import chosen_run, data_command, reading_store
+from epochal.cli.command import chosen_run, data_command, reading_store, run_of
 from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines, terminal_columns
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
 from epochal.format import plural
@@ -70,7 +70,7 @@ def command(words: tuple[str, ...], points: int) -> None:
 def _check_no_run(store: Store, words: Sequence[str]) -> None:
     """Raise ``UsageError`` if the only word is not a metric, but a run."""
     try:
-        metrics = [one.name for one in in_order(store.run(words[0]).metrics())]
+        metrics = [one.name for one in in_order(run_of(store, words[0]).metrics())]
         metrics = [name for name in metrics if not is_detail(name)]
     except EpochalError:
         return

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import click
 
 from epochal.cli import options
-from epochal.cli.command import FINDINGS, TIMEOUT, UNTIL_MET, data_command, reading_store, shared
+from epochal.cli.command import (
+    FINDINGS,
+    TIMEOUT,
+    UNTIL_MET,
+    data_command,
+    reading_store,
+    run_of,
+    shared,
+)
 from epochal.cli.output import hint, said_json, say
 from epochal.condition import Condition
 from epochal.store.wait import ON, wait_for_run
@@ -45,6 +54,7 @@ def command(run: str | None, until: str | None, on: str, timeout: float | None) 
         waited = wait_for_run(
             store,
             run or "latest",
+            find=partial(run_of, store),
             until=condition,
             on=on,
             timeout_s=math.inf if timeout is None else timeout,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from epochal.cli import options
-from epochal.cli.command import ERROR, cli_command, reading_store, shared
+from epochal.cli.command import ERROR, cli_command, reading_store, run_of, shared
 from epochal.cli.output import say_lines
 from epochal.store.lookup import is_address
 
@@ -40,8 +40,8 @@ def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
     place = key if key is not None and Path(key).expanduser().exists() else None
     with reading_store(hub, place) as store:
         key = None if place is not None and shared().hub is None else key
-        chosen = None if key is None else store.run(key)
-        state = AppState(store, chosen=chosen, compared=[store.run(name) for name in compare])
+        chosen = None if key is None else run_of(store, key)
+        state = AppState(store, chosen=chosen, compared=[run_of(store, name) for name in compare])
         # Keys come from stdin, what is shown on the screen goes through stderr.
         streams = (sys.stdin, sys.stdout, sys.stderr)
         if once or not all(stream.isatty() for stream in streams):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from epochal.cli import options
-from epochal.cli.command import chosen_run, data_command, local_store, unfinished_hint
+from epochal.cli.command import chosen_run, data_command, local_store, run_of, unfinished_hint
 from epochal.cli.output import one_line, said_json, say, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import format_number, plural
@@ -44,8 +44,9 @@ def command(
     if other is not None and against is not None:
         raise UsageError("name a second run or --against QUERY, not both.")
     with local_store() as store:
-        key = chosen_run(store, run).id
-        found = why_in(store, key, other, against=against, metric=metric, unfinished=unfinished)
+        left = chosen_run(store, run)
+        right = None if other is None else run_of(store, other)
+        found = why_in(store, left, right, against=against, metric=metric, unfinished=unfinished)
     if not said_json(found):
         say("\n".join(_lines(found, with_all=with_all)))
 

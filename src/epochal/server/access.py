@@ -35,6 +35,9 @@ from epochal.server.responses import error_response
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_USER = 100
 _PUBLIC_PATHS = frozenset({"/healthz"})
+# A browser sends about twenty headers, of 2 kB together.
+_MOST_HEADERS = 100
+_MOST_HEADER_BYTES = 32 * 1024
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK_FOR_TOKEN = (
     "this server needs its token: open the address that 'epochal serve' printed, or send"
@@ -189,7 +192,7 @@ class AccessMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        refusal = self._refusal(scope, Headers(scope=scope))
+        refusal = malformed(scope) or self._refusal(scope, Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
@@ -255,6 +258,18 @@ class AccessMiddleware:
             self._access.cookie, token, httponly=True, samesite="strict", secure=is_tls, path="/"
         )
         return response
+
+
+def malformed(scope: Scope) -> Response | None:
+    """Refuse what no client sends: several Host headers, of which a proxy may read another one."""
+    headers = scope["headers"]
+    if sum(name == b"host" for name, _ in headers) > 1:
+        return error_response(400, "a request has one Host header.")
+    num_bytes = sum(len(name) + len(value) for name, value in headers)
+    if len(headers) > _MOST_HEADERS or num_bytes > _MOST_HEADER_BYTES:
+        sentence = f"a request has at most {_MOST_HEADERS} headers of {_MOST_HEADER_BYTES:,} bytes."
+        return error_response(431, sentence)
+    return None
 
 
 def principal_of(request: Request) -> Principal:

@@ -102,8 +102,7 @@ def _written(
     store = state.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        # A file of another tracker may hold several runs; a folder of ours is quicker to find.
-        runs = [store.run(one.folder if one.tracker is None else one.id) for one in infos]
+        runs = [run for one in infos if (run := store.find(one.id)) is not None]
         state.write_archive(runs, text, boards, opens_board)
         text.flush()
         text.detach()

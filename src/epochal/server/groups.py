@@ -180,9 +180,10 @@ async def why(request: Request) -> Response:
 
     def explained() -> Why:
         reader.catalog.refresh()
-        other = ids[1] if len(ids) == 2 else None
+        run, *others = map(reader.store.run, ids)
+        other = others[0] if others else None
         return why_in(
-            reader.store, ids[0], other, against=against, metric=metric, unfinished=unfinished
+            reader.store, run, other, against=against, metric=metric, unfinished=unfinished
         )
 
     return await json_response(request, await reader.call(explained))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -20,8 +21,9 @@ from starlette.responses import Response
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.layout import RunFolder, is_patch
 from epochal.media.files import encode_pending
+from epochal.records import ROLES
 from epochal.server.handlers import LIMIT, OFFSET, ORDER, QUERY
-from epochal.server.params import bool_param, int_param, str_param, str_params
+from epochal.server.params import Param, bool_param, int_param, str_param
 from epochal.server.responses import body_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.settings import read_settings
@@ -32,7 +34,18 @@ from epochal.store.row import InfoPage, ListedInfo
 from epochal.store.store import RunView
 
 RUN = str_param("run", note="one run by its id, read whole")
-LATEST = str_params("latest", most=16, note="a role: its last value comes too")
+
+
+def _roles(texts: Sequence[str]) -> tuple[str, ...]:
+    for text in texts:
+        if text not in ROLES:
+            raise UsageError(f"latest={text[:40]!r} is not a role: use one of {', '.join(ROLES)}.")
+    return tuple(texts)
+
+
+LATEST = Param(
+    "latest", _roles, "readonly string[]", "a role: its last value comes too", most=len(ROLES)
+)
 IS_FRESH = bool_param("fresh", note="1: look at the files first")
 FIRST = int_param("first", default=0, most=10**15)
 PLACE = int_param("offset", default=0, most=10**15)

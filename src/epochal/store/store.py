@@ -6,8 +6,8 @@ run folders; ``tests/conformance/test_store.py`` states what each of them must r
 Of the store
     runs          the runs that a query selects, in an order, one page of them; ``query.py`` has the
                   language, ``selection.py`` the fields
-    run           the one run with this id, prefix of an id, name, ``project/name`` or path, or
-                  the newest one as ``latest`` or ``latest:PROJECT``
+    run           the one run with this id, prefix of an id, name or ``project/name``, or the newest
+                  one as ``latest`` or ``latest:PROJECT``
     find          the run with exactly this id, which links and positions contain
     refresh       look at the files again: later queries see what was written since
     close         close every file
@@ -40,6 +40,9 @@ Changed through a store, and only when a person asks for it
     boards        lists, saves and deletes boards, which belong to projects
 
 Rules that hold for every engine
+- A store shows the runs that it was opened on, and nothing else: its list is the only way from a
+  text to a run, and no text is a path. So a request may pass its words on to the store it holds.
+  ``local/by_path.py`` finds runs by their paths, for people at their own machine.
 - The attempts of a run are one series. Where a newer attempt started again at a step, the points of
   older attempts are hidden from that step on. That holds for every rank and every kind of the step
   and the epoch axis. The time axis hides nothing, nor does ``records``.
@@ -431,7 +434,10 @@ class Store(Protocol):
         """
 
     def run(self, key: str) -> RunView:
-        """The run that a key names; raises ``RunNotFoundError`` or, for several, ``UsageError``."""
+        """The listed run that a key names; a key is never a path, an address or a file.
+
+        Raises ``RunNotFoundError`` or, where it fits several, ``UsageError``.
+        """
 
     def find(self, run_id: str) -> RunView | None:
         """The run of exactly this id, as of the last look; None where there is none."""

@@ -76,6 +76,7 @@ def wait_for_run(
     store: Store,
     key: str,
     *,
+    find: Callable[[str], RunView] | None = None,
     until: Condition | None = None,
     on: str = "error",
     timeout_s: float = math.inf,
@@ -84,12 +85,13 @@ def wait_for_run(
 ) -> Waited:
     """Wait for the run that ``key`` names, also for a run that does not exist yet.
 
+    ``find`` returns the run of a key, by default as ``store.run`` does.
     ``on`` is one of ``ON``; findings that are open already end the wait at once. ``until`` counts
     from the newest points at the beginning. ``notice`` gets remarks while it waits. A hub that
     cannot be reached for a while is asked again.
     """
     clock = _Clock(timeout_s, poll_s)
-    view = _find(store, key, clock, notice)
+    view = _find(store, key, find or store.run, clock, notice)
     if view is None:
         return Waited(event="timeout", run=key, waited_s=clock.waited_s)
     watched = None if until is None else _Watched(view, until, notice)
@@ -145,12 +147,18 @@ class _Clock:
         time.sleep(max(0.0, min(self._poll_s, self.left_s)))
 
 
-def _find(store: Store, key: str, clock: _Clock, notice: Callable[[str], object]) -> RunView | None:
+def _find(
+    store: Store,
+    key: str,
+    find: Callable[[str], RunView],
+    clock: _Clock,
+    notice: Callable[[str], object],
+) -> RunView | None:
     """The run, as soon as it exists; None when time is up."""
     is_first = True
     while True:
         try:
-            return store.run(key)
+            return find(key)
         except RunNotFoundError as error:
             if is_first:
                 notice(f"Waiting for the run to appear: {error}")

@@ -165,8 +165,8 @@ class Why:
 
 def why_in(
     store: Store,
-    key: str,
-    other: str | None = None,
+    run: RunView,
+    other: RunView | None = None,
     *,
     against: str | None = None,
     metric: str | None = None,
@@ -179,12 +179,11 @@ def why_in(
     """
     if other is not None and against is not None:
         raise UsageError("a run is compared with another run or with those of a query, not both.")
-    run = store.run(key)
     info = run.info
     project = [one for one in _comparable(store.runs()) if one[1].project == info.project]
     left = ALL_FINISHED
     if other is not None:
-        others = [store.run(other)]
+        others = [other]
     else:
         peers = project if against is None else _comparable(store.runs(against))
         if against is None and info.group is not None:

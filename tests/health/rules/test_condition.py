@@ -14,7 +14,7 @@ from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.rule_settings import RuleSettings, recorded_rules, rule_settings
 from epochal.settings import read_settings
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.doubles.companions import wait_for_the_end
 
 TOML = """

@@ -4,7 +4,7 @@ import gc
 import weakref
 from pathlib import Path
 
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from tests.store.journals import Journal
 
 

@@ -10,7 +10,7 @@ import epochal
 from epochal.errors import MetricNotFoundError
 from epochal.exports.figure import read_panel
 from epochal.server.rows import run_detail
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.tui.chart import View, curves_of
 from tests.conftest import StartRun
 

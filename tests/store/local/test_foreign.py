@@ -15,8 +15,9 @@ import epochal
 from epochal.errors import UsageError
 from epochal.imports.copying import copy_run
 from epochal.store.answers import Labels
+from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
-from epochal.store.local.run import LocalRun, check_place, load_run
+from epochal.store.local.run import LocalRun, check_place
 from epochal.store.local.store import LocalStore
 from tests.imports.event_files import event, field, frame, scalar, write_events
 from tests.imports.samples import GOLDEN, SAMPLES, opened
@@ -232,9 +233,9 @@ def test_a_run_is_named_by_its_path(tmp_path: Path) -> None:
     write_events(tmp_path / "logs" / "a", losses(range(3)))
     write_events(tmp_path / "logs" / "b", losses(range(3)))
     store = LocalStore(tmp_path / "runs")
-    assert store.run(str(tmp_path / "logs" / "a")).outline().name == "a"
+    assert named_run(store, str(tmp_path / "logs" / "a")).outline().name == "a"
     with pytest.raises(UsageError, match=r"holds 2 runs: a, b\."):
-        store.run(str(tmp_path / "logs"))
+        named_run(store, str(tmp_path / "logs"))
     with pytest.raises(UsageError, match="there is no file or folder"):
         load_run(tmp_path / "nothing")
     (tmp_path / "nothing").mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 from epochal.journal.layout import PartName, rank_writer, run_folders
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore
 from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal, settle

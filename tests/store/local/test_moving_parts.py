@@ -11,7 +11,8 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.layout import PartName, RunFolder
-from epochal.store.local.run import LocalRun, load_run
+from epochal.store.local.by_path import load_run
+from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from epochal.store.row import latest_findings
 from tests.store.journals import Journal

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, run_folders
 from epochal.series.series import Series
+from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.run import LocalRun, load_run
+from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal, settle
@@ -103,7 +104,7 @@ def test_a_damaged_segment_is_a_problem_of_its_run_only(tmp_path: Path) -> None:
     (journal.folder.segments / f"{LOOP.stem}.parquet").write_bytes(b"PAR1 rubbish")
     store = LocalStore(tmp_path)
     assert "is damaged" in str(store.run("x").info.problem)
-    assert len(store.run(str(other.folder.path)).series("a")) == 1
+    assert len(named_run(store, str(other.folder.path)).series("a")) == 1
 
 
 def test_a_damaged_segment_beside_its_journal_does_no_harm(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from epochal.errors import UsageError
+from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal import ranks
 from epochal.journal.layout import write_json
 from epochal.store.answers import Labels
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.store import LocalStore, open_store
 from tests.store.journals import Journal
 
@@ -145,7 +145,10 @@ def test_damaged_labels_are_a_problem_not_an_error(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_its_path(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "elsewhere").metrics(1, a=1)
-    assert LocalStore(tmp_path / "runs").run(str(journal.folder.path)).info.name == "x"
+    path, store = str(journal.folder.path), LocalStore(tmp_path / "runs")
+    assert named_run(store, path).info.name == "x"
+    with pytest.raises(RunNotFoundError):
+        store.run(path)
 
 
 def test_dense_kinds_are_asked_for_as_series(tmp_path: Path) -> None:
@@ -199,7 +202,7 @@ def test_a_run_at_a_path_is_read_without_the_others(tmp_path: Path) -> None:
     other = Journal(tmp_path, "y").metrics(1, a=1)
     other.folder.identity.write_text("{broken")
     with LocalStore(tmp_path) as store:
-        assert store.run(str(journal.folder.path)).series("a").values.tolist() == [1]
+        assert named_run(store, str(journal.folder.path)).series("a").values.tolist() == [1]
 
 
 def test_a_link_that_leads_to_itself_hides_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.store.local.run import load_run
+from epochal.store.local.by_path import load_run
 
 SCRIPT = """
 import sys

@@ -13,7 +13,7 @@ from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.imports.converting import Conversions
-from epochal.journal.layout import LAUNCH_FOLDER, is_patch, is_run_folder
+from epochal.journal.layout import is_patch
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.media.files import files_of
@@ -36,7 +36,6 @@ from epochal.store.local.findings import (
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
 from epochal.store.local.listed import known_summary
-from epochal.store.local.listing import asides_below
 from epochal.store.local.part import RunSource, StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
@@ -58,7 +57,6 @@ _FEW_RECORDS = 1000
 # A query is repeated each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
 # An error names so many runs of a file.
-_SHOWN = 8
 T = TypeVar("T")
 
 
@@ -607,51 +605,6 @@ class LocalRun(RunView):
         """The position of the last record of each writer."""
         state = self._state
         return self.details.end if state is None else state.end()
-
-
-def load_run(
-    folder: str | Path,
-    *,
-    held: MemoryBudget | None = None,
-    bounds: SearchBounds | None = None,
-    follow_links: bool = False,
-    rules: RuleSettings | None = None,
-) -> LocalRun:
-    """One run by its folder, or by the file or folder that another tracker left it in.
-
-    Raises ``UsageError`` when there is no run in it, or more than one.
-    """
-    path = Path(folder).expanduser().absolute()
-    if held is None:
-        held = MemoryBudget(rules=rules or RuleSettings())
-    if not is_run_folder(path):
-        conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
-        return load_converted(path, conversions, held=held)
-    runs_root = path.parent.parent
-    asides = asides_below(runs_root).get(path, ())
-    if bounds is None:
-        bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
-    source = FolderSource(path, asides=asides, bounds=bounds)
-    return LocalRun(source, held=held)
-
-
-def load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget) -> LocalRun:
-    """One run of another tracker; ``UsageError`` unless there is exactly one."""
-    if not path.exists():
-        raise UsageError(f"there is no file or folder {str(path)!r}.")
-    found = conversions.at(path)
-    if not found:
-        raise UsageError(
-            f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
-        )
-    if len(found) > 1:
-        names = ", ".join(run.run_json()["name"] for run in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise UsageError(
-            f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
-            " and name one of them."
-        )
-    return LocalRun(FolderSource(found[0].folder.path, converted=found[0]), held=held)
 
 
 def check_place(path: str | Path) -> None:

@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 
 from epochal import query as q
 from epochal.boards import Boards, FolderBoards
-from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.errors import FormatError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
-from epochal.journal.layout import is_run_folder, read_json
+from epochal.journal.layout import read_json
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
@@ -25,7 +25,7 @@ from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun
 from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
-from epochal.store.local.run import LocalRun, check_place, load_converted, load_run
+from epochal.store.local.run import LocalRun, check_place
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList, project_list
@@ -290,21 +290,13 @@ class LocalStore:
     # -- single runs ------------------------------------------------------------------------------
 
     def run(self, key: str) -> LocalRun:
-        """The run that an id, its start, a name, project/name or a folder's path stands for."""
-        path = Path(key).expanduser()
-        if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
-            return self._at(path.absolute())
+        """The listed run that an id, its start, a name or project/name stands for."""
         known = self.find(key)
         if known is not None:
             return known
         runs = self._listed(None, Budget())
-        try:
-            named = [run.stored.at(run.status, run_id=run.id) for run in runs]
-            return self._open(runs[choose(key, named)].entry)
-        except RunNotFoundError:
-            if not path.exists():
-                raise
-            return self._foreign_at(path.absolute())
+        named = [run.stored.at(run.status, run_id=run.id) for run in runs]
+        return self._open(runs[choose(key, named)].entry)
 
     def find(self, run_id: str) -> LocalRun | None:
         """The run of exactly this id."""
@@ -314,27 +306,21 @@ class LocalStore:
         entry = self._by_id.get(run_id)
         return None if entry is None else self._open(entry)
 
-    def _at(self, path: Path) -> LocalRun:
-        """The run in a folder; one that this store does not list is read alone."""
+    def listed_at(self, path: Path) -> LocalRun | None:
+        """The listed run of a folder, or the only one of another tracker's file; else None."""
         self._scan_once()
         entry = self._entries.get(str(path))
         if entry is None:
             folder = path.resolve()
-            same = (e for e in self._entries.values() if Path(e.place).resolve() == folder)
-            entry = next(same, None)
-        if entry is not None:
-            self._read_rows([entry], whole=False)
-            return self._open(entry)
-        return load_run(path, held=self._held, bounds=self._bounds.with_root(path))
-
-    def _foreign_at(self, path: Path) -> LocalRun:
-        """The one run of another tracker that lies in a file or folder."""
-        same = [place for place, run in self._converted.items() if run.path == path]
-        if len(same) == 1:
-            return self._open(self._entries[same[0]])
-        bounds = SearchBounds(path, follow_links=self._bounds.follow_links)
-        conversions = Conversions(bounds, self._cache, self._held.guard)
-        return load_converted(path, conversions, held=self._held)
+            same = [e for e in self._entries.values() if Path(e.place).resolve() == folder]
+            if not same:
+                inside = [place for place, run in self._converted.items() if run.path == path]
+                same = [self._entries[place] for place in inside if len(inside) == 1]
+            if not same:
+                return None
+            entry = same[0]
+        self._read_rows([entry], whole=False)
+        return self._open(entry)
 
     def _open(self, entry: Entry) -> LocalRun:
         with self._lock:

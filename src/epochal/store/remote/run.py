@@ -22,8 +22,9 @@ from epochal.shipping.fetching import fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import RunState
 from epochal.store.answers import Labels, LabelsEdit, Status
+from epochal.store.local.by_path import load_run
 from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.run import LocalRun, load_run
+from epochal.store.local.run import LocalRun
 from epochal.store.remote.server import RemoteServer
 from epochal.store.row import ListedInfo, RunRow
 from epochal.store.store import RunView

@@ -1,0 +1,93 @@
+"""Runs by their paths: for people and programs of this machine, never for a request.
+
+A store shows the runs that it was opened on, and no text that it is given is a path. The command
+line and ``epochal.load`` may read any file of their user anyway: they find a run by its path here.
+An import contract keeps the server, the hub and the tools for agents away from this module.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.health.rule_settings import RuleSettings, reader_rules
+from epochal.imports.converting import Conversions
+from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
+from epochal.journal.search_bounds import SearchBounds
+from epochal.settings import cache_folder
+from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.folder import FolderSource
+from epochal.store.local.listing import asides_below
+from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
+from epochal.store.store import RunView, Store
+
+_SHOWN = 8
+
+
+def named_run(store: Store, key: str, *, follow_links: bool = False) -> RunView:
+    """The run that a person names: as in ``Store.run``, or by a path of this machine.
+
+    A run of a store on another machine has no path here.
+    """
+    if not isinstance(store, LocalStore):
+        return store.run(key)
+    path = Path(key).expanduser()
+    if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
+        return run_at(store, path, follow_links=follow_links)
+    try:
+        return store.run(key)
+    except RunNotFoundError:
+        if not path.exists():
+            raise
+        return run_at(store, path, follow_links=follow_links)
+
+
+def run_at(store: LocalStore, path: Path, *, follow_links: bool = False) -> LocalRun:
+    """The run at a path; one that the store does not list is read alone."""
+    path = path.absolute()
+    listed = store.listed_at(path)
+    return listed or load_run(path, follow_links=follow_links, rules=reader_rules())
+
+
+def load_run(
+    folder: str | Path,
+    *,
+    held: MemoryBudget | None = None,
+    follow_links: bool = False,
+    rules: RuleSettings | None = None,
+) -> LocalRun:
+    """One run by its folder, or by the file or folder that another tracker left it in.
+
+    Raises ``UsageError`` when there is no run in it, or more than one.
+    """
+    path = Path(folder).expanduser().absolute()
+    if held is None:
+        held = MemoryBudget(rules=rules or RuleSettings())
+    if not is_run_folder(path):
+        conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
+        return _load_converted(path, conversions, held=held)
+    runs_root = path.parent.parent
+    asides = asides_below(runs_root).get(path, ())
+    bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
+    source = FolderSource(path, asides=asides, bounds=bounds)
+    return LocalRun(source, held=held)
+
+
+def _load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget) -> LocalRun:
+    """One run of another tracker; ``UsageError`` unless there is exactly one."""
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}.")
+    found = conversions.at(path)
+    if not found:
+        raise UsageError(
+            f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
+        )
+    if len(found) > 1:
+        names = ", ".join(run.run_json()["name"] for run in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise UsageError(
+            f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
+            " and name one of them."
+        )
+    return LocalRun(FolderSource(found[0].folder.path, converted=found[0]), held=held)
