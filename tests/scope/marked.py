@@ -6,6 +6,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from epochal.boards import Board, save_board
@@ -14,14 +15,14 @@ from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mark:
     """What a run, a file or a board holds and nothing else does: a text and a number."""
 
     text: str
     number: float
 
-    @property
+    @cached_property
     def traces(self) -> Sequence[bytes]:
         """How it would appear in an answer: as text, or in a column of numbers."""
         columns = [struct.pack(f"<{kind}", self.number) for kind in "df"]
@@ -131,8 +132,9 @@ class World:
         trashed = next(self.root.glob("alpha/.trash/*/dodo"))
         for path in (trashed, self.outside / "p" / "run", self.outside / "private.csv"):
             near = f"./{path.relative_to(self.root.parent)}"
-            for text in (str(path), path.as_uri(), near):
+            for text in (str(path), near):
                 yield Word(text, text.replace(path.name, "z" * len(path.name)))
+        yield Word((self.outside / "private.csv").as_uri())
         yield Word("http://127.0.0.1:9/api/runs")
         yield Word("~")
 

@@ -296,6 +296,23 @@ def test_a_large_head_is_refused(server: Server) -> None:
     assert server.ask("/healthz").status == 200
 
 
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("Host: localhost", 200),
+        # A proxy could check the one and forward the other.
+        ("Host: localhost\r\nHost: evil.example", 400),
+        ("Host: localhost\r\nHost: localhost", 400),
+        ("Host: localhost\r\n" + "\r\n".join(f"X-{n}: 1" for n in range(200)), 431),
+        ("Host: localhost\r\nX: " + "x" * 40_000, 431),
+    ],
+)
+def test_the_head_of_a_request_is_bounded(server: Server, lines: str, status: int) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as client:
+        client.sendall(f"GET /healthz HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+        assert int(client.recv(4096).split()[1]) == status
+
+
 def test_a_fault_of_ours_is_not_told(
     tmp_path: Path,
     server: Server,
