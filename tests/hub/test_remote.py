@@ -24,6 +24,7 @@ from epochal.tui.state import AppState
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
 from tests.server.live import serving
+from tests.store.journals import Journal
 
 # Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
 pytestmark = pytest.mark.slow
@@ -54,6 +55,18 @@ def test_a_hub_is_opened_like_a_folder(
             assert same.samples()[0].read() == run.samples()[0].read()
             assert same.view.facts == run.view.facts
         assert [run.name for run in there.runs('project == "q"')] == ["b"]
+
+
+def test_the_id_of_a_run_is_no_path_of_the_reader(tmp_path: Path) -> None:
+    Journal(tmp_path / "runs", id="..").metrics(1, loss=0.5)
+    with (
+        serving(tmp_path / "runs") as server,
+        epochal.open(f"http://127.0.0.1:{server.port}") as there,
+    ):
+        assert there.run("..").series("loss").values.tolist() == [0.5]
+        cache = tmp_path / "cache"
+        (copy,) = (path.parent for path in cache.rglob("journal"))
+        assert len(copy.relative_to(cache).parts) == 5, copy
 
 
 def test_samples_and_files_of_a_hub_are_read_and_saved(

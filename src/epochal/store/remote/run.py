@@ -75,8 +75,8 @@ class Mirrors:
                 fetch_blob(client, run_id, state, RunFolder(folder), name)
 
     def place(self, run_id: str) -> Path:
-        """Where the copy of a run lies."""
-        return self._folder / quote(run_id, safe="")
+        """Where the copy of a run lies: below the folder, also if its server calls it ``..``."""
+        return self._folder / quote(run_id, safe="").replace(".", "%2E")
 
     def close(self) -> None:
         """Erase copies that were not read for a month."""
