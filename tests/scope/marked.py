@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from epochal.boards import Board, save_board
 from epochal.journal.layout import write_json
@@ -55,7 +56,7 @@ def marked_run(root: Path, project: str, name: str, *, label: bool = True) -> Ma
         root, name, project=project, id=run_id, config=config, notes=mark.text, tags=[mark.text]
     )
     for step in range(3):
-        loss = {"loss": mark.number, f"own/{mark.text}": mark.number}
+        loss: dict[str, Any] = {"loss": mark.number, f"own/{mark.text}": mark.number}
         journal.metrics(step, **loss).epoch(step + 1, total=3, **loss)
     journal.add(
         {"log": "text", "name": "sample", "step": 2, "text": mark.text},

@@ -251,6 +251,11 @@ def run_of(store: Store, key: str) -> RunView:
     return named_run(store, key, follow_links=shared().follow_links)
 
 
+def local_run_of(store: LocalStore, key: str) -> LocalRun:
+    """The run of this machine that a key or a path names."""
+    return cast("LocalRun", run_of(store, key))
+
+
 def chosen_run(store: Store, key: str | None) -> RunView:
     """The run that RUN names. Without it: the newest one, which is named on stderr."""
     view = run_of(store, "latest" if key is None else key)
@@ -295,7 +300,7 @@ def selected_runs(store: LocalStore, keys: Sequence[str], where: str | None) -> 
     if (where is None) == (not keys):
         raise UsageError("name runs, or select them with --where QUERY.")
     if where is None:
-        named = (cast("LocalRun", run_of(store, key)) for key in keys)
+        named = (local_run_of(store, key) for key in keys)
         return list({view.place: view for view in named}.values())
     runs = list(store.runs(where))
     if not runs:

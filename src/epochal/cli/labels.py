@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from epochal.cli import options
-from epochal.cli.command import data_command, full_name, local_store, selected_runs
+from epochal.cli.command import data_command, full_name, local_run_of, local_store, selected_runs
 from epochal.cli.output import answer, form, one_line, remark, say, say_json
 from epochal.errors import UsageError
 from epochal.store.label_edits import tag_edit
@@ -85,7 +85,7 @@ def rename(run: str, name: str) -> None:
 
     The folder of the run and what was recorded stay as they are.
     """
-    view = local_store().run(run)
+    view = local_run_of(local_store(), run)
     old = view.outline().name
     view.relabel(lambda labels: replace(labels, name=name or None))
     answer(view.info, f"{old!r} is now {view.outline().name!r}.")

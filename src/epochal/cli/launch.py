@@ -32,8 +32,8 @@ from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.settings.launch import launch_variable, read_announcements
 from epochal.store.brief import open_findings
+from epochal.store.local.by_path import load_run
 from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
 
 _WRITER = "launcher"
 _FULL = "[epochal] kept output is full; the rest is not kept"
@@ -192,7 +192,7 @@ class Launch:
         for announced in found[self._num_seen :]:
             folder = RunFolder(Path(announced.folder))
             self._kept.belongs_to(folder, announced.attempt, keeps=not announced.captures)
-            self.run = LocalStore(folder.path).run(str(folder.path))
+            self.run = load_run(folder.path)
             self._await_step()
         self._num_seen = len(found)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import click
 
 from epochal.cli import options
-from epochal.cli.command import ERROR, check_own, data_command, full_name, local_store
+from epochal.cli.command import ERROR, check_own, data_command, full_name, local_run_of, local_store
 from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes, plural
@@ -48,7 +48,10 @@ def command(runs: tuple[str, ...], every: bool) -> int:
     if bool(runs) == every:
         raise UsageError("pack takes runs, or --all.")
     store = local_store()
-    chosen = map(store.run, runs) if runs else (v for v in store.runs() if v.tracker is None)
+    if runs:
+        chosen = [local_run_of(store, run) for run in runs]
+    else:
+        chosen = [view for view in store.runs() if view.tracker is None]
     found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
     for packed in () if said_json(found) else found:
         _report(packed)
