@@ -1,9 +1,12 @@
 /** Histograms as data: bins with edges that may differ from step to step. */
 
+import { padRange } from "./scale.ts";
+import type { Range } from "./scale.ts";
+
 export interface Distribution {
   /** Null for values of more than one step. */
   readonly step: number | null;
-  /** One more than there are bins, ascending. */
+  /** One more than there are bins, ascending; equal values are one bin without width. */
   readonly edges: Float64Array;
   readonly counts: Float64Array;
 }
@@ -11,6 +14,16 @@ export interface Distribution {
 /** A distribution of the values at one step. */
 export interface StepDistribution extends Distribution {
   readonly step: number;
+}
+
+/** The distribution of `count` equal values. */
+export function equalValues(value: number, count: number): Pick<Distribution, "edges" | "counts"> {
+  return { edges: Float64Array.of(value, value), counts: Float64Array.of(count) };
+}
+
+/** The value that all have; null where they differ. */
+export function onlyValue({ edges, counts }: Distribution): number | null {
+  return counts.length === 1 && edges[0] === edges[1] ? edges[0]! : null;
 }
 
 export function total(counts: Float64Array): number {
@@ -61,14 +74,20 @@ export function densityAt({ edges, counts }: Distribution, places: Float64Array)
 /** So small a share of the values may lie outside what a histogram shows. */
 const OUTER_SHARE = 0.002;
 
+/** The values that nearly all of a distribution lie between; nan of an empty one. */
+export function innerRange(distribution: Distribution): Range {
+  return { min: distributionQuantile(distribution, OUTER_SHARE), max: distributionQuantile(distribution, 1 - OUTER_SHARE) };
+}
+
 /** The values that nearly all of every distribution lie within, with a little air: one far value must not make a needle of the rest. */
-export function innerExtent(distributions: readonly Distribution[]): { min: number; max: number } {
+export function innerExtent(distributions: readonly Distribution[]): Range {
   const whole = distributionExtent(distributions);
   let [min, max] = [Infinity, -Infinity];
   for (const one of distributions) {
     if (!(total(one.counts) > 0)) continue;
-    min = Math.min(min, distributionQuantile(one, OUTER_SHARE));
-    max = Math.max(max, distributionQuantile(one, 1 - OUTER_SHARE));
+    const inner = innerRange(one);
+    min = Math.min(min, inner.min);
+    max = Math.max(max, inner.max);
   }
   if (!(max > min)) return whole;
   const air = (max - min) * 0.08;
@@ -78,18 +97,20 @@ export function innerExtent(distributions: readonly Distribution[]): { min: numb
 }
 
 /** Values of a distribution outside a range. */
-export function countOutside({ edges, counts }: Distribution, { min, max }: { readonly min: number; readonly max: number }): number {
+export function countOutside({ edges, counts }: Distribution, { min, max }: Range): number {
   let outside = 0;
   counts.forEach((count, bin) => {
-    if (edges[bin + 1]! <= min || edges[bin]! >= max) outside += count;
+    const [from, to] = [edges[bin]!, edges[bin + 1]!];
+    // A bin without width at the end of the range is seen.
+    if ((to <= min && from < min) || (from >= max && to > max)) outside += count;
   });
   return outside;
 }
 
 /** The edges that all distributions lie within. */
-export function distributionExtent(distributions: readonly Distribution[]): { min: number; max: number } {
+export function distributionExtent(distributions: readonly Distribution[]): Range {
   const ends = distributions.flatMap(({ edges }) => (edges.length === 0 ? [] : [edges[0]!, edges.at(-1)!]));
   const [min, max] = [Math.min(...ends), Math.max(...ends)];
   if (!(min <= max)) return { min: 0, max: 1 };
-  return min < max ? { min, max } : { min: min - 0.5, max: max + 0.5 };
+  return min < max ? { min, max } : padRange("linear", { min, max }, 0);
 }

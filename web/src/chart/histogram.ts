@@ -1,7 +1,7 @@
 /** The bars of one distribution. */
 
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "./axes.ts";
-import { countOutside, innerExtent, total } from "./distribution.ts";
+import { countOutside, innerExtent, onlyValue, total } from "./distribution.ts";
 import type { Distribution } from "./distribution.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Point, Size } from "./canvas.ts";
@@ -25,6 +25,10 @@ export interface HistogramOptions {
   readonly range?: Range;
 }
 
+/** Width of the mark of equal values, and how near the pointer must be to it. */
+const MARK_PX = 3;
+const NEAR_PX = 5;
+
 interface Layout {
   readonly box: Box;
   readonly x: Scale;
@@ -41,23 +45,30 @@ export function createHistogram(root: HTMLElement, options: HistogramOptions): C
 }
 
 /** The words for those who do not see the picture. */
-export function histogramLabel({ label, distribution: { step, counts } }: HistogramOptions): string {
-  return `${label}${step === null ? "" : ` at step ${step}`}, ${counts.length} bins`;
+export function histogramLabel({ label, distribution }: HistogramOptions): string {
+  const { step, counts } = distribution;
+  const only = onlyValue(distribution);
+  return `${label}${step === null ? "" : ` at step ${step}`}, ${only === null ? `${counts.length} bins` : `all values are ${formatNumber(only)}`}`;
 }
 
 export function drawHistogram(renderer: Renderer, size: Size, options: HistogramOptions, theme: ChartTheme): void {
   const { box, x, y, yTicks } = layout(size, options);
   const { edges, counts } = options.distribution;
   drawAxisY(renderer, box, y, yTicks, theme);
-  const fill = slotColor(options.slot, theme.isDark);
+  const ink = { fill: slotColor(options.slot, theme.isDark), alpha: 0.85 };
+  const only = onlyValue(options.distribution);
+  if (only !== null && only >= x.min && only <= x.max) {
+    const top = y.toPixel(counts[0]!);
+    renderer.rect({ left: x.toPixel(only) - MARK_PX / 2, top, width: MARK_PX, height: box.top + box.height - top }, ink);
+  }
   renderer.clip(box, () => {
     for (let bin = 0; bin < counts.length; bin++) {
-      if (!(counts[bin]! > 0)) continue;
+      if (only !== null || !(counts[bin]! > 0)) continue;
       const left = x.toPixel(edges[bin]!);
       const width = x.toPixel(edges[bin + 1]!) - left;
       const top = y.toPixel(counts[bin]!);
       const gap = width > 4 ? 1 : 0;
-      renderer.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, { fill, alpha: 0.85 });
+      renderer.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, ink);
     }
   });
   const beyond = countOutside(options.distribution, x);
@@ -84,11 +95,15 @@ export function binUnder(point: Point, size: Size, options: HistogramOptions): T
   const { x } = layout(size, options);
   const { edges, counts, step } = options.distribution;
   const value = x.toValue(point.x);
-  const bin = edges.findIndex((edge, index) => index < counts.length && value >= edge && value < edges[index + 1]!);
+  const only = onlyValue(options.distribution);
+  const bin = only === null
+    ? edges.findIndex((edge, index) => index < counts.length && value >= edge && value < edges[index + 1]!)
+    : Math.abs(x.toPixel(only) - point.x) <= NEAR_PX ? 0 : -1;
   if (bin < 0) return null;
   const count = counts[bin]!;
+  const values = only === null ? `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}` : formatNumber(only);
   return {
-    title: `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}${options.unit === undefined ? "" : ` ${options.unit}`}`,
+    title: `${values}${options.unit === undefined ? "" : ` ${options.unit}`}`,
     rows: [{ label: "count", value: formatWhole(count), note: formatPercent(count / (total(counts) || 1)) }],
     ...(step === null ? {} : { foot: `step ${formatWhole(step)}` }),
   };

@@ -197,7 +197,9 @@ function extent(lanes: readonly Lane[]): Range {
       if (to > max) max = to;
     }
   }
-  return min < max ? { min, max } : { min: 0, max: 1 };
+  if (!(min <= max)) return { min: 0, max: 1 };
+  // Seconds: what took no time is in the middle of one.
+  return min < max ? { min, max } : { min: min - 0.5, max: max + 0.5 };
 }
 
 function spanUnder(point: Point, size: Size, options: LanesOptions): { lane: Lane; span: Span } | null {

@@ -1,7 +1,7 @@
 /** Distributions over steps as ridges, the newest in front. */
 
 import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
-import { densityAt, innerExtent } from "./distribution.ts";
+import { densityAt, distributionQuantile, innerExtent, innerRange, onlyValue } from "./distribution.ts";
 import type { StepDistribution } from "./distribution.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Point, Size } from "./canvas.ts";
@@ -9,6 +9,7 @@ import { formatNumber, formatWhole } from "./format.ts";
 import { slotColor } from "./palette.ts";
 import type { Box, Renderer } from "./renderer.ts";
 import { createScale } from "./scale.ts";
+import type { Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
 import { tickLabel, ticks } from "./ticks.ts";
 
@@ -25,6 +26,8 @@ export interface RidgeOptions {
 const MAX_RIDGES = 60;
 const OVERLAP = 5;
 const RIGHT = 46;
+/** Densities are read that many pixels apart. */
+const PLACE_PX = 2;
 
 export function createRidge(root: HTMLElement, options: RidgeOptions): Chart<RidgeOptions> {
   return mountChart(root, options, (current) => ({
@@ -33,11 +36,12 @@ export function createRidge(root: HTMLElement, options: RidgeOptions): Chart<Rid
     hover: (point, size) => {
       const distribution = point === null ? undefined : ridgeUnder(point, size, current());
       if (point === null || distribution === undefined) return null;
-      const { x } = layout(size, current().distributions);
-      const [density] = densityAt(distribution, Float64Array.of(x.toValue(point.x)));
+      const at = layout(size, current().distributions).x.toValue(point.x);
+      const only = onlyValue(distribution);
+      const [density] = densityAt(distribution, Float64Array.of(at));
       return {
         title: `step ${formatWhole(distribution.step)}`,
-        rows: [{ label: `density at ${formatNumber(x.toValue(point.x))}`, value: formatNumber(density ?? 0) }],
+        rows: [only === null ? { label: `density at ${formatNumber(at)}`, value: formatNumber(density ?? 0) } : { label: "all values", value: formatNumber(only) }],
       };
     },
     click: (point, size) => {
@@ -58,9 +62,10 @@ export function drawRidge(renderer: Renderer, size: Size, options: RidgeOptions,
   if (shown.length === 0) return;
   const { box, x } = layout(size, options.distributions);
   drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme);
-  const places = Float64Array.from({ length: Math.max(2, Math.floor(box.width / 2)) }, (_, index) => x.toValue(box.left + index * 2));
+  const places = Float64Array.from({ length: Math.max(2, Math.floor(box.width / PLACE_PX)) }, (_, index) => x.toValue(box.left + index * PLACE_PX));
+  const spikes = shown.map((distribution) => spikeAt(distribution, x));
   const densities = shown.map((distribution) => densityAt(distribution, places));
-  const peak = densities.map((density) => density.reduce((most, value) => Math.max(most, value), 0));
+  const peak = densities.map((density, row) => (spikes[row] === null ? density.reduce((most, value) => Math.max(most, value), 0) : 0));
   // On one straight scale a single sharp ridge would flatten all others; a power below one keeps their order.
   const highest = Math.max(...peak) || 1;
   const base = ridgeBases(shown.length, box);
@@ -71,7 +76,9 @@ export function drawRidge(renderer: Renderer, size: Size, options: RidgeOptions,
     const isSelected = distribution.step === options.selectedStep;
     const write = (sink: { moveTo(x: number, y: number): void; lineTo(x: number, y: number): void }): void => {
       sink.moveTo(box.left, y);
-      densities[row]!.forEach((density, index) => sink.lineTo(box.left + index * 2, y - (density / highest) ** 0.8 * height));
+      const spike = spikes[row]!;
+      if (spike === null) densities[row]!.forEach((density, index) => sink.lineTo(box.left + index * PLACE_PX, y - (density / highest) ** 0.8 * height));
+      else for (const [aside, up] of [[-PLACE_PX, 0], [0, height], [PLACE_PX, 0]] as const) sink.lineTo(spike + aside, y - up);
       sink.lineTo(box.left + box.width, y);
     };
     const age = shown.length > 1 ? row / (shown.length - 1) : 1;
@@ -80,6 +87,12 @@ export function drawRidge(renderer: Renderer, size: Size, options: RidgeOptions,
     renderer.path({ stroke: isSelected ? theme.ink : color, width: isSelected ? 1.5 : 0.9, alpha: isSelected ? 1 : 0.45 + 0.55 * age }, write);
   });
   drawSteps(renderer, shown, base, box, theme);
+}
+
+/** Pixel of a distribution that is too narrow to be read off as densities, such as that of equal values; null for others. */
+function spikeAt(distribution: StepDistribution, x: Scale): number | null {
+  const { min, max } = innerRange(distribution);
+  return x.toPixel(max) - x.toPixel(min) < PLACE_PX ? x.toPixel(distributionQuantile(distribution, 0.5)) : null;
 }
 
 function drawSteps(renderer: Renderer, shown: readonly StepDistribution[], base: readonly number[], box: Box, theme: ChartTheme): void {

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 
 import { createBands, createHistogram, createRidge, formatNumber, formatWhole, percentilesOf } from "../chart/index.ts";
 import type { StepDistribution, Range } from "../chart/index.ts";
-import { innerExtent } from "../chart/distribution.ts";
+import { equalValues, innerExtent, total } from "../chart/distribution.ts";
 import { nearestIndex } from "../chart/series.ts";
 import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
@@ -117,20 +117,23 @@ export interface Histogram {
   readonly numNonfinite: number;
 }
 
-/** Null for a record that is no histogram with a step and bins. */
+/** Null for a record that is no histogram with a step and bins. Equal values are drawn where they are, whichever bins they were counted in. */
 export function distributionOf({ record, step }: Pick<EntryRow, "record" | "step">): Histogram | null {
   const { lo, hi, counts, ...facts } = record ?? {};
-  if (step === null || typeof lo !== "number" || typeof hi !== "number" || !Array.isArray(counts) || counts.length === 0) return null;
-  // All values alike: a bin without width would not be seen.
-  const [low, high] = hi > lo ? [lo, hi] : [lo - 0.5, lo + 0.5];
-  const edges = Float64Array.from({ length: counts.length + 1 }, (_, index) => low + ((high - low) * index) / counts.length);
+  if (step === null || typeof lo !== "number" || typeof hi !== "number" || hi < lo || !Array.isArray(counts) || counts.length === 0) return null;
+  const [min, max] = [number(facts["min"]), number(facts["max"])];
+  const amounts = Float64Array.from(counts, (count) => (typeof count === "number" ? count : 0));
+  const only = min !== null && min === max ? min : lo === hi ? lo : null;
+  const bins = only === null
+    ? { edges: Float64Array.from({ length: counts.length + 1 }, (_, index) => lo + ((hi - lo) * index) / counts.length), counts: amounts }
+    : equalValues(only, total(amounts));
   return {
-    distribution: { step, edges, counts: Float64Array.from(counts, (count) => (typeof count === "number" ? count : 0)) },
+    distribution: { step, ...bins },
     count: number(facts["count"]),
     mean: number(facts["mean"]),
     std: number(facts["std"]),
-    min: number(facts["min"]),
-    max: number(facts["max"]),
+    min,
+    max,
     numNonfinite: number(facts["nonfinite_count"]) ?? 0,
   };
 }

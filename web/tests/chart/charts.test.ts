@@ -43,7 +43,7 @@ test("density takes the width of bins into account and is zero outside", () => {
 
 test("distributions of nothing, or of one value, still have an extent", () => {
   expect(distributionExtent([])).toEqual({ min: 0, max: 1 });
-  expect(distributionExtent([{ step: 0, edges: of(3, 3), counts: of(1) }])).toEqual({ min: 2.5, max: 3.5 });
+  expect(distributionExtent([{ step: 0, edges: of(3, 3), counts: of(1) }])).toEqual({ min: 2.7, max: 3.3 });
 });
 
 test("a narrow heat map keeps the hottest cell of each pixel", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { countOutside, innerExtent } from "../../src/chart/distribution.ts";
+import { countOutside, equalValues, innerExtent } from "../../src/chart/distribution.ts";
 import { binUnder, histogramLabel } from "../../src/chart/histogram.ts";
 
 const SIZE = { width: 400, height: 200 };
@@ -28,4 +28,17 @@ test("one far value does not make a needle of the rest, and is counted", () => {
   expect(shown.max).toBeLessThan(12);
   expect(countOutside(far, shown)).toBe(1);
   expect(innerExtent([{ step: null, edges, counts: new Float64Array(100).fill(1) }])).toEqual({ min: 0, max: 100 });
+});
+
+test("equal values are one mark that can be pointed at, and widen the axis of others only up to themselves", () => {
+  const equal = { step: 0, ...equalValues(10, 4) };
+  const options = { label: "gains", distribution: equal, slot: 0, range: { min: 0, max: 10 } };
+  expect(histogramLabel(options)).toBe("gains at step 0, all values are 10.0000");
+  expect(binUnder({ x: 390, y: 100 }, SIZE, options)).toEqual({
+    title: "10.0000", rows: [{ label: "count", value: "4", note: "100.0\u00a0%" }], foot: "step 0",
+  });
+  expect(binUnder({ x: 300, y: 100 }, SIZE, options)).toBeNull();
+  expect(countOutside(equal, { min: 0, max: 10 })).toBe(0);
+  expect(countOutside(equal, { min: 0, max: 9 })).toBe(4);
+  expect(innerExtent([equal, { step: 1, edges: Float64Array.of(10.5, 11), counts: Float64Array.of(1) }])).toEqual({ min: 10, max: 11 });
 });

@@ -12,8 +12,8 @@ test("a histogram has one more edge than bins", () => {
   expect(found).toMatchObject({ mean: 1.2, std: null, numNonfinite: 4 });
 });
 
-test("a histogram of equal values has a width that can be seen", () => {
-  expect(distributionOf({ step: 0, record: { lo: 3, hi: 3, counts: [7] } })?.distribution.edges).toEqual(Float64Array.of(2.5, 3.5));
+test.each([{ lo: 3, hi: 3, counts: [7, 0] }, { lo: 2.5, hi: 3.5, counts: [0, 7, 0], min: 3, max: 3 }])("equal values are at their value, whichever bins they were counted in", (record) => {
+  expect(distributionOf({ step: 0, record })?.distribution).toEqual({ step: 0, edges: Float64Array.of(3, 3), counts: Float64Array.of(7) });
 });
 
 test.each([{}, { lo: 0, hi: 1, counts: [] }, { lo: null, hi: 1, counts: [1] }])("a record that is no histogram is none", (record) => {

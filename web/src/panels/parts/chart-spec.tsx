@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 
 import { createBars, createHeatmap, createHistogram, createLineChart, createScatter, formatNumberOf, formatPercent } from "../../chart/index.ts";
 import type { AxisValue, Bar, Distribution, HeatmapOptions, Series } from "../../chart/index.ts";
+import { equalValues } from "../../chart/distribution.ts";
 import { groupBy } from "../../state/group-by.ts";
 import { Mount } from "../../ui/mount.tsx";
 import { cellText, compareCells, numberOf, shownText } from "./table-data.ts";
@@ -136,9 +137,10 @@ export function distributionOf(values: readonly number[]): Distribution {
   const min = values.reduce((least, value) => Math.min(least, value), Infinity);
   const max = values.reduce((most, value) => Math.max(most, value), -Infinity);
   if (!(min <= max)) return { step: null, edges: new Float64Array(), counts: new Float64Array() };
+  if (min === max) return { step: null, ...equalValues(min, values.length) };
   const areWhole = max - min <= 60 && values.every(Number.isInteger);
   const num = areWhole ? max - min + 1 : Math.max(5, Math.min(80, Math.ceil(2 * Math.cbrt(values.length))));
-  const [low, high] = areWhole ? [min - 0.5, max + 0.5] : min < max ? [min, max] : [min - 0.5, max + 0.5];
+  const [low, high] = areWhole ? [min - 0.5, max + 0.5] : [min, max];
   const counts = new Float64Array(num);
   for (const value of values) counts[Math.min(num - 1, Math.floor(((value - low) / (high - low)) * num))]! += 1;
   return { step: null, edges: Float64Array.from({ length: num + 1 }, (_, edge) => low + ((high - low) * edge) / num), counts };
