@@ -6,6 +6,8 @@ import math
 import re
 from xml.etree import ElementTree
 
+import pytest
+
 from epochal.series.html import MOST_POINTS, Point, card, chart, progress_bar, table, thinned
 
 HOSTILE = "</b><script>alert(1)</script>"
@@ -40,6 +42,14 @@ def test_a_chart_is_drawn_from_the_points_that_are_finite() -> None:
     lines = re.findall(r'points="([^"]+)"', drawn)
     assert [len(line.split()) for line in lines] == [2, 2]  # one point alone is drawn as a dot
     assert chart({"loss": [(0, math.nan)]}) == ""
+
+
+def test_a_constant_is_drawn_between_the_values_beside_it() -> None:
+    drawn = chart({"loss": [(0, 3.0), (1, 3.0)]})
+    (top,), (bottom,) = (re.findall(rf'y="(\d+)"[^>]*>{value}000<', drawn) for value in (3.3, 2.7))
+    (line,) = re.findall(r'points="([^"]+)"', drawn)
+    for place in line.split():
+        assert float(place.split(",")[1]) == pytest.approx((int(top) + int(bottom)) / 2, abs=4)
 
 
 def test_names_from_files_are_escaped() -> None:

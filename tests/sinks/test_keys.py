@@ -1,7 +1,11 @@
+import itertools
 from typing import Any
 
+import numpy as np
+import pytest
+
 from epochal.records import Position
-from epochal.sinks.keys import keyed_scalars
+from epochal.sinks.keys import histogram_bins, keyed_scalars
 from epochal.sinks.sink import Entry
 
 MIB = 1024 * 1024
@@ -50,3 +54,12 @@ def test_segments_are_in_mebibytes_and_what_is_not_on_the_device_is_said_so() ->
     assert keyed({"log": "allocator", "id": 1, "stats": stats[:1]}) == {
         "allocator/gpu1/weights_mib": 4
     }
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0, -3.0, 1e12])
+def test_equal_values_have_bins_that_a_tracker_can_draw(value: float) -> None:
+    counts, edges = histogram_bins({"lo": value, "hi": value, "counts": [5] + [0] * 63})
+    assert all(low < high for low, high in itertools.pairwise(edges))
+    (place,) = np.flatnonzero(counts)
+    assert (edges[place], counts[place]) == (pytest.approx(value), 5)
+    assert histogram_bins({"lo": 0.0, "hi": 1.0, "counts": [2, 3]}) == ([2, 3], [0.0, 0.5, 1.0])

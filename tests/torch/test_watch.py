@@ -15,6 +15,7 @@ from epochal.errors import UsageError
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.store.local.by_path import load_run
+from epochal.torch.measure import Rows, reduce_tensors
 from epochal.torch.structure import named_parameters, plain_name
 from epochal.torch.watching import watch
 from tests.conftest import StartRun
@@ -92,6 +93,15 @@ def test_a_histogram_is_that_of_numpy(start_run: StartRun) -> None:
     assert (
         abs(np.array(one["counts"]) - expected).sum() <= 2
     )  # a value on a border may fall either way
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1.0, 3e38])
+def test_bins_are_those_of_numpy_at_any_scale(scale: float) -> None:
+    np = pytest.importorskip("numpy")
+    values = torch.tensor([-1.0, -0.3, 0.2, 0.6, 1.0]) * scale
+    (row,) = Rows(reduce_tensors([values], bins=8)).read()
+    expected, _ = np.histogram(values.numpy().astype(np.float64), bins=8)
+    assert row.counts == expected.tolist()
 
 
 def test_steps_go_on_where_the_run_stands(start_run: StartRun) -> None:

@@ -62,8 +62,11 @@ def chart(lines: Mapping[str, Sequence[Point]], *, labels: bool = True) -> str:
     xs = [x for points in few.values() for x, _ in points]  # also where the loss is nan
     start, end = min(xs), max(xs)
     low, high = min(y for _, y in every), max(y for _, y in every)
+    if low == high:  # a constant lies in the middle
+        room = abs(low) / 10 or 1.0
+        low, high = low - room, high + room
     x_scale = (width - left - 4) / ((end - start) or 1.0)
-    y_scale = (height - top - bottom) / ((high - low) or 1.0)
+    y_scale = (height - top - bottom) / (high - low)
     parts = []
     for number, (name, points) in enumerate(finite.items()):
         colour = _COLOURS[number % len(_COLOURS)]

@@ -44,11 +44,20 @@ def keyed_scalars(entry: Entry) -> dict[str, float]:
 
 
 def histogram_bins(record: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Counts and edges of a histogram; raises ``NotHeldError`` for one without any bins."""
+    """Counts and edges of a histogram; raises ``NotHeldError`` for one without any bins.
+
+    Equal values may be recorded in bins without width. They get bins that a tracker can draw, as
+    ``numpy.histogram`` makes them.
+    """
     counts = record.get("counts") or []
     if not counts:
         raise NotHeldError("the histogram has no finite values.")
     lo, hi = as_float(record["lo"]), as_float(record["hi"])
+    if lo == hi:
+        aside = max(0.5, abs(lo) * 1e-6)
+        lo, hi = lo - aside, hi + aside
+        middle = len(counts) // 2
+        counts = [sum(counts) if place == middle else 0 for place in range(len(counts))]
     return counts, [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
 
 

@@ -166,9 +166,10 @@ def _histograms(
     values: torch.Tensor, finite: torch.Tensor, low: torch.Tensor, high: torch.Tensor, *, bins: int
 ) -> torch.Tensor:
     """Counts by scattering: torch's own histograms wait for the device to learn the range."""
-    width = (high - low).clamp(min=torch.finfo(torch.float32).tiny)
-    shares = (values - low.unsqueeze(1)) / width.unsqueeze(1)
-    places = (shares * bins).nan_to_num(0.0, 0.0, 0.0).clamp(0, bins - 1).long()
+    # Halved, so that the width of the widest range is still a float.
+    first, last = low * 0.5, high * 0.5
+    shares = (values * 0.5).sub_(first.unsqueeze(1)).div_((last - first).unsqueeze(1))
+    places = shares.mul_(bins).nan_to_num_(0.0, 0.0, 0.0).clamp_(0, bins - 1).long()
     counts = torch.zeros(len(values), bins, dtype=torch.float32, device=values.device)
     return counts.scatter_add_(1, places, finite.to(torch.float32)).to(torch.float64)
 

@@ -11,7 +11,7 @@ HISTOGRAM = Kind(
     (
         Field("name", "text"),
         Field("lo", meaning="left edge of the first bin"),
-        Field("hi", meaning="right edge of the last bin"),
+        Field("hi", meaning="right edge of the last bin; `lo` where all values are equal"),
         Field("counts", "list", meaning="values in each bin"),
         Field("count", "count", meaning="finite values"),
         Field("min"),
