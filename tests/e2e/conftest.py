@@ -75,6 +75,19 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
+    with opening(browser) as open_one:
+        yield open_one
+
+
+@pytest.fixture(scope="module")
+def open_page_for_all(browser: Browser) -> Iterator[OpenPage]:
+    """Opens pages for all tests of a module."""
+    with opening(browser) as open_one:
+        yield open_one
+
+
+@contextmanager
+def opening(browser: Browser) -> Iterator[OpenPage]:
     """Pages, each as if in a browser of its own; nothing may go wrong in any of them."""
     contexts: list[Any] = []
     faults: list[str] = []

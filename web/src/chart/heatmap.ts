@@ -168,7 +168,7 @@ function drawRowNames(renderer: Renderer, box: Box, names: readonly string[], he
 }
 
 function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, theme: ChartTheme): void {
-  if ("x" in columns) {
+  if ("x" in columns && areEven(columns.x)) {
     const [first, last] = [columns.x[0] ?? 0, columns.x.at(-1) ?? 1];
     // A position is the middle of its column.
     const half = (last - first) / Math.max(1, columns.x.length - 1) / 2 || 0.5;
@@ -177,14 +177,27 @@ function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, 
     drawAxisX(renderer, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false, axisName(columns.format));
     return;
   }
-  const width = box.width / columns.names.length;
-  const widest = Math.max(...columns.names.map((name) => textWidth(name, 10))) + 6;
+  const { names, noun } = "x" in columns ? namesOf(columns) : columns;
+  const width = box.width / names.length;
+  const widest = Math.max(...names.map((name) => textWidth(name, 10))) + 6;
   const every = Math.max(1, Math.ceil(widest / width));
-  if (columns.noun !== undefined) renderer.text(box.left - 8, box.top + box.height + 12, fitText(columns.noun, box.left - 8, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
-  for (let column = 0; column < columns.names.length; column += every) {
+  if (noun !== undefined) renderer.text(box.left - 8, box.top + box.height + 12, fitText(noun, box.left - 8, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
+  for (let column = 0; column < names.length; column += every) {
     const x = box.left + (column + 0.5) * width;
-    renderer.text(x, box.top + box.height + 12, columns.names[column]!, { fill: theme.muted, align: "center", size: 10 });
+    renderer.text(x, box.top + box.height + 12, names[column]!, { fill: theme.muted, align: "center", size: 10 });
   }
+}
+
+/** Whether an axis of even distances has each position within its column. */
+function areEven(x: Float64Array): boolean {
+  const width = (x.at(-1)! - x[0]!) / Math.max(1, x.length - 1);
+  return x.every((position, column) => Math.abs(position - x[0]! - column * width) <= width / 2);
+}
+
+/** Columns are equally wide: positions at uneven distances stand below them as names. */
+function namesOf({ x, format }: { readonly x: Float64Array; readonly format: AxisFormat }): { readonly names: readonly string[]; readonly noun: string } {
+  const nearest = x.reduce((least, position, column) => (column === 0 ? least : Math.min(least, position - x[column - 1]!)), Infinity);
+  return { names: Array.from(x, (position) => tickLabel(position, nearest, format)), noun: axisName(format) };
 }
 
 function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, { values, keyName }: HeatmapOptions, table: readonly string[], theme: ChartTheme): void {
