@@ -326,7 +326,7 @@ def test_ridges_are_at_their_values_and_as_high_as_their_densities(shown: Shown)
     picture = shown.read(shown.titled("ridges").locator("canvas").first)
     x = picture.x_axis()
     bases = [picture.at(str(step))[1] + 3 for step in RIDGE_STEPS]
-    columns = np.arange(12, int(picture.at("100")[0]) - 10)
+    columns = np.arange(12, int(picture.at("100")[0]) - 1)
     spread = [np.histogram(values, bins=64) for values in RIDGES[:-1]]
     densities = [
         np.interp(
@@ -531,6 +531,8 @@ def test_readings_of_the_timeline_fill_their_lane_by_their_share(shown: Shown) -
     # No reading is a thin grey line, and idle is a thin line of the colour.
     expected = [0.0 if util is None else max(1.0, 22 * util / 100) for util in UTIL]
     np.testing.assert_allclose(heights, expected, atol=NEAR_PX)
+    missing = np.rint(x(at[[util is None for util in UTIL]])).astype(int)
+    assert (picture.rgba[round(middle), missing, 3] > 60).all()
     ends = stretches(lane.any(0))
     assert ends[0][0] == pytest.approx(x(UTIL_START), abs=NEAR_PX)
     assert ends[-1][1] == pytest.approx(x(UTIL_START + UTIL_PERIOD * len(UTIL)), abs=NEAR_PX)
