@@ -353,9 +353,10 @@ def test_ridges_are_at_their_values_and_as_high_as_their_densities(shown: Shown)
     around = np.array([np.roll(expected, by) for by in (-2, -1, 0, 1, 2)])
     is_near = (tops >= around.min(0) - 1.5) & (tops <= around.max(0) + 1.5)
     assert is_near[~is_spike].all()
-    tip = columns[is_spike][np.argmin(tops[is_spike])] + 0.5
-    assert tip == pytest.approx(spike, abs=NEAR_PX)
-    assert tops[is_spike].min() == pytest.approx(bases[-1] - height, abs=3)
+    # The newest ridge has an outline in the colour of text.
+    tips = column_tops(picture.rgba[..., 3] > 60, columns[is_spike], bases[0])
+    assert columns[is_spike][np.argmin(tips)] + 0.5 == pytest.approx(spike, abs=NEAR_PX)
+    assert tips.min() == pytest.approx(bases[-1] - height, abs=NEAR_PX + 1)
 
 
 # -- lines -----------------------------------------------------------------------------------------
@@ -472,7 +473,7 @@ def test_cells_of_a_matrix_with_a_sign_have_two_hues(shown: Shown) -> None:
 def test_cells_of_equal_values_have_one_colour(shown: Shown) -> None:
     colours = matrix_colours(shown, "even-matrix", EVEN_MATRIX).reshape(-1, 3)
     assert (colours == colours[0]).all()
-    assert colours[0].sum() < 3 * 250
+    assert colours[0].sum() < 3 * 230
 
 
 def load_colours(shown: Shown, steps: tuple[int, ...], run: str) -> NDArray[np.int_]:
