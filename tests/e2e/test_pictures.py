@@ -174,9 +174,10 @@ class Shown:
     def go(self, address: str, run: str = "numbers") -> None:
         """Show another view of the page, and wait until it is drawn."""
         wanted = f"#run={self.runs[run]}&{address}"
-        if wanted != self.address:
-            self.page.goto(self.url + wanted)
-            self.address = wanted
+        if wanted == self.address:
+            return
+        self.page.goto(self.url + wanted)
+        self.address = wanted
         has_drawn(self.page)
 
     def titled(self, title: str) -> Locator:
