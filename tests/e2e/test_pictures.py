@@ -112,14 +112,14 @@ class Picture:
         """Pixels of a series: grid, labels and page are shades of grey."""
         least, covered = (10, 20) if is_faint else (30, 60)
         rgb = self.rgba[..., :3].astype(int)
-        return (rgb.max(2) - rgb.min(2) > least) & (self.rgba[..., 3] > covered)
+        return np.asarray((rgb.max(2) - rgb.min(2) > least) & (self.rgba[..., 3] > covered))
 
     def x_axis(self) -> Axis:
-        """By the numbers of the lowest line of texts that has two."""
+        """By the numbers of the lowest line of texts."""
         # A label at the end of the axis is moved to the left.
         texts = [(text, x, y) for text, x, y, align in self.texts if align == "center"]
-        lines = ([one for one in texts if one[2] == y] for y in sorted({y for *_, y in texts}))
-        ticks = [_numbers(line) for line in lines][-1]
+        lowest = max(y for *_, y in texts)
+        ticks = _numbers([one for one in texts if one[2] == lowest])
         # Lines of ticks are half a pixel beside whole ones.
         return _axis([(value, x - 0.5) for value, x, _ in ticks])
 
@@ -137,7 +137,7 @@ class Picture:
     def colour(self, x: float, y: float) -> NDArray[np.int_]:
         """Over white, as a page of this theme has it."""
         *rgb, alpha = self.rgba[round(y), round(x)].astype(float)
-        return np.rint(np.array(rgb) * alpha / 255 + 255 - alpha).astype(int)
+        return np.array([round(one * alpha / 255 + 255 - alpha) for one in rgb])
 
 
 def _axis(ticks: list[tuple[float, float]], *, is_log: bool = False) -> Axis:
@@ -499,7 +499,7 @@ def timeline_picture(shown: Shown, run: str = "numbers") -> Picture:
     return shown.read(shown.titled("Timeline").locator("canvas"))
 
 
-def stretches(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def stretches(mask: Any) -> list[tuple[int, int]]:
     """Where each stretch of marked pixels begins and ends."""
     ends = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
     firsts, stops = ends[::2], ends[1::2]
