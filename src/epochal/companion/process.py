@@ -38,7 +38,7 @@ from epochal.companion.samples import SampleEncoding
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
-from epochal.guard import Fault, Guard
+from epochal.guard import Fault, Guard, describe
 from epochal.journal.archive_request import ArchiveJob
 from epochal.settings import read_settings
 from epochal.telemetry.gpu import SOURCE_BUDGET_S
@@ -343,7 +343,7 @@ def _fault_recorder(
     ) -> None:
         journal.event(
             "companion-failed",
-            reason=f"{kind.__name__}: {error}",
+            reason=describe(error),
             traceback="".join(traceback.format_exception(kind, error, trace)),
         )
 

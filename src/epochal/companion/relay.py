@@ -5,12 +5,14 @@ Which sinks is said in the run's ``sinks.json``. Nothing of theirs is loaded bef
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import EpochalError
 from epochal.guard import Guard
-from epochal.journal.layout import RunFolder
+from epochal.journal.layout import RunFolder, json_or_empty
 from epochal.journal.process import liveness, process_identity
 from epochal.sinks.unsent import sink_states
 
@@ -86,8 +88,21 @@ class Relay:
             self._failure = str(error)
             self._journal.event("sinks-failed", reason=self._failure)
             return
+        _work_beside_training(self._folder)
         forwarding.start()
         self._forwarding = forwarding
+
+
+def _work_beside_training(folder: RunFolder) -> None:
+    """Change to the folder in which the training was started, which trackers write to by default.
+
+    If it is gone, the run's own folder takes its place.
+    """
+    for path in (json_or_empty(folder.identity).get("cwd"), folder.path):
+        with contextlib.suppress(OSError):
+            if isinstance(path, str | os.PathLike):
+                os.chdir(path)
+                return
 
 
 def _is_held(progress: Any) -> bool:

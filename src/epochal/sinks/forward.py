@@ -222,4 +222,4 @@ class _HandedOver:
 
 def _words(error: BaseException) -> str:
     """Epochal's errors are sentences; errors of a tracker get their class name too."""
-    return str(error) if isinstance(error, EpochalError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, EpochalError) else describe(error)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.atomic_file import between_processes
-from epochal.guard import attempt
+from epochal.guard import attempt, describe
 from epochal.journal.layout import read_json, write_json
 from epochal.settings import read_settings
 from epochal.wandb.errors import CommError, UsageError
@@ -160,7 +160,7 @@ def _call(made: Sweep, parameters: Mapping[str, Any], function: Callable[[], Any
     _, error = attempt(function)
     _CHOSEN.pop()
     if error is not None:
-        say_once(f"a run of sweep {made.id} failed: {type(error).__name__}: {error}")
+        say_once(f"a run of sweep {made.id} failed: {describe(error)}")
     for run in list(ACTIVE):
         if id(run) not in before:
             run.finish(0 if error is None else 1)

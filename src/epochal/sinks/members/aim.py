@@ -31,7 +31,8 @@ class AimOptions(SinkOptions):
 
     aim_experiment: str | None = option("the experiment; default: the run's project")
     aim_repo: str | None = option(
-        "a folder or an `aim://` address; default: Aim's own", is_path=True
+        "a folder or an `aim://` address; default: as Aim finds it from the folder of the training",
+        is_path=True,
     )
     aim_name: str | None = option("the name of the Aim run; default: the run's name")
 

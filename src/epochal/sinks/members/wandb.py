@@ -56,7 +56,10 @@ class WandbOptions(SinkOptions):
     wandb_mode: str | None = option(
         "`online`, `offline` or `disabled`; default: `WANDB_MODE`, else `online`"
     )
-    wandb_dir: str | None = option("the folder of W&B's files; default: W&B's own", is_path=True)
+    wandb_dir: str | None = option(
+        "the folder that has `wandb/`; default: `WANDB_DIR`, else the folder of the training",
+        is_path=True,
+    )
 
 
 class WandbSink(Sink):

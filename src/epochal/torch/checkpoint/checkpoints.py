@@ -28,6 +28,7 @@ import torch.distributed as dist
 
 from epochal.console.messages import error as say_error
 from epochal.errors import EpochalError, UsageError
+from epochal.guard import describe
 from epochal.journal.process_action import SAVE_SIGNAL, announce_saves, end_saves
 from epochal.redact import Redactor
 from epochal.run.run import Run, recorder_of
@@ -181,7 +182,7 @@ class Ranks:
         try:
             answer = (task(), None)
         except _TOLD as error:
-            failure, answer = error, (None, f"{type(error).__name__}: {error}")
+            failure, answer = error, (None, describe(error))
         answers: list[Any] = [None] * self.world_size
         dist.all_gather_object(answers, answer, group=self.group)
         if failure is not None:
