@@ -111,7 +111,6 @@ TRACKERS = {
             "definition": "not sent",
             "figure": "not sent: the package plotly is missing here",
             "markdown": "a page of HTML",
-            "steps": "the number of the row; the step is the metric trainer/global_step",
             "text": "a page of HTML",
         },
     ),

@@ -2,7 +2,11 @@
 
 History, configuration, system statistics, console output, alerts and the exit come from the log;
 images and other media from the ``files`` folder beside it. A resumed run has a log for each
-session. The later ones are separate runs, with the number of the log as a suffix of the id.
+session, and a run in shared mode one for each writer. The later ones are separate runs, with the
+number of the log as a suffix of the id.
+
+W&B counts rows, and programs log their step as a metric that ``define_metric`` makes the axis of
+others. Such a metric is the step of the imported run (``_step_axis``).
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,9 @@ ORDER = 10
 _OWN = "_wandb"
 _GOALS = {1: "min", 2: "max"}
 _FINISHED = {"status": "finished"}
+_NO_STEP = -1
+# The axis of Lightning and of Epochal's own sink, which log it in every row.
+_USUAL_AXIS = "trainer/global_step"
 # What a record is, by the field that it has.
 _KINDS = {2: "history", 3: "summary", 4: "output", 5: "config", 6: "files", 7: "stats"}
 _KINDS |= {8: "artifact", 10: "alert", 12: "metric", 13: "output", 17: "run", 18: "exit"}
@@ -52,6 +59,9 @@ class WandbRun(FileRun):
         # Time of the last row of history, and of the last record of any kind.
         self._t = self._latest = 0.0
         self._step = 0
+        self._num_rows = 0
+        # The metric that is the step of the run; "" where W&B's own is, None until that is known.
+        self._axis: str | None = None
         self._summary: dict[str, Any] = {}
         self._logged: set[str] = set()
         self._unfinished: dict[str, str] = {}
@@ -124,10 +134,17 @@ class WandbRun(FileRun):
 
     def _history_records(self, part: Field) -> Iterator[Record]:
         row = _items(part.each(1))
-        if 2 in part:
-            self._step = part[2][1].signed
-        elif isinstance(step := row.get("_step"), int):
+        own = part[2][1].signed if 2 in part else row.get("_step")
+        # In shared mode the server numbers the rows, and the log has none of the numbers.
+        own = own if own or "_step" in row else self._num_rows
+        self._num_rows += 1
+        if not (axis := self._step_axis()):
+            self._step = own if isinstance(own, int) else self._step
+        elif (step := _whole(row.get(axis))) is not None:
             self._step = step
+            if _is_step(axis):
+                del row[axis]
+                self._logged.add(axis)
         self._t = unix_seconds(row.get("_timestamp")) or self._t
         for name in ("_step", "_timestamp", "_runtime", _OWN):
             row.pop(name, None)
@@ -167,10 +184,22 @@ class WandbRun(FileRun):
             yield {"log": "message", "t": t, "level": stream, "text": line}
 
     def _metric_records(self, part: Field) -> Iterator[Record]:
-        if name := part[1].text or part[2].text:
-            goal = _GOALS.get(part[8].number)
-            more = {**({"goal": goal} if goal else {}), **_texts(part, x=4)}
+        name, axis = part[1].text or part[2].text, self._step_axis()
+        goal = _GOALS.get(part[8].number)
+        more = {**({"goal": goal} if goal else {}), **_texts(part, x=4)}
+        if axis and more.get("x") == axis:
+            del more["x"]  # every metric has the step
+        if name and (more or not axis or name not in ("*", axis)):
             yield {"log": "define", "t": self._t, "name": name, **more}
+
+    def _step_axis(self) -> str:
+        """The metric that is the step; "" where it is W&B's number of the row."""
+        if self._axis is None:
+            axis, num_rows = _find_step_axis(self.path)
+            if not axis and not num_rows:
+                return ""  # a log that was only begun: definitions may follow
+            self._axis = axis
+        return self._axis
 
     def _exit_records(self, part: Field) -> Iterator[Record]:
         code = part[1].signed
@@ -235,6 +264,82 @@ class WandbFolder(Files[WandbRun]):
 
 
 find = WandbFolder.find
+
+
+def _find_step_axis(path: Path) -> tuple[str, int]:
+    """The metric that holds the steps of a log ("" if none does), and how many rows there are.
+
+    It is the axis of all metrics (``define_metric("*", …)``), or that of some if it is named after
+    steps. Its values must be whole numbers and in at least half of the rows. W&B itself writes 0
+    where the program never logs it. A metric that is not named after steps must also change from
+    row to row, or many rows would share a step.
+    """
+    axes: dict[str, None] = {}
+    for name, axis in _definitions(path):
+        if name == "*":
+            axes = {axis: None, **axes}
+        elif _is_step(axis):
+            axes.setdefault(axis)
+    num_rows, last = 0, dict.fromkeys(axes, _NO_STEP)
+    num_steps, num_changes = dict.fromkeys(axes, 0), dict.fromkeys(axes, 0)
+    logged = {_USUAL_AXIS}
+    for part in _parts(path, "history"):
+        num_rows += 1
+        for name, value in _row_values(part, last.keys()):
+            if (step := _whole(value)) is None:
+                del last[name]
+                continue
+            num_steps[name] += 1
+            num_changes[name] += step != last[name]
+            last[name] = step
+            if step:
+                logged.add(name)
+    for axis in last:
+        is_in_most = 2 * num_steps[axis] >= num_rows
+        is_dense = 2 * num_changes[axis] > num_steps[axis]
+        if axis in logged and is_in_most and (_is_step(axis) or is_dense):
+            return axis, num_rows
+    return "", num_rows
+
+
+def _definitions(path: Path) -> Iterator[tuple[str, str]]:
+    """The names of metrics, or patterns of names, and the metrics that they are drawn against."""
+    for part in _parts(path, "metric"):
+        if axis := part[4].text:
+            yield part[1].text or part[2].text, axis
+
+
+def _parts(path: Path, wanted: str) -> Iterator[Field]:
+    """The records of one kind in a log; damaged ones are left to the reading of the run."""
+    for _, data in LogFile(path).read():
+        with contextlib.suppress(WireError):
+            kind, part = _part(data)
+            if kind == wanted:
+                yield part
+
+
+def _row_values(part: Field, names: Set[str]) -> list[tuple[str, Any]]:
+    """The values of some metrics in a row, as far as it can be read."""
+    try:
+        return [(name, _value(i)) for i in part.each(1) if (name := _item_name(i)) in names]
+    except WireError:
+        return []
+
+
+def _item_name(item: Field) -> str:
+    return item[1].text or ".".join(key.text for key in item.each(2))
+
+
+def _is_step(name: str) -> bool:
+    return "step" in name.rpartition("/")[2].lower()
+
+
+def _whole(value: Any) -> int | None:
+    """A step as W&B has it; None for what is no whole number."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return value if is_whole else None
 
 
 def _part(data: bytes) -> tuple[str, Field]:
