@@ -225,6 +225,7 @@ def open_run(training: Training, origin: Origin | None, console: Console, *, res
         num_epochs=flags.last_step / flags.steps_per_epoch,
         report_to=flags.trackers,
         tensorboard_dir=flags.tensorboard_dir,
+        tensorboard_tags="usual",
         plain_log_file=flags.logdir,
         plain_log_kinds="train,val,hellaswag",
         console=console if training.process.rank == 0 else False,

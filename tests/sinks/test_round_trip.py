@@ -92,7 +92,6 @@ TRACKERS = {
             "file": "not sent",
             "film": "not sent: TensorBoard has no MP4",
             "figure": "not sent",
-            "keys": "TensorBoard's usual tags, such as Loss/train",
             "lists": "names with a number, several/0",
             "masks": "not sent",
             "page": "not sent",
@@ -226,6 +225,7 @@ def facts(folder: RunFolder) -> dict[str, Any]:
     blobs = {record["name"]: record for record in records if record["log"] == "blob"}
     texts = {record["name"]: record for record in records if record["log"] == "text"}
     pictures = [r for r in blobs.values() if _is_picture(r)]
+    samples = (*blobs.values(), *texts.values())
     numbers = {n: x for at, r in journal for n, x in keyed_scalars(Entry(at, r, 0)).items()}
     return {
         "numbers": {name: numbers.get(name) for name in ("odd name: ä/b", "free")},
@@ -253,7 +253,7 @@ def facts(folder: RunFolder) -> dict[str, Any]:
         "pictures in cells": _table(folder, blobs.get("rows"), cells=True),
         "chart": blobs.get("curve", {}).get("chart"),
         "file": [(r["name"], _content(folder, r)) for r in _of(records, "file")],
-        "steps": sorted({r["step"] for r in (*blobs.values(), *texts.values())}),
+        "steps": sorted({r["step"] for r in samples if not r["name"].startswith("allocator/")}),
         "alert": [(r["title"], r["text"]) for r in _of(records, "event") if r["name"] == "alert"],
         "summary": {r["name"]: r["value"] for r in _of(records, "summary")},
         "definition": {r["name"]: r["goal"] for r in _of(records, "define") if "goal" in r},

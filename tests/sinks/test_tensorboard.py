@@ -37,7 +37,6 @@ MEMBER = Member(
     package="tensorboard",
     options=lambda folder: {"tensorboard_dir": str(folder), "run_name": "Named by hand"},
     argument=lambda folder, _run: str(folder / "Named by hand"),
-    loss="Loss/train",
 )
 
 ACCUMULATED = """
@@ -127,7 +126,7 @@ def test_scalars_have_their_tags_steps_times_and_values(start_run: StartRun) -> 
     run.log_eval(2, 0.2, 500, 50, 1.5, metrics={"hellaswag_accuracy": 0.25})
     run.log({"mine/x": 7.0}, step=2)
     run.finish()
-    scalars = accumulated(send(run))["scalars"]
+    scalars = accumulated(send(run, tensorboard_tags="usual"))["scalars"]
     assert [[step, value] for step, _, value in scalars["Loss/train"]] == [[0, 1], [1, 2], [2, 3]]
     assert scalars["Performance/tokens_per_sec"][0][2] == 10_000
     assert scalars["Performance/step_time_ms"][0][2] == 100
@@ -139,11 +138,32 @@ def test_scalars_have_their_tags_steps_times_and_values(start_run: StartRun) -> 
     assert wanted <= scalars.keys()
 
 
+def test_names_stay_as_they_were_logged(start_run: StartRun) -> None:
+    run = start_run()
+    log_steps(run, range(3))
+    run.log({"lr": 0.1, "val_loss": 1.0}, step=2)
+    run.log({"weights/wte": [0.0, 1.0]}, step=2)
+    run.finish()
+    found = accumulated(send(run))
+    assert {"train/loss", "train/lr", "lr", "val_loss"} <= found["scalars"].keys()
+    assert found["histograms"].keys() == {"weights/wte"}
+
+
+def test_other_tags_are_refused(start_run: StartRun) -> None:
+    run = start_run()
+    reporting = options_from({"report_to": "tensorboard", "tensorboard_tags": "Usual"})
+    forwarding = Forwarding(RunFolder(run.dir), reporting, tries=1)
+    forwarding.finish()
+    forwarding.start()
+    assert forwarding.wait(120)
+    assert "must be 'names' or 'usual'" in forwarding.unsent()["tensorboard"]
+
+
 def test_histogram_keeps_its_counts_and_edges(start_run: StartRun) -> None:
     run = start_run()
     recorder_of(run).write_histogram("weights/wte", [0.0, 0.5, 1.0, 1.0], 0, bins=2)
     run.log({"weights/empty": [float("nan")]}, step=0)
-    found = accumulated(send(run))["histograms"]
+    found = accumulated(send(run, tensorboard_tags="usual"))["histograms"]
     assert found["Parameters/wte"] == [[4.0, 2.5, [0.0, 0.5, 1.0], [0.0, 1.0, 3.0]]]
     assert "Parameters/empty" in found
 
@@ -166,7 +186,7 @@ def test_resumed_run_takes_over_from_its_step(start_run: StartRun) -> None:
     resumed.finish()
     folder = send(resumed)
     assert len(list(folder.iterdir())) == 1
-    loss = accumulated(folder)["scalars"]["Loss/train"]
+    loss = accumulated(folder)["scalars"]["train/loss"]
     assert [value for _, _, value in loss] == [1, 2, 3, 4, 5, 6, 106, 107]
 
 
@@ -203,7 +223,7 @@ def test_server_shows_runs_with_their_final_metrics(start_run: StartRun, tmp_pat
         run.log_eval(4, 0.4, 10, 1, loss=loss)
         run.log({"sample": "text"}, step=4)
         run.finish()
-        send(run, tensorboard_dir=str(tmp_path / "tb"))
+        send(run, tensorboard_dir=str(tmp_path / "tb"), tensorboard_tags="usual")
     with server(tmp_path / "tb") as address:
         tags = fetch(address, "plugin/scalars/tags")
         assert tags.keys() == {"one", "two"}
@@ -237,7 +257,7 @@ def test_the_table_of_hyperparameters_has_headline_metrics_only(
         asked: dict[str, Any] = {"experimentName": "", "includeMetrics": True}
         experiment = fetch(address, "plugin/hparams/experiment", asked)
     metrics = {metric["name"]["tag"] for metric in experiment["metricInfos"]}
-    assert metrics == {"Loss/train", "Loss/validation", "Evaluation/accuracy", "score"}
+    assert metrics == {"train/loss", "eval/loss", "accuracy", "score"}
     assert {one["name"]: one["type"] for one in experiment["hparamInfos"]} == {
         "lr": "DATA_TYPE_FLOAT64",
         "net": "DATA_TYPE_STRING",

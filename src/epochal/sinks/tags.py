@@ -1,4 +1,4 @@
-"""The tags under which TensorBoard gets a run's series.
+"""The usual tags of TensorBoard, under which it gets a run's series where a run asks for them.
 
 A series that has a role, or a fixed meaning, gets the tag people look for (``Loss/train``); every
 other one keeps its own name. Which series has a role is settled when the first candidate comes by,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epochal.errors import UsageError
 from epochal.media.files import TABLE
 from epochal.records import scalars_of
 from epochal.sinks import summaries
@@ -28,6 +29,8 @@ _FILES = (
     *("application/x-npy", "application/x-npz", "application/x-protobuf"),
     *("text/tab-separated-values", "image/png"),
 )
+_USUAL = "usual"
+_TAGS = ("names", _USUAL)
 # As many columns as the table of hyperparameters can have and still be read.
 _MOST_HEADLINES = 20
 
@@ -41,6 +44,10 @@ class TensorBoardOptions(SinkOptions):
         is_path=True,
     )
     run_name: str | None = option("the folder in `tensorboard_dir`; default: the run's name")
+    tensorboard_tags: str | None = option(
+        "`names`: the names as they were logged, or `usual`: tags such as `Loss/train`;"
+        " default: `names`"
+    )
 
 
 class TensorBoardSink(FileSink):
@@ -63,6 +70,7 @@ class TensorBoardSink(FileSink):
 
     def __init__(self) -> None:
         self._tags = RoleTags()
+        self._has_usual_tags = False
         self._hparams: dict[str, Any] = {}
         self._has_session = False
         # The tags of the series that say how well the run did, in the order they came.
@@ -77,6 +85,12 @@ class TensorBoardSink(FileSink):
         from epochal.sinks.event_file import EventFile  # it needs NumPy
 
         self._context = context
+        options: TensorBoardOptions = context.options
+        if options.tensorboard_tags not in (None, *_TAGS):
+            raise UsageError(
+                f"tensorboard_tags must be 'names' or 'usual', not {options.tensorboard_tags!r}."
+            )
+        self._has_usual_tags = options.tensorboard_tags == _USUAL
         folder = _folder_of(context)
         state = context.state
         path = Path(str(state.get("file", "")))
@@ -160,20 +174,23 @@ class TensorBoardSink(FileSink):
     def _tags_of(self, names: Collection[str], *, kind: str) -> list[str]:
         """The tags of series that were logged together."""
         self._tags.look(names)
-        tags = [self._tags.scalar(name, kind=kind) for name in names]
+        tags = list(names)
+        if self._has_usual_tags:
+            tags = [self._tags.scalar(name, kind=kind) for name in names]
         if not self._has_experiment and len(self._headlines) < _MOST_HEADLINES:
             pairs = zip(names, tags, strict=True)
             self._headlines |= {tag: None for name, tag in pairs if self._tags.is_headline(name)}
         return tags
 
     def _on_histogram(self, entry: Entry) -> list[bytes]:
-        tag = histogram_tag(str(entry.record.get("name")))
+        name = str(entry.record.get("name"))
+        tag = histogram_tag(name) if self._has_usual_tags else name
         value = summaries.histogram_value(tag, entry.record)
         return [summaries.summary_event(entry.t, entry.step, [value])]
 
     def _on_text(self, entry: Entry) -> list[bytes]:
-        text = str(entry.record.get("text", ""))
-        value = summaries.text_value(text_tag(str(entry.record.get("name"))), text)
+        name, text = str(entry.record.get("name")), str(entry.record.get("text", ""))
+        value = summaries.text_value(text_tag(name) if self._has_usual_tags else name, text)
         return [summaries.summary_event(entry.t, entry.step, [value])]
 
     def _on_file(self, entry: Entry) -> list[bytes]:
