@@ -25,7 +25,8 @@ from epochal.journal.reader import read_journal
 from epochal.media.files import TABLE, blob_bytes
 from epochal.records import KINDS, Record
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry
+from epochal.sinks.registry import own_sinks
+from epochal.sinks.sink import Entry, is_held
 from tests.conftest import StartRun
 from tests.imports.samples import GOLDEN
 from tests.sinks.every_kind import CONFIG, log_every_kind, log_file, pixels
@@ -44,10 +45,14 @@ SAMPLES = {"blob", "text", "histogram", "file", "summary", "define"}
 
 @dataclass(frozen=True, kw_only=True)
 class Tracker:
-    """How a run gets to a tracker and back; ``lost`` says what becomes of what is not the same."""
+    """How a run gets to a tracker and back; ``lost`` says what becomes of what is not the same.
+
+    ``unrecorded`` is what was not sent yet when the files of the tracker were recorded.
+    """
 
     lost: Mapping[str, str]
     options: Callable[[Path], Mapping[str, str]]
+    unrecorded: frozenset[str] = frozenset()
     place: Callable[[Path], Path] = lambda folder: folder
     restore: Callable[[Path], None] = lambda _folder: None
     trim: Callable[[Path], None] = lambda _folder: None
@@ -78,6 +83,27 @@ def trim_database(folder: Path) -> None:
     connection.close()
 
 
+LABELS_AND_SUMMARY = frozenset({"summary", "group", "job type", "tags", "notes"})
+LABELS = {"group": "group", "job type": "job_type", "tags": "tags", "notes": "notes"}
+# What the facts are in ``Sink.holds``, and how a person is told that they are not sent.
+CONTENTS = {
+    "alert": ("event:alert", "alert"),
+    "file": ("file:application/octet-stream", "file"),
+    "film": ("blob:video/mp4", "video"),
+    "page": ("blob:text/html", "HTML page"),
+    "table": (f"blob:{TABLE}", "table"),
+    "summary": ("summary", "summary value"),
+    "histogram": ("histogram", "histogram"),
+    "text": ("text", "text"),
+}
+NOUNS = {"group": "group", "job type": "job type", "tags": "tag", "notes": "note"}
+IDENTITY: dict[str, Any] = {
+    "config": CONFIG,
+    "group": "sweep 1",
+    "job_type": "train",
+    "tags": ["baseline", "a=b"],
+    "notes": "the first one",
+}
 TRACKERS = {
     "tensorboard": Tracker(
         options=lambda folder: {"tensorboard_dir": str(folder), "run_name": "sent"},
@@ -88,9 +114,13 @@ TRACKERS = {
             "captions": "not sent",
             "chart": "not sent",
             "config": "nested values have dotted names, lists are texts",
-            "definition": "not sent, but it selects the columns of the HParams tab",
+            "definition": "it selects the columns of the HParams tab",
             "file": "not sent",
             "film": "not sent: TensorBoard has no MP4",
+            "group": "not sent",
+            "job type": "not sent",
+            "notes": "not sent",
+            "tags": "not sent",
             "figure": "not sent",
             "lists": "names with a number, several/0",
             "masks": "not sent",
@@ -107,8 +137,8 @@ TRACKERS = {
         options=lambda folder: {"wandb_mode": "offline", "wandb_dir": str(folder)},
         lost={
             "allocator": "a bar chart",
-            "definition": "not sent",
-            "figure": "not sent: the package plotly is missing here",
+            "definition": "only its axis is sent",
+            "figure": "the package plotly is missing here",
             "markdown": "a page of HTML",
             "text": "a page of HTML",
         },
@@ -124,9 +154,9 @@ TRACKERS = {
             "lists": "names with a number, several/0",
             "masks": "not sent",
             "status": "Trackio does not know it",
-            "summary": "not sent",
             "text": "Markdown",
         },
+        unrecorded=LABELS_AND_SUMMARY,
     ),
     "mlflow": Tracker(
         options=lambda folder: {"mlflow_tracking_uri": f"sqlite:///{folder}/mlflow.db"},
@@ -142,8 +172,8 @@ TRACKERS = {
             "histogram": "its min, max, mean and std as metrics",
             "lists": "names with a number, several/0",
             "masks": "not sent",
-            "summary": "not sent",
         },
+        unrecorded=LABELS_AND_SUMMARY,
     ),
     "aim": Tracker(
         options=lambda folder: {"aim_repo": str(folder)},
@@ -155,7 +185,11 @@ TRACKERS = {
             "definition": "not sent",
             "file": "not sent",
             "film": "not sent",
+            "group": "not sent",
+            "job type": "not sent",
             "markdown": "a text",
+            "notes": "not sent",
+            "tags": "not sent",
             "masks": "not sent",
             "page": "not sent",
             "summary": "not sent",
@@ -165,6 +199,17 @@ TRACKERS = {
         },
     ),
 }
+ALL_NOUNS = {noun for _, noun in CONTENTS.values()} | set(NOUNS.values())
+
+
+def not_sent_by(name: str) -> dict[str, str]:
+    """The facts that a sink does not declare, and how a person is told of them."""
+    sink = own_sinks()[name]
+    found = {f: noun for f, (content, noun) in CONTENTS.items() if not is_held(sink.holds, content)}
+    return found | {fact: NOUNS[fact] for fact, label in LABELS.items() if label not in sink.labels}
+
+
+NOT_SENT = {name: not_sent_by(name) for name in TRACKERS}
 IMPORT = """
 from epochal.cli.main import main
 sys.exit(main(["import", sys.argv[1], "--dir", sys.argv[2]]))
@@ -180,20 +225,25 @@ def test_what_comes_back(
     monkeypatch.chdir(stored)  # where MLflow puts artifacts
     monkeypatch.setenv("TRACKIO_DIR", str(stored))
     monkeypatch.setenv("WANDB_DATA_DIR", str(stored))
-    run = start_run("sent", config=CONFIG)
+    run = start_run("sent", **IDENTITY)
     log_every_kind(run)
     recorded = GOLDEN / "round_trip" / name
+    lost, not_sent = set(tracker.lost), NOT_SENT[name]
     try:
         python = python_with(name)
     except pytest.skip.Exception:
         if not recorded.exists():
             raise
+        lost |= tracker.unrecorded
         python = python_with("epochal")
         shutil.copytree(recorded, stored, dirs_exist_ok=True)
         tracker.restore(stored)
     else:
         progress = send(python, run.dir, name, options=tracker.options(stored))
         assert "rejected" not in progress["skipped"], progress["rejection"]
+        told = set(progress["skipped"].get("not held", {}))
+        assert told >= set(not_sent.values())
+        assert not told & (ALL_NOUNS - set(not_sent.values()))
         if recorded.exists() and os.environ.get("RECORD_ROUND_TRIP"):
             shutil.rmtree(recorded)
             shutil.copytree(stored, recorded, ignore=shutil.ignore_patterns("*.lock", "*-shm"))
@@ -202,7 +252,15 @@ def test_what_comes_back(
     assert done.returncode == 0, done.stderr
     before, after = facts(RunFolder(run.dir)), facts(only_run(tmp_path / "back"))
     different = {fact: after.get(fact) for fact in before if after.get(fact) != before[fact]}
-    assert different.keys() == tracker.lost.keys(), different
+    assert different.keys() == lost, different
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_what_a_sink_declares_is_what_is_lost(name: str) -> None:
+    """What a sink says it sends comes back in some form; the rest is told of as not sent."""
+    lost = TRACKERS[name].lost
+    absent = {fact for fact in {*CONTENTS, *LABELS} if lost.get(fact, "").startswith("not sent")}
+    assert set(NOT_SENT[name]) == absent
 
 
 def only_run(root: Path) -> RunFolder:
@@ -225,6 +283,7 @@ def facts(folder: RunFolder) -> dict[str, Any]:
     blobs = {record["name"]: record for record in records if record["log"] == "blob"}
     texts = {record["name"]: record for record in records if record["log"] == "text"}
     pictures = [r for r in blobs.values() if _is_picture(r)]
+    identity = json.loads(folder.identity.read_bytes())
     samples = (*blobs.values(), *texts.values())
     numbers = {n: x for at, r in journal for n, x in keyed_scalars(Entry(at, r, 0)).items()}
     return {
@@ -259,6 +318,7 @@ def facts(folder: RunFolder) -> dict[str, Any]:
         "definition": {r["name"]: r["goal"] for r in _of(records, "define") if "goal" in r},
         "config": _config(folder, records),
         "status": [r["status"] for r in _of(records, "finish")],
+        **{fact: identity.get(label) for fact, label in LABELS.items()},
     }
 
 

@@ -14,6 +14,7 @@ from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, SinkProgress
 from epochal.sinks.registry import make_sink
 from epochal.sinks.sink import (
     BOOKKEEPING,
+    LABELS,
     NUMBERS,
     Entry,
     FileMissingError,
@@ -23,13 +24,13 @@ from epochal.sinks.sink import (
     SinkOptions,
     is_held,
 )
-from epochal.sinks.unsent import Reason, counted
+from epochal.sinks.unsent import Reason, counted, with_labels
 
 BATCH_RECORDS = 2000
 # How often a batch is sent of which the target accepts nothing, before its records are skipped.
 _TRIES_OF_REJECTED = 3
 # What is reported if a target cannot hold it.
-_REPORTED = ("blob:", "file", "text", "histogram", "graph", "event:alert")
+_REPORTED = ("blob:", "file", "text", "histogram", "graph", "event:alert", "summary")
 
 
 class Forwarder:
@@ -80,9 +81,14 @@ class Forwarder:
         self._sink = sink
         self._stream = Stream(self.progress.stream)
         self._backlog = Backlog(self._folder, self.progress.sent, wants=is_sent)
+        skipped = self.progress.skipped
+        if _is_for_samples(sink):
+            missing = [label for label in LABELS if label not in sink.labels]
+            skipped = with_labels(skipped, context.identity, missing)
         # A tracker's own id must not be lost before the first record is.
         # Counting reads the files, so it is done once.
-        self._save(phase="sending", state=sink.flush(), behind=self._backlog.count())
+        behind = self._backlog.count()
+        self._save(phase="sending", state=sink.flush(), behind=behind, skipped=skipped)
 
     def forward(self) -> int:
         """Send one batch; the number of records it moved on by, 0 when there is nothing new."""
@@ -216,8 +222,12 @@ class _HandedOver:
         That is what they logged as samples, files and alerts, unless the target is for numbers
         only; Epochal's own records are of no use to other trackers.
         """
-        is_for_samples = not set(self._sink.holds) <= set(NUMBERS)
-        return is_for_samples and entry.content.startswith(_REPORTED)
+        return _is_for_samples(self._sink) and entry.content.startswith(_REPORTED)
+
+
+def _is_for_samples(sink: Sink) -> bool:
+    """Whether a target is for more than numbers."""
+    return not set(sink.holds) <= set(NUMBERS)
 
 
 def _words(error: BaseException) -> str:

@@ -6,6 +6,7 @@ run's folder stores its state and position. A sink that failed is discarded, and
 from the last state.
 
     holds            what its target can hold; other records are skipped, counted and reported
+    labels           what its target gets of configuration, group, job type, tags and notes
     open(context)    start, or continue from ``context.state``; False: send everything again
     write(entry)     send or collect one record; after a crash the same records may come again
     flush()          send what was collected, durably; returns the state to continue from
@@ -45,6 +46,8 @@ NUMBERS = tuple(
 )
 # How a run began, went on and ended: every sink gets these, and none of them is reported.
 BOOKKEEPING = frozenset({"run", "resume", "finish", "heartbeat"})
+# What a person says about a run in ``init``; the entries of ``Sink.labels``.
+LABELS = ("config", "group", "job_type", "tags", "notes")
 
 
 class SinkUnavailableError(EpochalError):
@@ -167,7 +170,8 @@ class Sink(ABC):
 
     ``name`` is what ``report_to`` takes. ``summary`` says in the guide what the target gets.
     ``extra`` is the extra of Epochal that installs the tracker's package. ``holds`` lists what the
-    target can hold, as ``Entry.content`` names it; ``*`` stands for any text.
+    target can hold, as ``Entry.content`` names it; ``*`` stands for any text. ``labels`` lists what
+    it gets of ``LABELS``. What neither of them lists is reported as not sent.
     """
 
     name: ClassVar[str]
@@ -175,6 +179,7 @@ class Sink(ABC):
     options: ClassVar[type[SinkOptions]] = SinkOptions
     extra: ClassVar[str | None] = None
     holds: ClassVar[tuple[str, ...]] = ("*",)
+    labels: ClassVar[tuple[str, ...]] = LABELS
 
     @abstractmethod
     def open(self, context: SinkContext) -> bool:

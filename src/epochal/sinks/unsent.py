@@ -6,7 +6,7 @@ Skipped records are counted by what they are and why; ``sinks.json`` stores the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -30,8 +30,11 @@ _NOUNS = {
     "file": "file",
     "graph": "model graph",
     "histogram": "histogram",
+    "summary": "summary value",
     "text": "text",
 }
+# The labels of a run, as ``Sink.labels`` names them; a run has one of each but tags.
+_LABEL_NOUNS = {"config": "configuration", "job_type": "job type", "tags": "tag", "notes": "note"}
 
 
 def counted(counts: Mapping[str, Mapping[str, int]], reason: Reason, content: str) -> Counts:
@@ -42,6 +45,18 @@ def counted(counts: Mapping[str, Mapping[str, int]], reason: Reason, content: st
     noun = noun or f"{content} record"
     nouns[noun] = nouns.get(noun, 0) + 1
     return added
+
+
+def with_labels(
+    counts: Mapping[str, Mapping[str, int]], identity: Mapping[str, Any], missing: Iterable[str]
+) -> Counts:
+    """The counts with the labels of a run that a target does not get."""
+    found = {why: dict(nouns) for why, nouns in counts.items()}
+    for label in missing:
+        if value := identity.get(label):
+            num = len(value) if label == "tags" else 1
+            found.setdefault("not held", {})[_LABEL_NOUNS.get(label, label)] = num
+    return found
 
 
 def sentences(sink: str, counts: Mapping[str, Mapping[str, int]], rejection: str) -> list[str]:

@@ -28,8 +28,9 @@ from epochal.imports.foreign import (
     batches_of,
 )
 from epochal.imports.media import MediaReader
+from epochal.imports.own_labels import OWN_PREFIX, SUMMARY_PREFIX, SummaryReader, own_facts
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.imports.values import unix_seconds
+from epochal.imports.values import json_value, unix_seconds
 from epochal.journal.search_bounds import SearchBounds
 from epochal.media.files import TABLE
 from epochal.records import Record
@@ -70,6 +71,7 @@ class MlflowRun(FileRun):
         self._last_row = 0
         self._has_finished = False
         self._seen: set[str] = set()
+        self._summary = SummaryReader()
         # Parameters and tags may be added while a run goes on.
         self._identity: Identity | None = None
         self._identified: object = None
@@ -128,6 +130,7 @@ class MlflowRun(FileRun):
             )
             return
         yield from batches_of(self._artifacts(latest))
+        yield from batches_of(summary_records(self._summary, self.identity, latest))
         record = finish_record(self._row.get("status"), end=self._row.get("end"), latest=latest)
         if record is not None and not self._has_finished:
             self._has_finished = True
@@ -230,7 +233,9 @@ def identity_of(
     facts: Mapping[str, Any],
 ) -> Identity:
     """A run with its parameters as configuration; MLflow's own tags are facts."""
-    own = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
+    own = {k: v for k, v in tags.items() if not k.startswith(("mlflow.", OWN_PREFIX))}
+    if f"{OWN_PREFIX}run_id" in tags:  # our sink gives each tag this value
+        own = {key: "" if value == "true" else value for key, value in own.items()}
     return Identity(
         id=run_id,
         name=str(name or tags.get("mlflow.runName") or run_id),
@@ -239,8 +244,20 @@ def identity_of(
         config={key: _number_or_text(value) for key, value in params.items()},
         tags=tuple(f"{key}={value}" if value else key for key, value in own.items()),
         notes=tags.get("mlflow.note.content"),
-        facts={**facts, "mlflow_tags": dict(tags)},
+        facts={**facts, **own_facts(tags), "mlflow_tags": dict(tags)},
     )
+
+
+def summary_records(reader: SummaryReader, identity: Identity, t: float) -> Iterator[Record]:
+    """The values of the summary that our sink set as tags, in JSON."""
+    named = {}
+    for key, text in identity.facts["mlflow_tags"].items():
+        if key.startswith(SUMMARY_PREFIX):
+            try:
+                named[key] = json_value(str(text))
+            except (ValueError, RecursionError):
+                named[key] = str(text)
+    return reader.records(named, t)
 
 
 def finish_record(status: Any, *, end: Any, latest: float) -> Record | None:

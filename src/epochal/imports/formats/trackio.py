@@ -11,8 +11,9 @@ from datetime import timezone
 from typing import Any, ClassVar
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, stable_id
+from epochal.imports.foreign import Batch, FileRun, FileSignature, Identity, batches_of, stable_id
 from epochal.imports.media import MediaReader
+from epochal.imports.own_labels import OWN_PREFIX, SummaryReader, own_facts
 from epochal.imports.sqlite_file import SqliteFile, SqliteFiles
 from epochal.imports.values import iso_seconds, json_value, sort_values
 from epochal.records import Record
@@ -36,6 +37,8 @@ class TrackioRun(FileRun):
         """Begin at the first rows again."""
         super().rewind()
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
+        self._latest = 0.0
+        self._summary = SummaryReader()
         self._identity: Identity | None = None
         self._media = MediaReader(self.path.parent / "media", self._blobs)
 
@@ -54,13 +57,18 @@ class TrackioRun(FileRun):
             config = self._config()
             own = {name: value for name, value in config.items() if name.startswith("_")}
             has_id = self._column == "run_id"
+            named = {n: config.pop(n) for n in list(config) if n.startswith(OWN_PREFIX)}
+            tags, notes = (named.get(f"{OWN_PREFIX}{label}") for label in ("tags", "notes"))
+            labels = own_facts({**named, f"{OWN_PREFIX}group": own.get("_Group")})
             self._identity = Identity(
                 id=self._run_id if has_id else stable_id("trackio", self.path, self._run_id),
                 name=self._name,
                 project=self.path.stem,
                 created=iso_seconds(str(own.get("_Created") or self._first), zone=timezone.utc),
                 config={n: v for n, v in config.items() if not n.startswith("_")},
-                facts={"source": str(self.path), **({"trackio": own} if own else {})},
+                tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+                notes=notes if isinstance(notes, str) else None,
+                facts={"source": str(self.path), **labels, **({"trackio": own} if own else {})},
             )
         return self._identity
 
@@ -72,6 +80,8 @@ class TrackioRun(FileRun):
             for table, take in takers.items():
                 if {self._column, "id", "timestamp"} <= present.get(table, set()):
                     yield from self._read_table(table, take)
+            t = self._latest or self.identity.created or 0.0
+            yield from batches_of(self._summary.records(self._config(), t))
         except (FormatError, OSError) as error:
             self._said.say(str(error))
 
@@ -90,6 +100,7 @@ class TrackioRun(FileRun):
                             f"{self.path}: row {row['id']} of {table} is damaged: {error}."
                         )
                 self._last[table] = int(rows[-1]["id"])
+                self._latest = max(self._latest, _time(rows[-1]))
                 if records:
                     yield Batch(records)
 

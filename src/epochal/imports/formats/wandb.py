@@ -63,7 +63,7 @@ class WandbRun(FileRun):
         # The metric that is the step of the run; "" where W&B's own is, None until that is known.
         self._axis: str | None = None
         self._summary: dict[str, Any] = {}
-        self._logged: set[str] = set()
+        self._logged: dict[str, float] = {}  # the last value of each metric
         self._unfinished: dict[str, str] = {}
 
     def learn(self, number: int, /) -> None:
@@ -144,12 +144,12 @@ class WandbRun(FileRun):
             self._step = step
             if _is_step(axis):
                 del row[axis]
-                self._logged.add(axis)
+                self._logged[axis] = step
         self._t = unix_seconds(row.get("_timestamp")) or self._t
         for name in ("_step", "_timestamp", "_runtime", _OWN):
             row.pop(name, None)
         for record in self._media.row_records(row, {"t": self._t, "step": self._step}):
-            self._logged.update(record.get("m", ()))
+            self._logged.update(record.get("m", {}))
             yield record
 
     def _files_records(self, part: Field) -> Iterator[Record]:
@@ -209,8 +209,9 @@ class WandbRun(FileRun):
                 yield {"log": "message", "t": t, "level": stream, "text": text}
         self._unfinished.clear()
         for name, value in self._summary.items():
-            is_row = name.startswith("_") or name in self._logged or isinstance(value, dict)
-            if not is_row:
+            # W&B itself keeps the last value of each metric; another one was set.
+            is_last = name in self._logged and _is_same(value, self._logged[name])
+            if not (name.startswith("_") or is_last or isinstance(value, dict)):
                 yield {"log": "summary", "t": t, "name": name, "value": json_safe(value)}
         status = {"status": "failed", "reason": f"exit code {code}"} if code else _FINISHED
         yield {"log": "finish", "t": t, **status, "last_step": self._step}
@@ -328,6 +329,12 @@ def _row_values(part: Field, names: Set[str]) -> list[tuple[str, Any]]:
 
 def _item_name(item: Field) -> str:
     return item[1].text or ".".join(key.text for key in item.each(2))
+
+
+def _is_same(value: Any, logged: float) -> bool:
+    """Whether a value of the summary is one that was logged."""
+    number = plain_number(value)
+    return number == logged or (number is not None and number != number and logged != logged)
 
 
 def _is_step(name: str) -> bool:

@@ -30,9 +30,11 @@ from epochal.imports.formats.mlflow import (
     identity_of,
     importable,
     restored,
+    summary_records,
 )
 from epochal.imports.http_api import HttpApi, ServerError, is_address
 from epochal.imports.media import MediaReader
+from epochal.imports.own_labels import SummaryReader
 from epochal.imports.values import unix_seconds
 from epochal.records import Record
 
@@ -145,6 +147,7 @@ class MlflowServerRun(FileRun):
             yield Batch(records)
         more = self._artifacts(latest)
         end = finish_record(self._info.get("status"), end=self._info.get("end_time"), latest=latest)
+        more += summary_records(SummaryReader(), self.identity, latest)
         if end is not None:
             more.append(end)
         if more:

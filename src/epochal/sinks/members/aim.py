@@ -54,6 +54,7 @@ class AimSink(Sink):
         *(f"blob:{sound}" for sound in _SOUNDS),
         f"blob:{PLOTLY}",
     )
+    labels = ("config",)
 
     _context: SinkContext
 

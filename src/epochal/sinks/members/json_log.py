@@ -31,6 +31,7 @@ class JsonLogSink(FileSink):
     summary = "A JSON array of all records, with `time` in ISO format, valid after each record."
     options = JsonLogOptions
     holds = ("*",)
+    labels = ()
 
     def open(self, context: SinkContext) -> bool:
         """Open the array; what was written after the last ``flush`` is taken off again."""

@@ -11,16 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epochal.imports.own_labels import OWN_PREFIX, SUMMARY_PREFIX
 from epochal.media.files import TABLE
 from epochal.sinks.keys import keyed_scalars, path_name, sample_name
-from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
+from epochal.sinks.sink import (
+    NUMBERS,
+    Entry,
+    NotHeldError,
+    Sink,
+    SinkContext,
+    SinkOptions,
+    option,
+    require,
+)
 from epochal.values import flat_items
 
 # The server refuses more in one call, and longer values.
 _METRICS_PER_CALL, _PARAMS_PER_CALL = 1000, 100
 _PARAM_CHARACTERS = 500
 _NAME_BYTES = 250
-_ID_TAG = "epochal.run_id"
+_ID_TAG = f"{OWN_PREFIX}run_id"
+_TAG_CHARACTERS = 5000
 _HISTOGRAM_FIGURES = ("min", "max", "mean", "std")
 _STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
 
@@ -47,7 +58,7 @@ class MlflowSink(Sink):
     summary = "An MLflow run: metrics, parameters, and all texts and files as artifacts."
     options = MlflowOptions
     extra = "mlflow"
-    holds = (*NUMBERS, "histogram", "text", "option", "graph", "blob:*", "file:*")
+    holds = (*NUMBERS, "histogram", "text", "option", "summary", "graph", "blob:*", "file:*")
 
     _context: SinkContext
 
@@ -90,6 +101,8 @@ class MlflowSink(Sink):
             folder = str(record.get("media_type")).partition("/")[0]
             folder = "images" if folder == "image" else folder
             self._upload(path, _sample_file(entry, folder, path.name.partition(".")[2]))
+        elif kind == "summary":
+            self._set_summary(record)
         elif kind == "option":
             self._log_config({str(record.get("name")): record.get("value")})
         else:
@@ -133,6 +146,9 @@ class MlflowSink(Sink):
         tags = {str(tag): "true" for tag in context.identity.get("tags") or ()}
         if notes := context.fact("notes", ""):
             tags["mlflow.note.content"] = notes
+        for label in ("group", "job_type"):
+            if text := context.fact(label, ""):
+                tags[f"{OWN_PREFIX}{label}"] = text
         return self._client.create_run(
             experiment_id,
             start_time=int(context.created * 1000) or None,
@@ -154,6 +170,18 @@ class MlflowSink(Sink):
         for start in range(0, len(fresh), _PARAMS_PER_CALL):
             chunk = fresh[start : start + _PARAMS_PER_CALL]
             self._client.log_batch(self._run_id, params=chunk)
+
+    def _set_summary(self, record: Mapping[str, Any]) -> None:
+        """Set a value of the summary, which may be a text and may change, as a tag in JSON."""
+        name = path_name(f"{SUMMARY_PREFIX}{record.get('name')}", limit=_NAME_BYTES)
+        if record.get("deleted"):
+            if name in self._client.get_run(self._run_id).data.tags:
+                self._client.delete_tag(self._run_id, name)
+            return
+        text = json.dumps(record.get("value"))
+        if len(text) > _TAG_CHARACTERS:
+            raise NotHeldError(f"MLflow's tags have at most {_TAG_CHARACTERS} characters.")
+        self._client.set_tag(self._run_id, name, text)
 
     def _metrics(self, entry: Entry) -> Iterator[Any]:
         if entry.kind == "histogram":

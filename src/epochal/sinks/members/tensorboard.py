@@ -65,6 +65,7 @@ class TensorBoardSink(FileSink):
         *(f"blob:{media_type}" for media_type in _SAMPLES),
         *(f"file:{media_type}" for media_type in _FILES),
     )
+    labels = ("config",)
 
     _context: SinkContext
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from epochal.imports.own_labels import OWN_PREFIX, SUMMARY_PREFIX
 from epochal.media.files import TABLE
 from epochal.sinks.keys import histogram_bins, keyed_scalars, sample_name
 from epochal.sinks.sink import NUMBERS, Entry, Sink, SinkContext, SinkOptions, option, require
@@ -35,7 +36,7 @@ class TrackioSink(Sink):
     options = TrackioOptions
     extra = "trackio"
     holds = (
-        *(*NUMBERS, "histogram", "text", "option", "event:alert", f"blob:{TABLE}"),
+        *(*NUMBERS, "histogram", "text", "option", "summary", "event:alert", f"blob:{TABLE}"),
         *("blob:image/*", "blob:audio/wav", "blob:audio/mpeg", "blob:text/html"),
         *("blob:video/mp4", "blob:video/webm"),
     )
@@ -50,6 +51,9 @@ class TrackioSink(Sink):
         self._run_id = ""
         self._config: dict[str, Any] = {}
         self._has_new_config = True
+        # An option or a summary came that no row has taken along.
+        self._has_late_config = False
+        self._last: dict[str, Any] = {}
         self._rows: list[tuple[Entry, dict[str, Any]]] = []
         self._telemetry: list[tuple[Entry, dict[str, Any]]] = []
 
@@ -66,15 +70,23 @@ class TrackioSink(Sink):
             **(context.state.get("config") or context.config),
             "_Created": datetime.fromtimestamp(context.created, timezone.utc).isoformat(),
         }
+        self._config |= _labels(context.identity)
+        self._last = {"step": 0, "t": context.created, **(context.state.get("last") or {})}
         return True
 
     def write(self, entry: Entry) -> None:
         """Collect the record's row."""
         if entry.kind == "event":
             self._storage.bulk_alert(**self._alert(entry))
+        elif entry.kind == "summary":
+            name = f"{SUMMARY_PREFIX}{entry.record.get('name')}"
+            self._config[name] = entry.record.get("value")
+            if entry.record.get("deleted"):
+                del self._config[name]
+            self._has_new_config = self._has_late_config = True
         elif entry.kind == "option":
             self._config[str(entry.record.get("name"))] = entry.record.get("value")
-            self._has_new_config = True
+            self._has_new_config = self._has_late_config = True
         elif row := self._row(entry):
             (self._telemetry if entry.kind in _TELEMETRY else self._rows).append((entry, row))
 
@@ -83,10 +95,14 @@ class TrackioSink(Sink):
         rows, self._rows = self._rows, []
         telemetry, self._telemetry = self._telemetry, []
         if rows:
+            self._last = {"step": rows[-1][0].step, "t": rows[-1][0].t}
             config = self._config if self._has_new_config else None
             steps = [entry.step for entry, _ in rows]
             self._storage.bulk_log(**self._columns(rows), steps=steps, config=config)
-            self._has_new_config = False
+            self._has_new_config = self._has_late_config = False
+        elif self._has_late_config:
+            self._store_config()
+            self._has_late_config = False
         if telemetry:
             self._storage.bulk_log_system(**self._columns(telemetry))
         return self._state()
@@ -95,9 +111,24 @@ class TrackioSink(Sink):
         """Nothing is open."""
         return self._state() if self._storage is not None else {}
 
+    def _store_config(self) -> None:
+        """Store the configuration, for which Trackio needs a row: an empty one, once."""
+        moment = datetime.fromtimestamp(self._last["t"], timezone.utc).isoformat()
+        self._storage.bulk_log(
+            project=self._project,
+            run=self._name,
+            run_id=self._run_id,
+            metrics_list=[{}],
+            timestamps=[moment],
+            log_ids=[f"{self._run_id}.config"],
+            steps=[self._last["step"]],
+            config=self._config,
+        )
+
     def _state(self) -> dict[str, Any]:
         config = {name: value for name, value in self._config.items() if name != "_Created"}
-        return {"project": self._project, "run_id": self._run_id, "config": config}
+        place = {"project": self._project, "run_id": self._run_id}
+        return {**place, "config": config, "last": self._last}
 
     def _columns(self, rows: Sequence[tuple[Entry, dict[str, Any]]]) -> dict[str, Any]:
         """Rows of one of Trackio's tables, column by column."""
@@ -150,3 +181,10 @@ class TrackioSink(Sink):
             media = getattr(self._trackio, kind)(str(path), caption=record.get("caption"))
         media._save(self._project, self._name, entry.step)
         return media._to_dict()
+
+
+def _labels(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's labels as Trackio's configuration has them; the group under Trackio's own name."""
+    found = {f"{OWN_PREFIX}{label}": identity.get(label) for label in ("job_type", "tags", "notes")}
+    found["_Group"] = identity.get("group")
+    return {name: value for name, value in found.items() if value}
