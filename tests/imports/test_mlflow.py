@@ -51,3 +51,25 @@ def test_new_rows_and_deleted_runs_show_with_the_next_look(tmp_path: Path) -> No
     assert [(record["step"], list(record["m"].values())) for record in batch.records] == [
         (31, [0.25])
     ]
+
+
+def test_what_our_sink_sets_as_tags_is_turned_back(tmp_path: Path) -> None:
+    path = Path(shutil.copy(MLFLOW, tmp_path / "mlflow.db"))
+    tags = {"epochal.run_id": "abc", "epochal.group": "g", "epochal.job_type": "train"}
+    tags |= {"baseline": "true", "epochal.summary.best/acc": "0.5", "epochal.summary.word": '"w"'}
+    with sqlite3.connect(path) as connection:
+        for key, value in tags.items():
+            connection.execute("INSERT INTO tags VALUES (?, ?, ?)", (key, value, FIRST.key))
+    connection.close()
+    run = opened(tmp_path).runs()[0]
+    assert set(run.identity.tags) == {"team=a", "baseline"}
+    assert (run.identity.facts["group"], run.identity.facts["job_type"]) == ("g", "train")
+    records = [record for batch in run.read_new() for record in batch.records]
+    found = {r["name"]: r["value"] for r in records if r["log"] == "summary"}
+    assert found == {"best/acc": 0.5, "word": "w"}
+    assert records[-1]["log"] == "finish"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE tags SET value = '0.75' WHERE key LIKE '%best/acc'")
+    connection.close()
+    (record,) = [record for batch in run.read_new() for record in batch.records]
+    assert (record["name"], record["value"]) == ("best/acc", 0.75)

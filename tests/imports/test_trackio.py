@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -63,3 +65,20 @@ def test_a_row_that_is_no_json_is_a_problem_and_the_rest_is_read(tmp_path: Path)
     (batch,) = run.read_new()
     assert [record["m"]["loss"] for record in batch.records] == [1, 2]
     assert "row 2 of metrics" in run.problems[0]
+
+
+def test_what_our_sink_keeps_in_the_configuration_is_turned_back(tmp_path: Path) -> None:
+    path = Path(shutil.copy(TRACKIO / "digits.db", tmp_path / "digits.db"))
+    config = {"lr": 0.1, "_Group": "g", "epochal.job_type": "train", "epochal.notes": "a note"}
+    config |= {"epochal.tags": ["a", "b"], "epochal.summary.best": 3}
+    run_id = FIRST.key.partition("/")[2]
+    with sqlite3.connect(path) as connection:
+        given = (json.dumps(config), run_id)
+        connection.execute("UPDATE configs SET config = ? WHERE run_id = ?", given)
+    connection.close()
+    (run,) = [run for run in opened(tmp_path).runs() if run.key == FIRST.key]
+    assert run.identity.config == {"lr": 0.1}
+    assert (run.identity.tags, run.identity.notes) == (("a", "b"), "a note")
+    assert (run.identity.facts["group"], run.identity.facts["job_type"]) == ("g", "train")
+    records = [record for batch in run.read_new() for record in batch.records]
+    assert {r["name"]: r["value"] for r in records if r["log"] == "summary"} == {"best": 3}
