@@ -8,8 +8,11 @@ from epochal.journal.layout import RunFolder
 from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger
 from epochal.sinks.members.json_log import JsonLogOptions
+from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import NUMBERS, Entry, SinkContext
 from epochal.sinks.unsent import sentences
+from epochal.sinks.worker import Forwarding
+from tests.conftest import StartRun
 from tests.sinks.doubles import Failing, Memory, MemorySink, into
 from tests.sinks.journal_files import metrics, run_folder, write
 
@@ -208,3 +211,17 @@ def test_run_without_an_identity_is_sent_as_well(folder: RunFolder) -> None:
     write(folder, metrics(0))
     send_all(folder, memory)
     assert memory.steps == [0]
+
+
+def test_labels_that_a_target_does_not_get_are_counted_once(start_run: StartRun) -> None:
+    run = start_run(group="g", tags=["a", "b"])
+    for _ in range(2):
+        run.log({"loss": 1.0})
+        forwarding = Forwarding(RunFolder(run.dir), options_from({"report_to": "tensorboard"}))
+        forwarding.finish()
+        forwarding.start()
+        assert forwarding.wait(120)
+    progress = forwarding.progress_by_sink()["tensorboard"]
+    assert sentences("tensorboard", progress.skipped, "") == [
+        "1 group and 2 tags were not sent: tensorboard cannot hold them."
+    ]

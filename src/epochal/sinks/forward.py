@@ -82,7 +82,8 @@ class Forwarder:
         self._stream = Stream(self.progress.stream)
         self._backlog = Backlog(self._folder, self.progress.sent, wants=is_sent)
         skipped = self.progress.skipped
-        if _is_for_samples(sink):
+        # A file of plain records has no place for labels, and nobody looks for them there.
+        if _is_for_samples(sink) and "*" not in sink.holds:
             missing = [label for label in LABELS if label not in sink.labels]
             skipped = with_labels(skipped, context.identity, missing)
         # A tracker's own id must not be lost before the first record is.
