@@ -95,6 +95,7 @@ def answered(capsys: Capture, *arguments: str) -> str:
         "why every-kind every-kind-2 --metric train/loss --json",
         "series every-kind train/loss",
         "manage checkpoints every-kind",
+        "manage verify every-kind",
         "manage repair every-kind",
         "watch every-kind --once",
     ],

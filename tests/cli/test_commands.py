@@ -214,16 +214,20 @@ def test_export_to_where_no_file_can_be_is_a_sentence(tmp_path: Path, capsys: Ca
 
 def test_repair_reports_without_touching_a_living_run(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
+    journal.folder.identity.unlink()
     with journal.path().open("ab") as file:
         file.write(b'{"log":')
+    before = journal.path().read_bytes()
     assert main(["manage", "repair", "x", "--dir", str(tmp_path)]) == 1
     assert "nothing was changed" in capsys.readouterr().out
+    assert journal.path().read_bytes() == before
+    assert not journal.folder.identity.exists()
 
 
 def test_repair_mends_and_then_finds_nothing(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).finish()
     journal.folder.identity.unlink()
-    assert main(["manage", "repair", "x", "--dry-run", "--dir", str(tmp_path)]) == 1
+    assert main(["manage", "verify", "x", "--dir", str(tmp_path)]) == 1
     assert not journal.folder.identity.exists()
     assert main(["manage", "repair", "x", "--dir", str(tmp_path)]) == 0
     assert main(["manage", "repair", "x", "--json", "--dir", str(tmp_path)]) == 0

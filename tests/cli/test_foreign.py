@@ -76,7 +76,9 @@ def test_a_run_is_renamed_and_its_files_stay(
     assert {path.name for path in logs.iterdir()} == {"a", "b"}
 
 
-@pytest.mark.parametrize("command", ["manage pack", "manage repair", "sync", "manage checkpoints"])
+@pytest.mark.parametrize(
+    "command", ["manage pack", "manage verify", "manage repair", "sync", "manage checkpoints"]
+)
 def test_what_needs_a_folder_of_ours_says_how_to_get_one(
     command: str, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,6 +72,7 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         ["trash", "empty", one],
         ["prune", "--older", "1d"],
         ["pack", one],
+        ["verify", one],
         ["repair", one],
         ["rename", one, f"new {EVIL}"],
         ["hide", one],

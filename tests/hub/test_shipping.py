@@ -178,7 +178,7 @@ def test_repair_deletes_unfinished_uploads(
     partial = folder.blobs / f".other.bin.{'0' * 16}.partial"
     partial.write_bytes(b"half of it")
     repair = ["--dir", str(tmp_path / "hub"), "manage", "repair", "--all"]
-    assert main([*repair, "-n"]) == 1
+    assert main([*repair[:-2], "verify", "--all"]) == 1
     assert f"p/a: blobs/{partial.name} is an unfinished upload." in capsys.readouterr().out
     with only_hub(tmp_path / "hub"):
         assert main(repair) == 1
@@ -198,7 +198,9 @@ def test_repair_names_parts_that_are_missing(
     folder.part_path(name).rename(folder.part_path(name._replace(part=1)))
     assert main(["--dir", str(tmp_path / "runs"), "manage", "repair", "--all"]) == 1
     said = capsys.readouterr().out
-    assert "p/a: loop.0001.0000: this part is missing, and a later one is there." in said
+    assert (
+        "p/a: journal/loop.0001.0000.jsonl: this part is missing, and a later one is there." in said
+    )
 
 
 def test_equal_names_do_not_collide(hub: HubProcess, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
@@ -60,3 +61,18 @@ def metrics(step: int, **values: Any) -> Record:
 def read_run(folder: RunFolder) -> list[tuple[Position, Record]]:
     """Every record of a run, writer by writer."""
     return list(load_run(folder.path).records())
+
+
+def column_byte(segment: Path, name: str) -> int:
+    """The place of a byte in the middle of the pages of a column."""
+    metadata = pq.ParquetFile(segment).metadata.row_group(0)
+    columns = map(metadata.column, range(metadata.num_columns))
+    (column,) = (column for column in columns if column.path_in_schema == name)
+    return int(column.data_page_offset + column.total_compressed_size // 2)
+
+
+def flip(path: Path, place: int) -> None:
+    """Change one bit of a file."""
+    text = bytearray(path.read_bytes())
+    text[place] ^= 4
+    path.write_bytes(text)

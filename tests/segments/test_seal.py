@@ -21,8 +21,10 @@ from tests.segments.parts import (
     FINISH,
     HEADER,
     NAME,
+    column_byte,
     copied,
     finished_part,
+    flip,
     journal_texts,
     lines,
     metrics,
@@ -174,6 +176,16 @@ def test_a_cut_segment_says_which_file_it_is(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(FormatError, match=r"loop\.0001\.0000\.parquet"):
         Segment(path)
+
+
+def test_a_segment_with_a_damaged_page_never_replaces_its_journal_part(tmp_path: Path) -> None:
+    folder = finished_part(tmp_path, *(metrics(step, loss=step / 3) for step in range(100)))
+    journal = folder.part_path(NAME).read_bytes()
+    target = seal_part(folder, NAME).path
+    flip(target, column_byte(target, "m.loss"))
+    folder.part_path(NAME).write_bytes(journal)
+    seal_part(folder, NAME).verify()
+    assert (folder.parts(), folder.sealed_parts()) == ([], [NAME])
 
 
 def test_a_flipped_bit_in_a_column_is_noticed(tmp_path: Path) -> None:

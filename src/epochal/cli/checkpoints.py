@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def command(run: str | None, verify: bool) -> int:
     rows = [
         _row(folder, name, found, verify=verify)
         for folder in folders
-        for name, found in _scanned(view, folder)
+        for name, found in _of_run(view, folder)
     ]
     if not rows:
         places = " or ".join(map(str, folders))
@@ -43,12 +43,17 @@ def command(run: str | None, verify: bool) -> int:
 
 def checkpoint_folders(view: LocalRun) -> list[Path]:
     """The run's own folder of checkpoints, then those in its journal, the newest first."""
-    own, cwd = view.path / FOLDER, view.facts.get("cwd")
+    entries = reversed(view.entries("event", name="checkpoint", rank=None))
+    paths = [str(path) for entry in entries if (path := entry.record.get("path"))]
+    return folders_of(view.path / FOLDER, str(view.facts.get("cwd") or ""), paths)
+
+
+def folders_of(own: Path, cwd: str, paths: Iterable[str]) -> list[Path]:
+    """The run's own folder, then those of checkpoints that it saved elsewhere."""
     folders = {own.absolute(): own}
-    for entry in reversed(view.entries("event", name="checkpoint", rank=None)):
-        if path := entry.record.get("path"):
-            folder = (Path(str(cwd or "")) / str(path)).parent
-            folders.setdefault(folder.absolute(), folder)
+    for path in paths:
+        folder = (Path(cwd) / path).parent
+        folders.setdefault(folder.absolute(), folder)
     return list(folders.values())
 
 
@@ -56,18 +61,21 @@ def newest_checkpoint(view: LocalRun) -> tuple[Path, Manifest] | None:
     """The one to go on from, of all folders; None when there is none that can be read."""
     newest: list[tuple[Path, Manifest]] = []
     for folder in checkpoint_folders(view):
-        found = [(folder / name, one) for name, one in _scanned(view, folder)]
+        found = [(folder / name, one) for name, one in _of_run(view, folder)]
         readable = [(path, one) for path, one in found if isinstance(one, Manifest)]
         latest = [(path, one) for path, one in readable if path.name == pointed(folder, "latest")]
         newest += latest or readable
     return max(newest, key=lambda item: item[1].saved, default=None)
 
 
-def _scanned(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
-    """The checkpoints in a folder, without those of other runs."""
-    is_own = folder == view.path / FOLDER
+def _of_run(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
+    return scanned(folder, None if folder == view.path / FOLDER else view.own_id)
+
+
+def scanned(folder: Path, run_id: str | None) -> Iterator[tuple[str, Manifest | FormatError]]:
+    """The checkpoints in a folder, of one run or of all."""
     for name, found in scan(folder):
-        if is_own or isinstance(found, FormatError) or found.run_id == view.own_id:
+        if isinstance(found, FormatError) or run_id in (None, found.run_id):
             yield name, found
 
 

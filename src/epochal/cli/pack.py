@@ -59,10 +59,10 @@ def command(runs: tuple[str, ...], every: bool) -> int:
 
 
 def _pack(view: LocalRun) -> Packed:
-    from epochal.hub.ledger import is_received
+    from epochal.hub.ledger import sender_of
 
     packed, folder = Packed(full_name(view)), check_own(view)
-    is_hub = is_received(folder.path, view.id)
+    is_hub = sender_of(folder.path, view.id) is not None
     if is_hub and folder.parts():
         packed.problems.append(_RECEIVED)
     for name in sealable_parts(folder) if not is_hub else ():

@@ -1,80 +1,153 @@
-"""``epochal manage repair``: report and repair damage in the folders of runs."""
+"""``epochal manage verify`` and ``manage repair``: damage in the folders of runs."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 
 from epochal.cli import options
+from epochal.cli.checkpoints import folders_of, scanned
 from epochal.cli.command import data_command, own_run, runs_dir
 from epochal.cli.output import one_line, remark, said_json, say
-from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.errors import EpochalError, UsageError
 from epochal.format import plural
-from epochal.journal.layout import PartName, RunFolder, run_folders
-from epochal.journal.repair import Diagnosis, diagnose, repair
+from epochal.guard import attempt, describe
+from epochal.journal import repair as journal_repair
+from epochal.journal.layout import RunFolder, json_or_empty, parse_part_name, run_folders
+from epochal.segments.verify import Fault, Verification, verify_run
+from epochal.settings import read_settings
+from epochal.shipping.client import HubClient, hub_token
+from epochal.shipping.copies import HubCopy, hub_of, seal_again
+from epochal.store.local.trash import FolderTrash
+from epochal.torch.checkpoint.manifest import FOLDER, Manifest, problem_of
+
+_COPIED = ("journal/", "segments/", "blobs/")
 
 
 @dataclass(slots=True)
-class Repaired:
-    """What was found in the folder of a run, and what was done about it; a sentence each."""
+class Verified:
+    """What was read of a run, what is wrong with it, and what was done about that.
+
+    ``unknown`` counts files whose content has no checksum.
+    """
 
     run: str
     records: int = 0
     parts: int = 0
-    found: list[str] = field(default_factory=list)
+    files: int = 0
+    checkpoints: int = 0
+    unknown: int = 0
+    faults: list[Fault] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     whole: bool = True
     alive: bool = False
 
 
+_EVERY = click.option(
+    "--all", "every", is_flag=True, help="Every run of the folder, or of a hub's folder."
+)
+_RUN = click.argument("run", metavar="[RUN]", required=False, type=options.RUN)
+
+
 @data_command
-@click.argument("run", metavar="[RUN]", required=False, type=options.RUN)
-@click.option("--all", "every", is_flag=True, help="Every run of the folder, or of a hub's folder.")
-@click.option("-n", "--dry-run", is_flag=True, help="Report, change nothing.")
-def command(run: str | None, every: bool, dry_run: bool) -> int:
-    """Report damage in the folder of a run and repair it.
+@_RUN
+@_EVERY
+def verify(run: str | None, every: bool) -> int:
+    """Read everything that a run recorded, and report what is damaged; changes nothing.
+
+    Journals, segments, files and checkpoints are compared with their formats and checksums. The
+    exit code is 1 if something is damaged.
+    """
+    folders = _folders("verify", run, every)
+    results = [_verified(folder) for folder in folders]
+    is_damaged = _report(results, every=every)
+    if is_damaged:
+        which = "--all" if every else one_line(results[0].run)
+        remark(f"'epochal manage repair {which}' repairs what it can.")
+    return int(is_damaged)
+
+
+@data_command
+@_RUN
+@_EVERY
+def repair(run: str | None, every: bool) -> int:
+    """Verify a run, and repair what is damaged from its journal or from its hub.
 
     The exit code is 1 if damage is left.
     """
-    if (run is None) != every:
-        raise UsageError("repair takes a run, or --all.")
-    folders = list(run_folders(runs_dir())) if every else [RunFolder(own_run(run).path)]
+    folders = _folders("repair", run, every)
     root = runs_dir() if every else folders[0].path.parent.parent
     with _alone(root) as is_alone:
-        may_change = is_alone and not dry_run
-        results = [_repair(folder, may_change=may_change) for folder in folders]
+        results = [_repaired(folder) if is_alone else _verified(folder) for folder in folders]
+    is_damaged = _report(results, every=every)
+    if is_damaged and not is_alone:
+        remark("A hub is running over this folder. Stop it to repair what was found.")
+    return int(is_damaged)
+
+
+def _folders(command: str, run: str | None, every: bool) -> list[RunFolder]:
+    if (run is None) != every:
+        raise UsageError(f"{command} takes a run, or --all.")
+    return list(run_folders(runs_dir())) if run is None else [RunFolder(own_run(run).path)]
+
+
+def _report(results: list[Verified], *, every: bool) -> bool:
+    """Print what was found and done; whether any run is damaged."""
     num_damaged = sum(not result.whole for result in results)
     if said_json(results if every else results[0]):
-        return int(num_damaged > 0)
+        return num_damaged > 0
     for result in results:
         prefix = f"{one_line(result.run)}: " if every else ""
-        for line in (*result.found, *result.done):
+        for fault in result.faults:
+            say(f"{prefix}{_sentence(fault)}")
+        for line in result.done:
             say(f"{prefix}{line}")
         if result.alive and not result.whole:
             say(f"{prefix}The run is still being written to: nothing was changed.")
-    if num_damaged and every:
+    if not every:
+        if results[0].whole and not results[0].faults:
+            say(f"Nothing is damaged: {_extent(results[0])}.")
+        return num_damaged > 0
+    num_trashed = len(FolderTrash([runs_dir()]).runs())
+    if num_trashed:
+        say(f"{plural(num_trashed, 'run')} in the trash: not read.")
+    if not results:
+        say(f"There is no run of Epochal in {runs_dir()}.")
+    elif num_damaged:
         say(f"{num_damaged} of {plural(len(results), 'run')} are incomplete or damaged.")
-    elif every:
+    else:
         say(f"No damage was found in {plural(len(results), 'run')}.")
-    elif not results[0].found:
-        say(f"Nothing is damaged: {results[0].records} records in {results[0].parts} parts.")
-    if num_damaged and not is_alone and not dry_run:
-        remark("A hub is running over this folder. Stop it to repair what was found.")
-    return int(num_damaged > 0)
+    return num_damaged > 0
+
+
+def _sentence(fault: Fault) -> str:
+    records = "" if fault.records is None else f" ({plural(fault.records, 'record')})"
+    copy = "" if fault.copy is None else f" A copy: {fault.copy}."
+    file = "" if fault.file == "." else f"{fault.file}: "
+    return f"{file}{fault.problem.rstrip('.')}{records}.{copy}"
+
+
+def _extent(result: Verified) -> str:
+    counts = [f"{plural(result.records, 'record')} in {plural(result.parts, 'part')}"]
+    counts += [plural(result.files, "file")] if result.files else []
+    counts += [plural(result.checkpoints, "checkpoint")] if result.checkpoints else []
+    unknown = f"; {plural(result.unknown, 'file')} of them without a checksum"
+    growing = "; the run is still being written to"
+    return f"{', '.join(counts)}{unknown * bool(result.unknown)}{growing * result.alive}"
 
 
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[bool]:
     """Whether no hub runs over a folder; none is started while the block runs."""
-    from epochal.hub.documents import FOLDER
+    from epochal.hub.documents import FOLDER as HUB
     from epochal.hub.ledger import only_hub
 
     with contextlib.ExitStack() as held:
-        is_alone = not (root / FOLDER).is_dir()
+        is_alone = not (root / HUB).is_dir()
         with contextlib.suppress(UsageError):
             if not is_alone:
                 held.enter_context(only_hub(root))
@@ -82,36 +155,127 @@ def _alone(root: Path) -> Iterator[bool]:
         yield is_alone
 
 
-def _repair(folder: RunFolder, *, may_change: bool) -> Repaired:
-    """Examine and repair one run; a run that cannot be examined does not stop the others."""
-    result = Repaired("/".join(folder.path.parts[-2:]))
-    try:
-        damage, uploads = diagnose(folder), _uploads(folder)
-        result.records = sum(part.num_records for part in damage.parts)
-        result.parts, result.alive = len(damage.parts), damage.alive
-        lasting = [*_unreadable(folder), *_missing(folder)]
-        result.found = [*_damage_lines(damage), *lasting]
-        result.found += [
-            f"{path.parent.name}/{path.name} is an unfinished upload." for path in uploads
-        ]
-        if may_change and not damage.alive:
-            result.done = [*repair(folder, damage), *_tidy_blobs(folder)]
-            for path in uploads:
-                path.unlink()
-                result.done.append(f"Deleted {path.parent.name}/{path.name}; push the run again.")
-            damaged = [f"blobs/{path.name}: it cannot be encoded." for path in _raw(folder)]
-            lasting, result.found = [*lasting, *damaged], [*result.found, *damaged]
-            damage, uploads = diagnose(folder), _uploads(folder)
-        result.whole = damage.is_whole and not (lasting or uploads)
-    except (EpochalError, OSError) as error:
-        result.found.append(f"the run cannot be repaired: {error}")
-        result.whole = False
+# -- verifying ------------------------------------------------------------------------------------
+
+
+def _verified(folder: RunFolder) -> Verified:
+    """Verify one run; one that cannot be read does not stop the others."""
+    return _look(folder)[0]
+
+
+def _look(folder: RunFolder) -> tuple[Verified, Verification | None]:
+    result = Verified("/".join(folder.path.parts[-2:]))
+    found, error = attempt(verify_run, folder)
+    if found is None:
+        result.whole, words = False, describe(error) if error else ""
+        is_ours = isinstance(error, (EpochalError, OSError))
+        result.faults.append(Fault(".", f"the run cannot be read: {error if is_ours else words}"))
+        return result, None
+    result.records, result.parts = found.num_records, found.num_parts
+    result.files, result.unknown = found.num_blobs, found.num_unknown
+    result.alive = found.diagnosis.alive
+    faults = [*found.faults, *_uploads(folder), *_checkpoint_faults(folder, found, result)]
+    copies = _Copies(folder, faults)
+    result.faults = [replace(fault, copy=copies.of(fault)) for fault in faults]
+    result.whole = not faults
+    return result, found
+
+
+def _uploads(folder: RunFolder) -> Iterator[Fault]:
+    """Files that a hub has not received to their end."""
+    for path in sorted(folder.path.glob("*/.*.partial")):
+        yield Fault(f"{path.parent.name}/{path.name}", "this is an unfinished upload")
+
+
+def _checkpoint_faults(folder: RunFolder, found: Verification, result: Verified) -> Iterator[Fault]:
+    identity, own = json_or_empty(folder.identity), folder.path / FOLDER
+    for place in folders_of(own, str(identity.get("cwd") or ""), found.checkpoints):
+        of_run = None if place == own else str(identity.get("id"))
+        for name, manifest in scanned(place, of_run):
+            result.checkpoints += 1
+            problem: str | None = str(manifest)
+            if isinstance(manifest, Manifest):
+                try:
+                    problem = problem_of(place / name, manifest, thorough=True)
+                except OSError as error:
+                    problem = str(error)
+            if problem is not None and (place / name).exists():  # not removed meanwhile
+                shown = f"{FOLDER}/{name}" if place == own else str(place / name)
+                yield Fault(shown, problem)
+
+
+class _Copies:
+    """Where good copies of the files of a run may be."""
+
+    def __init__(self, folder: RunFolder, faults: list[Fault]) -> None:
+        self._folder = folder
+        self._hub = hub_of(folder) if faults else None
+        self._sender: str | None = None
+        identity = json_or_empty(folder.identity)
+        if faults and identity.get("id"):
+            from epochal.hub.ledger import sender_of
+
+            self._sender, _ = attempt(sender_of, folder.path, str(identity["id"]))
+        self._host = str(identity.get("host") or "its machine")
+
+    def of(self, fault: Fault) -> str | None:
+        """A sentence without its end; None where none is known."""
+        if fault.lost or not fault.file.startswith(_COPIED):
+            return None
+        part = parse_part_name(Path(fault.file).name, ".parquet")
+        if part is not None and self._folder.part_path(part).exists():
+            return f"journal/{part.stem}.jsonl, which this file was made of"
+        if self._hub is not None:
+            return f"the hub {self._hub} has this run"
+        if self._sender is not None:
+            push = "'epochal hub push' there sends it again"
+            return f"{self._host} sent this run as {self._sender!r}; {push}"
+        return None
+
+
+# -- repairing ------------------------------------------------------------------------------------
+
+
+def _repaired(folder: RunFolder) -> Verified:
+    """Verify and repair one run; one that cannot be repaired does not stop the others."""
+    before, found = _look(folder)
+    if found is None or found.diagnosis.alive:
+        return before
+    done: list[str] = []
+    error = attempt(_repair, folder, found, before.faults, done)[1]
+    if error is not None:
+        done.append(f"The repair stopped: {describe(error)}.")
+    result = _look(folder)[0] if before.faults or done else before
+    result.done = done
+    left = {fault.file: fault for fault in result.faults}
+    result.faults = list({**{fault.file: fault for fault in before.faults}, **left}.values())
     return result
 
 
-def _uploads(folder: RunFolder) -> list[Path]:
-    """Files that a hub has not received to their end."""
-    return sorted(folder.path.glob("*/.*.partial"))
+def _repair(folder: RunFolder, found: Verification, faults: list[Fault], done: list[str]) -> None:
+    done += journal_repair.repair(folder, found.diagnosis)
+    done += _tidy_blobs(folder)
+    for path in folder.path.glob("*/.*.partial"):
+        path.unlink()
+        done.append(f"Deleted {path.parent.name}/{path.name}; push the run again.")
+    with contextlib.ExitStack() as stack:
+        copy: HubCopy | None = None
+        for fault in faults:
+            if fault.copy is None:
+                continue
+            try:
+                part = parse_part_name(Path(fault.file).name, ".parquet")
+                if part is not None and folder.part_path(part).exists():
+                    seal_again(folder, part)
+                    done.append(f"{fault.file}: made again from its journal part.")
+                elif (address := hub_of(folder)) is not None:
+                    if copy is None:
+                        client = HubClient(address, hub_token(read_settings()))
+                        copy = HubCopy(stack.enter_context(contextlib.closing(client)), folder)
+                    copy.restore(fault.file)
+                    done.append(f"{fault.file}: fetched from the hub {address}.")
+            except (EpochalError, OSError) as error:
+                done.append(f"{fault.file}: not repaired: {str(error).rstrip('.')}.")
 
 
 def _tidy_blobs(folder: RunFolder) -> Iterator[str]:
@@ -130,36 +294,3 @@ def _tidy_blobs(folder: RunFolder) -> Iterator[str]:
 
 def _raw(folder: RunFolder) -> list[Path]:
     return sorted(folder.blobs.glob("*.raw"))
-
-
-def _damage_lines(damage: Diagnosis) -> Iterator[str]:
-    if damage.identity_problem is not None:
-        yield f"{damage.identity_problem}."
-    for part in damage.parts:
-        if part.problem is not None:
-            yield f"{part.name.stem}: {part.problem}"
-        if part.damaged_lines:
-            yield f"{part.name.stem}: {part.damaged_lines} damaged lines, which readers skip."
-        if part.tail_bytes:
-            yield f"{part.name.stem}: {part.tail_bytes} bytes at its end are not a whole record."
-
-
-def _unreadable(folder: RunFolder) -> Iterator[str]:
-    from epochal.segments.read import Segment
-
-    for name in folder.sealed_parts():
-        try:
-            Segment(folder.sealed_path(name))
-        except (FormatError, OSError) as error:
-            yield f"{name.stem}: its sealed file cannot be read: {error}"
-
-
-def _missing(folder: RunFolder) -> Iterator[str]:
-    """Parts that must have been there: those of a writer are numbered from 0."""
-    there: dict[tuple[str, int], set[int]] = {}
-    for name in folder.all_parts():
-        there.setdefault((name.writer, name.attempt), set()).add(name.part)
-    for (writer, attempt), parts in there.items():
-        for part in sorted(set(range(max(parts))) - parts):
-            stem = PartName(writer, attempt, part).stem
-            yield f"{stem}: this part is missing, and a later one is there."

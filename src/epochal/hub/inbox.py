@@ -32,7 +32,7 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
-from epochal.media.files import encode_pending
+from epochal.media.files import blob_is_whole, encode_pending
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
@@ -255,7 +255,7 @@ class Inbox:
 
         The file appears under its name when it is whole, has the stated digest, and is on the disk;
         only then is its whole size returned. An empty piece asks how much is here. A segment
-        replaces one with fewer lines; blobs never change.
+        replaces one with fewer lines; of blobs, only damaged ones are replaced.
         """
         if not protocol.is_file_name(kind, name):
             raise UsageError(f"{name!r} is not a name of a file in {kind}.")
@@ -273,7 +273,7 @@ class Inbox:
                 if file_digest(target) == (sha256, size):
                     self._drop_lines(run, kind, name)
                     return size
-                if kind == "blobs":
+                if kind == "blobs" and blob_is_whole(target) is not False:
                     raise ConflictError(f"{kind}/{name} is here already with other contents.")
             partial = target.with_name(protocol.PARTIAL_NAME.format(name=name, digest=sha256[:16]))
             have = file_size(partial)
@@ -452,6 +452,7 @@ class Inbox:
             have = max(have, self._counts.sealed(sealed).lines)
         try:
             with Segment(partial) as segment:
+                segment.check_pages()  # a damaged one must not replace a good one
                 sent = segment.num_records + segment.num_damaged
         except FormatError:
             partial.unlink()

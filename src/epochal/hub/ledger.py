@@ -257,10 +257,10 @@ def _projects(token: Body) -> frozenset[str] | None:
     return None if token["projects"] is None else frozenset(token["projects"])
 
 
-def is_received(folder: Path, run_id: str) -> bool:
-    """Whether the folder of a run is the copy that a hub received."""
+def sender_of(folder: Path, run_id: str) -> str | None:
+    """The name of the token that sent a run to a hub; None for a folder that no hub received."""
     for root in folder.parents[:2]:
         if (root / FOLDER / "hub.sqlite").is_file():
             with contextlib.closing(Ledger(root)) as ledger:
-                return ledger.writer_of(run_id) is not None
-    return False
+                return ledger.writer_of(run_id)
+    return None

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
@@ -31,7 +32,8 @@ _CHUNK_BYTES = 1024 * 1024
 class PartDamage:
     """What is wrong with one part: damaged lines, and the bytes after the last whole record.
 
-    ``problem`` is set for a part that cannot be read. ``header`` is its first record.
+    ``problem`` is set for a part that cannot be read. ``header`` is its first record. A tail of 0
+    lines is one line without its end.
     """
 
     name: PartName
@@ -39,6 +41,7 @@ class PartDamage:
     damaged_lines: int = 0
     tail_at: int = 0
     tail_bytes: int = 0
+    tail_lines: int = 0
     problem: str | None = None
     header: Record = field(default_factory=dict)
     has_ended: bool = False
@@ -64,9 +67,11 @@ class Diagnosis:
         return self.identity_problem is None and all(part.is_whole for part in self.parts)
 
 
-def diagnose(folder: RunFolder) -> Diagnosis:
-    """Read the whole folder and report damage; changes nothing."""
-    parts = tuple(_examine(folder, name) for name in folder.parts())
+def diagnose(
+    folder: RunFolder, *, note: Callable[[Record], object] = lambda _record: None
+) -> Diagnosis:
+    """Read the journal and report damage; changes nothing. ``note`` gets every record."""
+    parts = tuple(_examine(folder, name, note) for name in folder.parts())
     ended = {part.name[:2] for part in parts if part.has_ended}
     problem = _identity_problem(folder)
     return Diagnosis(
@@ -87,19 +92,28 @@ def repair(folder: RunFolder, diagnosis: Diagnosis) -> list[str]:
     return [*_cut_tails(folder, diagnosis), *_restore_identity(folder, diagnosis)]
 
 
-def _examine(folder: RunFolder, name: PartName) -> PartDamage:
+def _examine(folder: RunFolder, name: PartName, note: Callable[[Record], object]) -> PartDamage:
     part, path = PartDamage(name), folder.part_path(name)
     reader = PartReader(path, name)
     try:
         for position, record in reader.read():
+            note(record)
             if position.ordinal == 0 and record["log"] == "run":
                 part.header = record
             part.has_ended = part.has_ended or record["log"] == "finish"
         part.tail_at, part.tail_bytes = reader.offset, path.stat().st_size - reader.offset
+        part.tail_lines = sum(text.count(b"\n") for text in _tail(path, part.tail_at))
     except (OSError, NewerFormatError) as error:
         part.problem = str(error)
     part.num_records, part.damaged_lines = reader.ordinal, reader.damaged
     return part
+
+
+def _tail(path: Path, start: int) -> Iterator[bytes]:
+    with open(path, "rb", opener=regular_only) as file:
+        file.seek(start)
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def _may_be_written(folder: RunFolder, part: PartDamage) -> bool:

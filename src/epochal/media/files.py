@@ -15,6 +15,7 @@ import re
 import shutil
 import threading
 import time
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,8 +26,9 @@ from epochal.journal.regular_file import read_regular, regular_only
 from epochal.media.encode import MAX_VALUES, Pixels, encode, read_raw, write_raw
 from epochal.records import Record
 
+_PNG = b"\x89PNG\r\n\x1a\n"
 _SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
+    _PNG: "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF8": "image/gif",
     b"BM": "image/bmp",
@@ -65,7 +67,9 @@ _SUFFIXES = {
 UNKNOWN = "application/octet-stream"
 PLOTLY = "application/vnd.plotly.v1+json"
 RAW = ".raw"
+_PIECE_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
+_DIGEST = re.compile(r"([0-9a-f]{32})(?:\..*)?")
 # Columns and rows, which the page shows as a table.
 TABLE = "application/vnd.epochal.table+json"
 # The columns of a table that is a precision-recall curve, as ``add_pr_curve`` records it.
@@ -180,6 +184,40 @@ def open_blob(folder: RunFolder, file: str) -> BinaryIO:
         return io.BytesIO(blob_bytes(folder, file))
 
 
+def blob_is_whole(path: Path, *, is_encoded: bool = True, sha256: str | None = None) -> bool | None:
+    """Whether a file still has the content that its name states; None where that cannot be known.
+
+    Encoded pixels are named after the pixels: a picture then has checksums of its own, a video has
+    none. ``is_encoded`` is False for a file that cannot be of pixels, and ``sha256`` is the digest
+    of a file whose name states none. Raises OSError.
+    """
+    named = _DIGEST.fullmatch(path.name.removesuffix(RAW))
+    stated = sha256 or (named[1] if named else None)
+    digest = hashlib.sha256() if sha256 else new_digest()
+    with open(path, "rb", opener=regular_only) as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    if stated is None or digest.hexdigest().startswith(stated):
+        return None if stated is None else True
+    data = read_regular(path) if is_encoded else b""
+    if path.suffix == ".webp":
+        is_cut = len(data) != int.from_bytes(data[4:8], "little") + 8
+        return None if data.startswith(b"RIFF") and not is_cut else False
+    return path.suffix == ".png" and _is_whole_png(data)
+
+
+def _is_whole_png(data: bytes) -> bool:
+    """Whether every chunk of a PNG has its checksum, the last one included."""
+    place, kind = len(_PNG), b""
+    while place < len(data) and kind != b"IEND":
+        end = place + 8 + int.from_bytes(data[place : place + 4], "big")
+        kind = data[place + 4 : place + 8]
+        if zlib.crc32(data[place + 4 : end]).to_bytes(4, "big") != data[end : end + 4]:
+            return False
+        place = end + 4
+    return data.startswith(_PNG) and kind == b"IEND" and place == len(data)
+
+
 def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
     """Encode the files that are still raw, for so many seconds; True if none is left."""
     until = None if budget_s is None else time.monotonic() + budget_s
@@ -191,6 +229,15 @@ def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
             data = encode(read_raw(_raw_content(raw)))
             store_blob(folder, raw.name.removesuffix(RAW), data)
             raw.unlink()
+    return True
+
+
+def can_be_encoded(raw: Path) -> bool:
+    """Whether a raw file has the pixels that it states; False for one that cannot be read."""
+    try:
+        read_raw(_raw_content(raw))
+    except (OSError, EpochalError):
+        return False
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
@@ -116,10 +116,44 @@ class Segment:
         """How large the journal part was: a larger one has grown since it was sealed."""
         return self.footer.journal_bytes
 
-    @property
-    def num_rows(self) -> int:
-        """How many rows the file has."""
-        return int(self._open().metadata.num_rows)
+    # -- damage -----------------------------------------------------------------------------------
+
+    def check_pages(self) -> None:
+        """Read every page and compare its checksum; raises ``FormatError`` for damage."""
+        with translated(self.path):
+            file = self._open()
+            sizes = (file.read_row_group(n).num_rows for n in range(file.num_row_groups))
+            if sum(sizes) != self.num_records:
+                raise FormatError(f"{self.path} is damaged: some of its records are missing.")
+
+    def verify(self) -> None:
+        """Check the pages, and decode every record; raises ``FormatError`` for damage."""
+        self.check_pages()
+        found = Counter(record.get("log") for _, record in self.records())
+        if found != Counter(self.footer.kinds):
+            raise FormatError(f"{self.path} is damaged: it does not have the records of its part.")
+
+    def damaged_columns(self) -> list[str]:
+        """The names of the columns that cannot be read."""
+        damaged: list[str] = []
+        for name in self._open().schema_arrow.names:
+            try:
+                self._table([name])
+            except FormatError:
+                damaged.append(name)
+        return damaged
+
+    def num_records_in(self, columns: Iterable[str]) -> int:
+        """How many records have a value in one of these columns."""
+        damaged = set(columns)
+        if damaged & {LOG, GROUP}:
+            return self.num_records
+        in_groups = sum(group.num_rows for group in self._groups)
+        found = 0 if JSON not in damaged else self.num_records - in_groups
+        for group in self._groups:
+            if damaged & {column.name for column in group.columns.values()}:
+                found += group.num_rows
+        return found
 
     # -- numbers ----------------------------------------------------------------------------------
 

@@ -85,7 +85,8 @@ def _write(content: PartContent, name: PartName, target: Path) -> None:
     with replaced_file(target, durable=True) as temporary:
         write_segment(temporary, content, part=name.stem)
         with Segment(temporary) as segment:
-            if not segment.num_records == segment.num_rows == content.num_records:
+            segment.check_pages()
+            if segment.num_records != content.num_records:
                 raise FormatError(f"{name.stem} was not sealed: its segment lacks some records.")
     sync_folder(target.parent)
     if is_first:
@@ -103,18 +104,17 @@ def _sweep(target: Path) -> None:
 def _covers(target: Path, journal: Path) -> bool:
     """Whether a segment that is already there has all of the journal part.
 
-    One that has less, or that cannot be read, is written again from the journal. One that was made
-    of other lines is never replaced: raises UsageError.
+    One that has less, or that is damaged, is written again from the journal. One that was made of
+    other lines is never replaced: raises UsageError.
     """
-    try:
-        with Segment(target) as segment:
-            size, checksum = segment.footer.journal_bytes, segment.footer.journal_crc
-    except FormatError:
-        return False
-    text = journal.read_bytes()
-    if zlib.crc32(text[:size]) != checksum:
-        raise UsageError(f"{target} and {journal} hold different records: move one away.")
-    return size == len(text)
+    with contextlib.suppress(FormatError), Segment(target) as segment:
+        size, checksum = segment.footer.journal_bytes, segment.footer.journal_crc
+        text = journal.read_bytes()
+        if zlib.crc32(text[:size]) != checksum:
+            raise UsageError(f"{target} and {journal} hold different records: move one away.")
+        segment.verify()
+        return size == len(text)
+    return False
 
 
 # -- the file -------------------------------------------------------------------------------------
