@@ -105,7 +105,8 @@ def test_a_segment_is_made_again_from_its_journal_part(tmp_path: Path, capsys: C
     (fault,) = faults(tmp_path, capsys)
     assert fault["copy"] == "journal/loop.0001.0000.jsonl, which this file was made of"
     assert manage("repair", tmp_path, "x") == 0
-    assert "made again from its journal part" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "made again from its journal part.\nWhat was damaged is repaired.\n" in said
     assert segment.read_bytes() == whole
     assert faults(tmp_path, capsys) == []
 

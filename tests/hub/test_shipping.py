@@ -16,6 +16,7 @@ from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError, RunNotFoundError
 from epochal.hub.ledger import Ledger, only_hub
 from epochal.journal.layout import RunFolder
+from epochal.media.encode import Pixels, encode_png
 from epochal.media.files import encode_pending
 from epochal.media.types import Image
 from epochal.segments.seal import seal_part
@@ -24,6 +25,7 @@ from epochal.shipping.fetching import fetch_run
 from epochal.shipping.protocol import MAX_LINES_BYTES
 from epochal.shipping.worker import LONGEST_REST_S, SHORTEST_REST_S, rest_after, ship_now
 from tests.hub.hub_process import HubProcess
+from tests.segments.parts import column_byte, flip
 
 # Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
 pytestmark = pytest.mark.slow
@@ -164,7 +166,7 @@ def test_push_finds_a_file_with_other_contents(hub: HubProcess, tmp_path: Path) 
     folder = record(tmp_path / "runs")
     ship_now(folder, hub.client())
     blob = next((hub.root / "p" / "a" / "blobs").iterdir())
-    blob.write_bytes(bytes(blob.stat().st_size))
+    blob.write_bytes(encode_png(Pixels(b"another picture!", 4, 4, 1)))
     with pytest.raises(HubError, match="other contents"):
         ship_now(folder, hub.client())
 
@@ -179,7 +181,7 @@ def test_repair_deletes_unfinished_uploads(
     partial.write_bytes(b"half of it")
     repair = ["--dir", str(tmp_path / "hub"), "manage", "repair", "--all"]
     assert main([*repair[:-2], "verify", "--all"]) == 1
-    assert f"p/a: blobs/{partial.name} is an unfinished upload." in capsys.readouterr().out
+    assert f"p/a: blobs/{partial.name}: this is an unfinished upload." in capsys.readouterr().out
     with only_hub(tmp_path / "hub"):
         assert main(repair) == 1
     assert "A hub is running" in capsys.readouterr().out
@@ -313,3 +315,74 @@ def test_a_hub_that_answers_at_once_gets_batches_twice_a_second() -> None:
 def test_a_slow_hub_is_asked_less_often_but_within_a_second() -> None:
     assert max(rest_after(0.2) for _ in range(200)) > SHORTEST_REST_S
     assert max(rest_after(30.0) for _ in range(200)) <= LONGEST_REST_S
+
+
+def pushed(hub: HubProcess, root: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run that the hub has, and the settings with which commands reach it."""
+    folder = record(root, steps=500)
+    encode_pending(folder)
+    ship_now(folder, hub.client())
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    return folder
+
+
+@pytest.mark.parametrize("is_sealed_there", [True, False])
+def test_a_damaged_segment_is_fetched_from_the_hub(
+    hub: HubProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_sealed_there: bool,
+) -> None:
+    folder = pushed(hub, tmp_path / "runs", monkeypatch)
+    expected = values(tmp_path / "runs")
+    segment = seal_part(folder, folder.parts()[0]).path
+    if is_sealed_there:
+        ship_now(folder, hub.client())
+    flip(segment, column_byte(segment, "m.loss"))
+    manage = ["--dir", str(tmp_path / "runs"), "manage"]
+    assert main([*manage, "verify", "a"]) == 1
+    assert f"A copy: the hub {hub.url} has this run." in capsys.readouterr().out
+    assert main([*manage, "repair", "a"]) == 0
+    assert f"fetched from the hub {hub.url}" in capsys.readouterr().out
+    assert values(tmp_path / "runs") == expected
+    assert main([*manage, "verify", "a"]) == 0
+
+
+def test_a_damaged_line_and_a_lost_file_are_fetched_from_the_hub(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pushed(hub, tmp_path / "runs", monkeypatch)
+    before = journal(folder)
+    part = folder.part_path(folder.parts()[0])
+    part.write_bytes(part.read_bytes().replace(b'{"log":"metrics"', b'{"lo":"metrics"', 3))
+    (picture,) = folder.blobs.glob("*.png")
+    content = picture.read_bytes()
+    picture.unlink()
+    assert main(["--dir", str(tmp_path / "runs"), "manage", "repair", "--all"]) == 0
+    assert (journal(folder), picture.read_bytes()) == (before, content)
+
+
+def test_a_hub_that_lost_a_file_takes_it_again_and_never_a_damaged_one(
+    hub: HubProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = record(tmp_path / "runs", steps=500)
+    encode_pending(folder)
+    segment = seal_part(folder, folder.parts()[0]).path
+    whole = segment.read_bytes()
+    ship_now(folder, hub.client())
+    there = RunFolder(hub.root / "p" / "a")
+    copy = there.sealed_path(there.sealed_parts()[0])
+    (picture,) = there.blobs.glob("*.png")
+    flip(copy, column_byte(copy, "m.loss"))
+    flip(picture, picture.stat().st_size // 2)
+    assert main(["--dir", str(hub.root), "manage", "verify", "a"]) == 1
+    assert (
+        "sent this run as 'machine'; 'epochal hub push' there sends it" in capsys.readouterr().out
+    )
+    ship_now(folder, hub.client())
+    assert main(["--dir", str(hub.root), "manage", "verify", "a"]) == 0
+    flip(segment, column_byte(segment, "m.loss"))
+    with pytest.raises(HubError, match="is damaged"):
+        ship_now(folder, hub.client())
+    assert copy.read_bytes() == whole

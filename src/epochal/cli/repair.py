@@ -108,9 +108,12 @@ def _report(results: list[Verified], *, every: bool) -> bool:
             say(f"{prefix}{line}")
         if result.alive and not result.whole:
             say(f"{prefix}The run is still being written to: nothing was changed.")
+    is_mended = not num_damaged and any(result.faults for result in results)
+    if is_mended:
+        say("What was damaged is repaired.")
+    elif not every and not num_damaged:
+        say(f"Nothing is damaged: {_extent(results[0])}.")
     if not every:
-        if results[0].whole and not results[0].faults:
-            say(f"Nothing is damaged: {_extent(results[0])}.")
         return num_damaged > 0
     num_trashed = len(FolderTrash([runs_dir()]).runs())
     if num_trashed:
@@ -119,7 +122,7 @@ def _report(results: list[Verified], *, every: bool) -> bool:
         say(f"There is no run of Epochal in {runs_dir()}.")
     elif num_damaged:
         say(f"{num_damaged} of {plural(len(results), 'run')} are incomplete or damaged.")
-    else:
+    elif not is_mended:
         say(f"No damage was found in {plural(len(results), 'run')}.")
     return num_damaged > 0
 
