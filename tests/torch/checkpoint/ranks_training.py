@@ -57,6 +57,19 @@ def one_ranks_failure_is_every_ranks(rank: int, folder: Path) -> None:
     assert not (folder / "step-9").exists()
 
 
+def all_ranks_take_the_same_other_checkpoint(rank: int, folder: Path) -> None:
+    training = make(rank, seed=1)
+    save(folder, training.state(), 3)
+    save(folder, training.state(), 5)
+    if rank == 0:
+        os.truncate(folder / "step-5/rank-0001.safetensors", 9)
+    dist.barrier()
+    sentence = r"rank-0001.* restore\(fallback=True\)" if rank == 1 else "another rank failed"
+    with pytest.raises(EpochalError, match=sentence):
+        restore(folder, training.state())
+    assert restore(folder, training.state(), fallback=True).step == 3
+
+
 def a_signal_to_one_rank_saves_all(rank: int, folder: Path) -> None:
     training = make(rank, seed=1)
     ended = []
@@ -79,6 +92,7 @@ def main(rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
     resume_is_exact(rank, folder / "exact")
     one_ranks_failure_is_every_ranks(rank, folder / "failing")
+    all_ranks_take_the_same_other_checkpoint(rank, folder / "fallback")
     a_signal_to_one_rank_saves_all(rank, folder / "signal")
     dist.destroy_process_group()
     sys.stdout.write("every check passed\n")

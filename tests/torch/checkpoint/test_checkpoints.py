@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -127,6 +129,91 @@ def test_a_run_has_its_checkpoints_in_its_folder_and_records_them(
     assert restored.manifest.external == {"wandb": "abc"}
     assert restored.manifest.config == {"lr": 0.1}
     assert [str(drift) for drift in restored.drift] == ["lr: 0.1 → 0.2", "new: (absent) → 2"]
+
+
+def saved_twice(folder: Path) -> TrainingState:
+    """Checkpoints of steps 1 and 2, each with weights of its own."""
+    state = TrainingState(nn.Linear(4, 1))
+    with Checkpoints(folder, state, signals=()) as checkpoints:
+        for step in (1, 2):
+            nn.init.constant_(state.model.weight, step)  # type: ignore[arg-type]
+            checkpoints.save(step)
+    return state
+
+
+def cut_the_newest(folder: Path) -> None:
+    os.truncate(folder / "step-2/model.safetensors", 40)
+
+
+def spoil_the_newest_manifest(folder: Path) -> None:
+    (folder / "step-2/manifest.json").write_text("{")
+
+
+def remove_the_newest(folder: Path) -> None:
+    shutil.rmtree(folder / "step-2")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (cut_the_newest, r"step-2 is damaged: model.safetensors has 40 bytes instead of \d+"),
+        (spoil_the_newest_manifest, r"step-2 is damaged: .*manifest.json is not valid JSON"),
+        (remove_the_newest, r"latest names step-2, which is not there; there are: step-1\."),
+    ],
+)
+def test_a_damaged_latest_checkpoint_is_replaced_on_request(
+    spoil: Callable[[Path], None], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = saved_twice(tmp_path)
+    spoil(tmp_path)
+    hint = r".* restore\(fallback=True\) takes the newest one that is whole"
+    with pytest.raises((ValueError, LookupError), match=f"(?s){sentence}{hint}"):
+        restore(tmp_path, state)
+    assert bool((state.model.weight == 2).all())  # nothing was changed
+    assert capsys.readouterr().err == ""
+    assert restore(tmp_path, state, None, fallback=True).step == 1
+    assert bool((state.model.weight == 1).all())
+    said = capsys.readouterr().err
+    assert re.search(f"(?s){sentence}.* Training goes on from step-1\\.", said)
+    assert said.count("goes on from") == 1
+
+
+def test_a_run_records_that_another_checkpoint_was_used(start_run: StartRun) -> None:
+    run = start_run()
+    saved_twice(run.dir / "checkpoints")
+    cut_the_newest(run.dir / "checkpoints")
+    with Checkpoints(run, TrainingState(nn.Linear(4, 1)), signals=()) as checkpoints:
+        restored = checkpoints.restore(fallback=True)
+    assert restored is not None
+    assert restored.next_step == 2
+    (message,) = of_kind(run.dir, "message")
+    assert message["level"] == "warning"
+    assert "Training goes on from step-1." in message["text"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0\0\0\0", None])
+def test_a_latest_that_names_nothing_is_told(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = saved_twice(tmp_path)
+    (tmp_path / "latest").unlink()
+    if content is None:
+        (tmp_path / "latest").mkdir()
+    else:
+        (tmp_path / "latest").write_bytes(content)
+    assert restore(tmp_path, state).step == 2
+    said = f"epochal: {tmp_path / 'latest'} names no checkpoint. Training goes on from step-2.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_training_never_starts_anew_beside_damaged_checkpoints(tmp_path: Path) -> None:
+    state = saved_twice(tmp_path)
+    spoil_the_newest_manifest(tmp_path)
+    (tmp_path / "step-1/model.safetensors").unlink()
+    with pytest.raises(ValueError, match="has no checkpoint that is whole"):
+        restore(tmp_path, state, None, fallback=True)
+    with pytest.raises(UsageError, match="fallback=True goes with the latest checkpoint"):
+        restore(tmp_path, state, "best", fallback=True)
 
 
 def test_changed_hyperparameters_are_shown(

@@ -10,6 +10,7 @@ SIGUSR1, which cluster schedulers send ahead of the end, saves and goes on.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
@@ -17,8 +18,9 @@ import signal
 import threading
 import time
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, get_args
@@ -27,7 +29,7 @@ import torch
 import torch.distributed as dist
 
 from epochal.console.messages import error as say_error
-from epochal.errors import EpochalError, UsageError
+from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.guard import describe
 from epochal.journal.process_action import SAVE_SIGNAL, announce_saves, end_saves
 from epochal.redact import Redactor
@@ -37,6 +39,7 @@ from epochal.torch.checkpoint.file import Content, write_checkpoint
 from epochal.torch.checkpoint.manifest import (
     FOLDER,
     MODEL,
+    CheckpointNotFoundError,
     Drift,
     FileFacts,
     Kind,
@@ -45,6 +48,7 @@ from epochal.torch.checkpoint.manifest import (
     Pointer,
     Retention,
     best_of,
+    by_age,
     config_drift,
     discard,
     facts_of,
@@ -54,6 +58,7 @@ from epochal.torch.checkpoint.manifest import (
     prepare,
     publish,
     read_manifest,
+    scan,
     step_name,
     sweep,
     verify,
@@ -322,6 +327,7 @@ class Checkpoints:
         *,
         source: str | os.PathLike[str] | None = None,
         any_world_size: bool = False,
+        fallback: bool = False,
     ) -> Restored | None:
         """Go on from a checkpoint, by default the latest; None when there is none at all.
 
@@ -330,29 +336,27 @@ class Checkpoints:
         that one was, and saves in its own. All files are read and compared with their checksums
         before anything is changed. Hyperparameters that differ from the saved ones are shown. A
         checkpoint of another number of ranks is refused unless `any_world_size`: data position and
-        generators then stay as they are.
+        generators then stay as they are. With `fallback`, a latest checkpoint that is damaged or
+        missing is replaced by the newest one that is whole, and a warning says so.
 
         Raises LookupError when there is no such checkpoint, ValueError when it is damaged or does
         not fit.
         """
+        if fallback and which not in (None, "latest"):
+            raise UsageError("fallback=True goes with the latest checkpoint: leave out which.")
         folder = self.folder if source is None else Path(source)
-        has_any = self._ranks.on_first(lambda: bool(list_manifests(folder)))
-        if which is None and not has_any:
+        if which is None and not self._ranks.on_first(lambda: bool(scan(folder))):
             return None
-        path = self._ranks.on_first(lambda: find(folder, "latest" if which is None else which))
-        answers = self._ranks.together(
-            lambda: load_state(path, self._state, self._ranks, any_world_size=any_world_size)
-        )
+        chosen: Pointer | int | str = "latest" if which is None else which
+        with _naming_fallback(chosen == "latest" and not fallback):
+            path = self._choose(folder, chosen, any_world_size=any_world_size, fallback=fallback)
+        answers = self._ranks.together(lambda: load_state(path, self._state, self._ranks))
         manifest, report, left = answers[self._ranks.rank]
         has_config = self._config is not None or self._run is not None
         drift = config_drift(manifest.config, self._plain_config()) if has_config else ()
         if drift and self._ranks.rank == 0:
             lines = "".join(f"\n  {one}" for one in drift)
-            text = f"hyperparameters have changed since {manifest.name} was saved:{lines}"
-            if self._run is not None and self._run.state != "finished":
-                self._run.message(text, level="warning")
-            else:
-                say_error("%s", f"epochal: {text}")
+            self._warn(f"hyperparameters have changed since {manifest.name} was saved:{lines}")
         if folder == self.folder:
             self._is_ours, self._knows_best = True, False
             self._saved_step = manifest.step
@@ -468,6 +472,27 @@ class Checkpoints:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _choose(
+        self, folder: Path, which: Pointer | int | str, *, any_world_size: bool, fallback: bool
+    ) -> Path:
+        """The checkpoint to go on from, whose files are whole for every rank."""
+        paths, problems = self._ranks.on_first(partial(_candidates, folder, which, fallback))
+        for path in paths:
+            look = partial(_damage, path, self._ranks, any_world_size, is_told=fallback)
+            damage = next(filter(None, self._ranks.together(look)), None)
+            if damage is None:
+                if problems and self._ranks.rank == 0:
+                    self._warn(f"{' '.join(problems)} Training goes on from {path.name}.")
+                return path
+            problems.append(damage)
+        raise FormatError(f"{folder} has no checkpoint that is whole. {' '.join(problems)}")
+
+    def _warn(self, text: str) -> None:
+        if self._run is not None and self._run.state != "finished":
+            self._run.message(text, level="warning")
+        else:
+            say_error("%s", f"epochal: {text}")
+
     def _take(self) -> dict[str, Content]:
         """The files that this rank writes; what all ranks have in common is for rank 0."""
         contents = {rank_file(self._ranks.rank): packed(self._state.own_state(), name="rank")}
@@ -538,10 +563,52 @@ def rank_file(rank: int) -> str:
     return f"rank-{rank:04d}.safetensors"
 
 
-def load_state(
-    path: Path, state: TrainingState, ranks: Ranks, *, any_world_size: bool = False
-) -> tuple[Manifest, LoadReport, list[str]]:
-    """Put a training back to where one checkpoint was saved, after all of it was checked."""
+def _candidates(
+    folder: Path, which: Pointer | int | str, fallback: bool
+) -> tuple[list[Path], list[str]]:
+    """The checkpoint that was asked for, then those that may replace it, and what is wrong."""
+    paths: list[Path] = []
+    problems: list[str] = []
+    if which == "latest" and pointed(folder, "latest") is None and (folder / "latest").exists():
+        problems.append(f"{folder / 'latest'} names no checkpoint.")
+    try:
+        paths.append(find(folder, which))
+    except (FormatError, CheckpointNotFoundError) as error:
+        if not fallback:
+            raise
+        problems.append(str(error))
+    if fallback:
+        others = (folder / manifest.name for manifest in by_age(folder))
+        paths += [path for path in others if path not in paths]
+    return paths, problems
+
+
+def _damage(path: Path, ranks: Ranks, any_world_size: bool, *, is_told: bool) -> str | None:
+    """What is wrong with the files that this rank reads; raised unless `is_told`."""
+    try:
+        check_files(path, ranks, any_world_size=any_world_size)
+    except (FormatError, OSError) as error:
+        if not is_told:
+            raise
+        return str(error)
+    return None
+
+
+@contextlib.contextmanager
+def _naming_fallback(is_possible: bool) -> Iterator[None]:
+    """Have an error about a checkpoint name the option that goes on without it."""
+    try:
+        yield
+    except (FormatError, CheckpointNotFoundError) as error:
+        if not is_possible:
+            raise
+        kind = FormatError if isinstance(error, FormatError) else CheckpointNotFoundError
+        hint = "restore(fallback=True) takes the newest one that is whole."
+        raise kind(f"{error} {hint}") from error
+
+
+def check_files(path: Path, ranks: Ranks, *, any_world_size: bool) -> None:
+    """Compare the files that this rank reads with their checksums."""
     manifest = read_manifest(path)
     same_world = manifest.world_size == ranks.world_size
     if not same_world and not any_world_size:
@@ -552,6 +619,14 @@ def load_state(
         )
     own_file = rank_file(ranks.rank) if same_world else None
     verify(path, manifest, [MODEL, SHARED, *([own_file] if own_file else [])])
+
+
+def load_state(
+    path: Path, state: TrainingState, ranks: Ranks
+) -> tuple[Manifest, LoadReport, list[str]]:
+    """Put a training back to where one checkpoint was saved, whose files were checked."""
+    manifest = read_manifest(path)
+    own_file = rank_file(ranks.rank) if manifest.world_size == ranks.world_size else None
     load = Load(path / MODEL, state.model)
     if not load.report.is_complete:
         raise UsageError(f"{path} does not fit the model: {load.report}.")

@@ -146,26 +146,41 @@ def scan(folder: Path) -> list[tuple[str, Manifest | FormatError]]:
 
 
 def find(folder: Path, which: Pointer | int | str) -> Path:
-    """The folder of one checkpoint: `latest`, `best`, a step, or a name like ``step-1000``."""
-    manifests = list_manifests(folder)
+    """The folder of one checkpoint: `latest`, `best`, a step, or a name like ``step-1000``.
+
+    Where `latest` is missing or names none, it is the checkpoint that was saved last. Raises
+    `CheckpointNotFoundError`, or `FormatError` for a damaged manifest.
+    """
+    found = dict(scan(folder))
+    name: str | None
     if which in get_args(Pointer):
         name = pointed(folder, cast(Pointer, which))
-        if name is None and which == "latest" and manifests:
-            name = manifests[-1].name
+        if name is None and which == "latest":
+            name = next((manifest.name for manifest in by_age(folder)), None)
     else:
         name = which = step_name(which) if isinstance(which, int) else which
-    if name in {manifest.name for manifest in manifests}:
-        return folder / str(name)
-    listed = ", ".join(manifest.name for manifest in manifests[-8:]) or "none"
-    wanted = f"{which}, which names {name}," if name not in (None, which) else f"{which}"
-    raise CheckpointNotFoundError(f"{folder} has no checkpoint {wanted}; there are: {listed}.")
+    manifest = found.get(name or "")
+    if isinstance(manifest, FormatError):
+        raise FormatError(f"{folder / str(name)} is damaged: {manifest}") from manifest
+    if manifest is not None:
+        return folder / manifest.name
+    wanted = f"{folder} has no checkpoint {which}"
+    if name not in (None, which):
+        wanted = f"{folder / str(which)} names {name}, which is not there"
+    listed = ", ".join(list(found)[-8:]) or "none"
+    raise CheckpointNotFoundError(f"{wanted}; there are: {listed}.")
+
+
+def by_age(folder: Path) -> list[Manifest]:
+    """Every checkpoint whose manifest can be read, the one that was saved last first."""
+    return sorted(list_manifests(folder), key=lambda m: (m.saved, m.step), reverse=True)
 
 
 def pointed(folder: Path, pointer: Pointer) -> str | None:
     """The name that `latest` or `best` holds; None when there is none, or it is no such name."""
     try:
         name = (folder / pointer).read_text(encoding="ascii", errors="replace").strip()
-    except FileNotFoundError:
+    except OSError:
         return None
     return name if _STEP_NAME.fullmatch(name) else None
 
@@ -341,11 +356,11 @@ class Retention:
         """
         kept = set(keep)
         # By age and not by step: after going back, the steps that were given up are the old ones.
-        by_age = sorted(manifests, key=lambda m: (m.saved, m.step))
+        oldest_first = sorted(manifests, key=lambda m: (m.saved, m.step))
         going = []
         for kind in get_args(Kind):
             limit = getattr(self, kind)
-            of_kind = [m for m in by_age if m.kind == kind]
+            of_kind = [m for m in oldest_first if m.kind == kind]
             if kind == "rolling" and self.every is not None:
                 of_kind = [m for m in of_kind if (m.step + 1) % self.every]
             if limit is not None and limit < len(of_kind):
