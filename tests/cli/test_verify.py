@@ -137,6 +137,11 @@ def test_a_checkpoint_that_was_cut_is_found(tmp_path: Path, capsys: Capture) -> 
     places = ["checkpoints/step-1", str(tmp_path / "elsewhere/step-1")]
     assert [fault["file"] for fault in found] == places
     assert str(found[0]["problem"]).startswith("model.safetensors has 10 bytes instead of")
+    assert found[0]["copy"] == "step-2 is whole, and restore(fallback=True) finds it"
+    (run.dir / "checkpoints/latest").write_text("step-99")
+    pointer = faults(tmp_path, capsys)[1]
+    assert pointer["file"] == "checkpoints/latest"
+    assert pointer["problem"] == "names step-99, which is not there"
 
 
 def test_a_damaged_line_is_found_sealed_or_not(tmp_path: Path, capsys: Capture) -> None:

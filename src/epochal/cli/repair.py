@@ -13,7 +13,7 @@ from epochal.cli import options
 from epochal.cli.checkpoints import folders_of, scanned
 from epochal.cli.command import data_command, own_run, runs_dir
 from epochal.cli.output import one_line, remark, said_json, say
-from epochal.errors import EpochalError, UsageError
+from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.format import plural
 from epochal.guard import attempt, describe
 from epochal.journal import repair as journal_repair
@@ -23,7 +23,7 @@ from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, hub_token
 from epochal.shipping.copies import HubCopy, hub_of, seal_again
 from epochal.store.local.trash import FolderTrash
-from epochal.torch.checkpoint.manifest import FOLDER, Manifest, problem_of
+from epochal.torch.checkpoint.manifest import FOLDER, Manifest, pointed, problem_of
 
 _COPIED = ("journal/", "segments/", "blobs/")
 
@@ -179,7 +179,7 @@ def _look(folder: RunFolder) -> tuple[Verified, Verification | None]:
     result.alive = found.diagnosis.alive
     faults = [*found.faults, *_uploads(folder), *_checkpoint_faults(folder, found, result)]
     copies = _Copies(folder, faults)
-    result.faults = [replace(fault, copy=copies.of(fault)) for fault in faults]
+    result.faults = [replace(fault, copy=fault.copy or copies.of(fault)) for fault in faults]
     result.whole = not faults
     return result, found
 
@@ -193,18 +193,31 @@ def _uploads(folder: RunFolder) -> Iterator[Fault]:
 def _checkpoint_faults(folder: RunFolder, found: Verification, result: Verified) -> Iterator[Fault]:
     identity, own = json_or_empty(folder.identity), folder.path / FOLDER
     for place in folders_of(own, str(identity.get("cwd") or ""), found.checkpoints):
-        of_run = None if place == own else str(identity.get("id"))
-        for name, manifest in scanned(place, of_run):
-            result.checkpoints += 1
-            problem: str | None = str(manifest)
-            if isinstance(manifest, Manifest):
-                try:
-                    problem = problem_of(place / name, manifest, thorough=True)
-                except OSError as error:
-                    problem = str(error)
+        shown = FOLDER if place == own else str(place)
+        there = list(scanned(place, None if place == own else str(identity.get("id"))))
+        problems = {name: _problem(place / name, manifest) for name, manifest in there}
+        result.checkpoints += len(problems)
+        whole = [name for name, problem in problems.items() if problem is None]
+        copy = f"{whole[-1]} is whole, and restore(fallback=True) finds it" if whole else None
+        for name, problem in problems.items():
             if problem is not None and (place / name).exists():  # not removed meanwhile
-                shown = f"{FOLDER}/{name}" if place == own else str(place / name)
-                yield Fault(shown, problem)
+                yield Fault(f"{shown}/{name}", problem, copy=copy)
+        latest = pointed(place, "latest")
+        if (place / "latest").exists() and not (place / (latest or "-")).exists():
+            named = (
+                "names no checkpoint" if latest is None else f"names {latest}, which is not there"
+            )
+            yield Fault(f"{shown}/latest", named, copy=copy)
+
+
+def _problem(path: Path, manifest: Manifest | FormatError) -> str | None:
+    """What is wrong with a checkpoint."""
+    if isinstance(manifest, FormatError):
+        return str(manifest)
+    try:
+        return problem_of(path, manifest, thorough=True)
+    except OSError as error:
+        return str(error)
 
 
 class _Copies:
@@ -264,7 +277,7 @@ def _repair(folder: RunFolder, found: Verification, faults: list[Fault], done: l
     with contextlib.ExitStack() as stack:
         copy: HubCopy | None = None
         for fault in faults:
-            if fault.copy is None:
+            if fault.copy is None or not fault.file.startswith(_COPIED):
                 continue
             try:
                 part = parse_part_name(Path(fault.file).name, ".parquet")
