@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
@@ -63,6 +66,27 @@ def between_processes(path: Path, *, waits: bool = True) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def has_locks(descriptor: int) -> bool:
+    """Whether the disk of an open file has the locks that SQLite uses; network disks may not."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _NO_LOCKS
+    return True
+
+
+def folder_has_locks(folder: Path | str) -> bool:
+    """Whether the disk of a folder has these locks; True for one that cannot be written."""
+    import tempfile  # which a training does not need
+
+    try:
+        # A file of its own: closing a file that SQLite has open would end the locks of SQLite.
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return has_locks(file.fileno())
+    except OSError:
+        return True
 
 
 def sync_folder(path: Path) -> None:

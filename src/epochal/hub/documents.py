@@ -15,6 +15,9 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from epochal.atomic_file import folder_has_locks
+from epochal.errors import UsageError
+
 FOLDER = ".hub"
 _READ_AGAIN_S = 1.0
 _LAST = "\U0010ffff"  # it sorts behind all that keys have
@@ -44,18 +47,28 @@ class Documents(Protocol):
 class SqliteDocuments:
     """One file; several threads and processes may use it.
 
-    Reads have a connection of their own, so that they do not wait for the disk.
+    Reads have a connection of their own, so that they do not wait for the disk. Raises
+    ``UsageError`` for a file that cannot be used, and on a disk without file locks.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.chmod(0o700)
+        if not folder_has_locks(path.parent):
+            raise UsageError(
+                f"the disk of {path.parent.parent} has no file locks, which a hub needs: keep its"
+                " folder on a local disk, or mount a network disk with locks."
+            )
         self._lock = threading.Lock()
         self._read_lock = threading.Lock()
         self._db = _connect(path)
-        self._db.execute("pragma journal_mode=wal")
-        self._db.execute("pragma synchronous=full")
-        self._db.execute(_SCHEMA)
+        try:
+            self._db.execute("pragma journal_mode=wal")
+            self._db.execute("pragma synchronous=full")
+            self._db.execute(_SCHEMA)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise UsageError(f"{path} cannot be used: {error}.") from error
         self._reading = _connect(path)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
+from epochal.atomic_file import has_locks
 from epochal.errors import FormatError
 from epochal.imports.foreign import Files, FileSignature, R, file_signature
 from epochal.journal.regular_file import regular_only
@@ -66,10 +67,11 @@ class SqliteFile:
                 raise FormatError(f"{side} is not a regular file, so {self.path} is not read.")
         if any(found[1] for found in file_signature(*self._sides())):
             return sqlite3.connect(self._fresh_copy(), timeout=_WAIT_S)
-        start = _start(self.path)
+        with open(self.path, "rb", opener=regular_only) as file:
+            start, is_lockable = file.read(_FORMAT_BYTE + 1), has_locks(file.fileno())
         writes_ahead = len(start) > _FORMAT_BYTE and start[_FORMAT_BYTE] == _WRITE_AHEAD
         # Without its log, a file in that mode is complete, but opening it would make a new log.
-        mode = "immutable=1" if writes_ahead else "mode=ro"
+        mode = "immutable=1" if writes_ahead or not is_lockable else "mode=ro"
         return sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", uri=True, timeout=_WAIT_S)
 
     def _fresh_copy(self) -> Path:

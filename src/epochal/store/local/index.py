@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epochal import query as q
+from epochal.atomic_file import folder_has_locks
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import RowDetails, StoredRow
 
@@ -211,7 +212,8 @@ class Index:
                 os.makedirs(os.path.dirname(self._path), exist_ok=True)
                 if is_damaged:
                     os.replace(self._path, f"{self._path}.damaged")
-                return _connect(self._path)
+                if folder_has_locks(os.path.dirname(self._path)):
+                    return _connect(self._path)
             except (sqlite3.Error, OSError) as error:
                 # A file that is no database raises the base class.
                 if type(error) is sqlite3.DatabaseError and not is_damaged:
