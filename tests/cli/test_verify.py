@@ -190,3 +190,14 @@ def test_verify_takes_a_run_or_all(tmp_path: Path, capsys: Capture) -> None:
     assert "verify takes a run, or --all" in capsys.readouterr().err
     assert manage("verify", tmp_path, "--all") == 0
     assert "There is no run of Epochal in" in capsys.readouterr().out
+
+
+def test_a_fault_in_reading_one_run_is_told(tmp_path: Path, capsys: Capture) -> None:
+    record(tmp_path, "a", steps=1)
+    _, segment = sealed(tmp_path)
+    (tmp_path / "p/a/checkpoints").symlink_to("checkpoints")  # nothing can be listed there
+    flip(segment, column_byte(segment, "m.acc"))
+    assert manage("verify", tmp_path, "--all") == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("p/a: the run cannot be read: ")
+    assert said[1].startswith("p/x: segments/loop.0001.0000.parquet: the column m.acc")

@@ -323,6 +323,7 @@ def pushed(hub: HubProcess, root: Path, monkeypatch: pytest.MonkeyPatch) -> RunF
     encode_pending(folder)
     ship_now(folder, hub.client())
     monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
     return folder
 
 
@@ -361,6 +362,21 @@ def test_a_damaged_line_and_a_lost_file_are_fetched_from_the_hub(
     picture.unlink()
     assert main(["--dir", str(tmp_path / "runs"), "manage", "repair", "--all"]) == 0
     assert (journal(folder), picture.read_bytes()) == (before, content)
+
+
+def test_a_folder_does_not_decide_who_gets_the_token(
+    hub: HubProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = pushed(hub, tmp_path / "runs", monkeypatch)
+    next(folder.blobs.glob("*.png")).unlink()
+    monkeypatch.setenv("EPOCHAL_HUB", "http://127.0.0.1:1")
+    assert main(["--dir", str(tmp_path / "runs"), "manage", "repair", "a"]) == 1
+    said = capsys.readouterr().out
+    assert f"Nothing was fetched: the setting hub.url is not {hub.url}." in said
+    assert not list(folder.blobs.glob("*.png"))
 
 
 def test_a_hub_that_lost_a_file_takes_it_again_and_never_a_damaged_one(

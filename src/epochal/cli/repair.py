@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,7 +21,7 @@ from epochal.journal import repair as journal_repair
 from epochal.journal.layout import RunFolder, json_or_empty, parse_part_name, run_folders
 from epochal.segments.verify import Fault, Verification, verify_run
 from epochal.settings import read_settings
-from epochal.shipping.client import HubClient, hub_token
+from epochal.shipping.client import HubClient, HubError, check_url, hub_token, linked_token
 from epochal.shipping.copies import HubCopy, hub_of, seal_again
 from epochal.store.local.trash import FolderTrash
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, pointed, problem_of
@@ -168,20 +169,24 @@ def _verified(folder: RunFolder) -> Verified:
 
 def _look(folder: RunFolder) -> tuple[Verified, Verification | None]:
     result = Verified("/".join(folder.path.parts[-2:]))
-    found, error = attempt(verify_run, folder)
-    if found is None:
-        result.whole, words = False, describe(error) if error else ""
+    found, error = attempt(_read_all, folder, result)
+    if error is not None:
         is_ours = isinstance(error, (EpochalError, OSError))
-        result.faults.append(Fault(".", f"the run cannot be read: {error if is_ours else words}"))
-        return result, None
+        words = str(error) if is_ours else describe(error)
+        result.faults = [Fault(".", f"the run cannot be read: {words}")]
+    result.whole = not result.faults
+    return result, found
+
+
+def _read_all(folder: RunFolder, result: Verified) -> Verification:
+    found = verify_run(folder)
     result.records, result.parts = found.num_records, found.num_parts
     result.files, result.unknown = found.num_blobs, found.num_unknown
     result.alive = found.diagnosis.alive
     faults = [*found.faults, *_uploads(folder), *_checkpoint_faults(folder, found, result)]
     copies = _Copies(folder, faults)
     result.faults = [replace(fault, copy=fault.copy or copies.of(fault)) for fault in faults]
-    result.whole = not faults
-    return result, found
+    return found
 
 
 def _uploads(folder: RunFolder) -> Iterator[Fault]:
@@ -260,7 +265,8 @@ def _repaired(folder: RunFolder) -> Verified:
     done: list[str] = []
     error = attempt(_repair, folder, found, before.faults, done)[1]
     if error is not None:
-        done.append(f"The repair stopped: {describe(error)}.")
+        words = str(error) if isinstance(error, (EpochalError, OSError)) else describe(error)
+        done.append(f"The repair stopped: {words.rstrip('.')}.")
     result = _look(folder)[0] if before.faults or done else before
     result.done = done
     left = {fault.file: fault for fault in result.faults}
@@ -274,24 +280,38 @@ def _repair(folder: RunFolder, found: Verification, faults: list[Fault], done: l
     for path in folder.path.glob("*/.*.partial"):
         path.unlink()
         done.append(f"Deleted {path.parent.name}/{path.name}; push the run again.")
-    with contextlib.ExitStack() as stack:
-        copy: HubCopy | None = None
-        for fault in faults:
-            if fault.copy is None or not fault.file.startswith(_COPIED):
-                continue
-            try:
-                part = parse_part_name(Path(fault.file).name, ".parquet")
-                if part is not None and folder.part_path(part).exists():
-                    seal_again(folder, part)
-                    done.append(f"{fault.file}: made again from its journal part.")
-                elif (address := hub_of(folder)) is not None:
-                    if copy is None:
-                        client = HubClient(address, hub_token(read_settings()))
-                        copy = HubCopy(stack.enter_context(contextlib.closing(client)), folder)
-                    copy.restore(fault.file)
-                    done.append(f"{fault.file}: fetched from the hub {address}.")
-            except (EpochalError, OSError) as error:
-                done.append(f"{fault.file}: not repaired: {str(error).rstrip('.')}.")
+    named = [fault.file for fault in faults if fault.copy and fault.file.startswith(_COPIED)]
+    for file in named:
+        part = parse_part_name(Path(file).name, ".parquet")
+        if part is not None and folder.part_path(part).exists():
+            _try(file, done, "made again from its journal part", seal_again, folder, part)
+            named = [name for name in named if name != file]
+    address = hub_of(folder)
+    if address is None or not named:
+        return
+    settings = read_settings()
+    if settings.hub is None or check_url(settings.hub) != address:
+        # A folder that came from elsewhere must not decide who gets the token.
+        done.append(f"Nothing was fetched: the setting hub.url is not {address}.")
+        return
+    token = linked_token(settings.hub) or hub_token(settings)
+    with contextlib.closing(HubClient(address, token)) as client:
+        copy = HubCopy(client, folder)
+        for file in named:
+            _try(file, done, f"fetched from the hub {address}", copy.restore, file)
+
+
+def _try(
+    file: str, done: list[str], success: str, action: Callable[..., object], *args: Any
+) -> None:
+    """Repair one file, and note whether that worked; a hub that fails ends the repair."""
+    try:
+        action(*args)
+    except HubError:
+        raise
+    except (EpochalError, OSError) as error:
+        success = f"not repaired: {str(error).rstrip('.')}"
+    done.append(f"{file}: {success}.")
 
 
 def _tidy_blobs(folder: RunFolder) -> Iterator[str]:

@@ -29,8 +29,8 @@ class Fault:
     """A file of a run that is damaged or missing; ``file`` is its path in the folder of the run.
 
     ``records`` is how many records are affected at most, None if that is not known or if it is
-    no file of records. ``copy`` says where a good copy may be; none has what was ``lost`` when
-    the part was sealed.
+    no file of records. ``copy`` says where a good copy may be. No copy has what was ``lost``: a
+    line that was never written to its end, or that was damaged before its part was sealed.
     """
 
     file: str
@@ -136,7 +136,7 @@ def _part_faults(part: PartDamage, *, is_growing: bool) -> Iterator[Fault]:
         yield _skipped(file, part.damaged_lines)
     if part.tail_bytes and (part.tail_lines or not is_growing):
         problem = f"{part.tail_bytes} bytes at its end are not a whole record"
-        yield Fault(file, problem, part.tail_lines or 1)
+        yield Fault(file, problem, part.tail_lines or 1, lost=not part.tail_lines)
 
 
 def _skipped(file: str, num_lines: int, *, lost: bool = False) -> Fault:
