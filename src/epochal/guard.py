@@ -20,6 +20,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from sys import getrecursionlimit, setrecursionlimit
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
@@ -40,6 +41,10 @@ P = ParamSpec("P")
 
 # After so many faults a member that is disabled by faults is not called any more.
 DISABLE_AFTER = 3
+# So many more frames gets a call near the limit of recursion: at times it has to import modules.
+ROOM_FRAMES = 500
+# What the boundary catches, for ``Run.log``, which cannot afford a call of a guard.
+ANY_FAULT = Exception
 # What the outside world does is no fault of ours: a person is told in a sentence of its own.
 EXPECTED: tuple[type[Exception], ...] = (EpochalError, OSError)
 
@@ -370,6 +375,56 @@ def guarded(
         return call
 
     return decorate
+
+
+def called_by_program(
+    member: str, guard_of: Callable[[Any], Guard]
+) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T | None]]:
+    """Decorate a method that programs call with values of their own, in whatever state they are.
+
+    Near the limit of recursion the call gets more frames. What it raises on purpose is raised; any
+    other error is a fault of the member.
+    """
+
+    def decorate(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:
+        def guarded(self: S, args: Any, kwargs: Any) -> T | None:
+            try:
+                return method(self, *args, **kwargs)
+            except EpochalError:
+                raise
+            except Exception as error:
+                is_wrong_signature = getattr(error.__traceback__, "tb_next", None) is None
+                if is_wrong_signature or _is_of_another(error, None):
+                    raise
+                guard_of(self).note(member, error)
+                return None
+
+        @functools.wraps(method)
+        def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+            try:
+                # Half of the limit, because calls of C count towards it in Python 3.10 and 3.11.
+                sys._getframe(getrecursionlimit() // 2)
+            except ValueError:  # the stack is not as deep
+                return guarded(self, args, kwargs)
+            check_room()
+            setrecursionlimit(getrecursionlimit() + ROOM_FRAMES)
+            try:
+                return guarded(self, args, kwargs)
+            finally:
+                setrecursionlimit(getrecursionlimit() - ROOM_FRAMES)
+
+        return call
+
+    return decorate
+
+
+def check_room() -> None:
+    """Raise ``RecursionError`` if the limit could be raised here, but not be set back."""
+    _call_nothing()
+
+
+def _call_nothing() -> None:
+    pass
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:

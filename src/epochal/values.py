@@ -199,11 +199,19 @@ def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:
             f"{argument} must be a dict or (name, value) pairs, not {type(metrics).__name__}."
         )
     pairs: dict[str, Any] = {}
-    for item in metrics:
+    for item in as_list(metrics, argument=argument):
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             raise ValueTypeError(f"{argument} must hold (name, value) pairs; {item!r} is not one.")
         pairs[item[0]] = item[1]
     return pairs
+
+
+def as_list(values: Any, *, argument: str) -> list[Any]:
+    """Return what an iterable argument holds, and raise for anything else."""
+    found, error = attempt(list, values)
+    if found is None:
+        raise ValueTypeError(f"{argument} must be a list, not {type(values).__name__}.") from error
+    return found
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -215,11 +223,15 @@ def flat_items(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{name}", value
 
 
+def text_of(value: Any) -> str | None:
+    """Return a text as a plain one, also one of NumPy or of an enumeration; None for the rest."""
+    return str.__str__(value) if issubclass(type(value), str) else None
+
+
 def shown_text(value: Any) -> str:
     """Return any value as text; a value without one is named by its type."""
-    if isinstance(value, str):
-        return str.__str__(value)  # a plain one, also of NumPy's texts and of enumerations
-    text = attempt(str, value)[0]
+    text = text_of(value)
+    text = attempt(str, value)[0] if text is None else text
     return f"<{type(value).__name__}>" if text is None else text
 
 

@@ -117,7 +117,10 @@ class JournalWriter:
         self._size = size = self._size + written
         # Two bounds: a clock that was set back must not put the next look off.
         if at >= self._check_at or at < self._looked_at or size >= self._part_bytes:
-            self._look_after(at)
+            try:
+                self._look_after(at)
+            except RecursionError:  # the line is down, and the next call looks after the file
+                self._check_at = 0.0
 
     def close(self) -> None:
         """Close the file; lines appended afterwards are not written."""

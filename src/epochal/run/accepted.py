@@ -30,6 +30,7 @@ from epochal.values import (
     plain_int,
     plain_json,
     plain_number,
+    text_of,
 )
 
 T = TypeVar("T")
@@ -78,8 +79,14 @@ class ValuePolicy:
 
     def drop(self, name: str, value: Any, error: Exception | str, *, then: str = "") -> None:
         """Leave a value out, and note it; raise if ``strict``."""
+        if isinstance(error, (str, EpochalError)):
+            reason = str(error)
+        else:
+            reason = f"{printable(name)!r} cannot be read: {describe(error)}."
         if self.strict:
-            raise ValueTypeError(error) if isinstance(error, str) else error
+            if isinstance(error, EpochalError):
+                raise error
+            raise ValueTypeError(reason) from (error if isinstance(error, Exception) else None)
         name = name[:_LONGEST_NAME]
         with self._lock:
             if name not in self.dropped and len(self.dropped) >= MAX_NAMES:
@@ -87,10 +94,6 @@ class ValuePolicy:
             count = self.dropped[name] = self.dropped.get(name, 0) + 1
         if count > 1:
             return
-        if isinstance(error, (str, EpochalError)):
-            reason = str(error)
-        else:
-            reason = f"{printable(name)!r} cannot be read: {describe(error)}."
         reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
         sentence = f"{reason} {then or 'It is left out.'} (Reported once for {printable(name)!r}.)"
         kind = type(value).__name__
@@ -149,7 +152,7 @@ class CallValues:
         """Read a name: a text that is not empty, or anything else by its text."""
         text = self._text(value)
         if not text:
-            is_empty = value is None or isinstance(value, str)
+            is_empty = value is None or text_of(value) is not None
             shown = repr(value) if is_empty else f"a {type(value).__name__}"
             wrong = ValueTypeError(f"a name must be a non-empty text, not {shown}.")
             self.policy.drop("(no name)", value, wrong)
@@ -179,9 +182,10 @@ class CallValues:
     # -- inner ------------------------------------------------------------------------------------
 
     def _text(self, value: Any) -> str | None:
-        if isinstance(value, str):
-            return str.__str__(value)
-        return None if self.policy.strict else attempt(_own_text, value)[0]
+        text = text_of(value)
+        if text is not None or self.policy.strict:
+            return text
+        return text_of(attempt(_own_text, value)[0])
 
     def _read(self, name: str, value: Any, read: Callable[..., T], **options: Any) -> T | None:
         found, error = attempt(read, value, name=name, **options)

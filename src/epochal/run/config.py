@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import called_by_program
 from epochal.journal.line import now
 from epochal.values import plain_json
 
@@ -141,9 +142,11 @@ class RunConfig(Entries):
             record = partial(self._record_entry, key)
             super().__setitem__(key, watched(value, self._recorder.check_open, record))
 
+    @called_by_program("run.config", lambda config: config._recorder.guard)
     def __setitem__(self, key: str, value: Any) -> None:
         record_config(self._recorder, {key: value})
 
+    @called_by_program("run.config", lambda config: config._recorder.guard)
     def update(self, *others: Any, **values: Any) -> None:
         """Set several entries; one record each."""
         record_config(self._recorder, dict(*others, **values))

@@ -34,7 +34,7 @@ from epochal.console.cell import Cell, kernel_shell
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
-from epochal.guard import Fault, Guard, attempt
+from epochal.guard import Fault, Guard, attempt, called_by_program
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import decode, decode_json, encode, now
@@ -54,7 +54,7 @@ from epochal.run.samples import OverBudgetError, SampleStore
 from epochal.run.summary import RunSummary
 from epochal.run.typed import SpeedLimit
 from epochal.settings import Settings
-from epochal.values import plain_json
+from epochal.values import plain_json, text_of
 
 Append = Callable[[bytes, float], None]
 # An array with two sides as long as this has the shape of a picture; so many names are hinted at.
@@ -287,6 +287,7 @@ class Recorder:
             self.step = self.step + 1 if given is None else given
             return self.step
 
+    @called_by_program("run.log", lambda recorder: recorder.guard)
     def log_carefully(self, metrics: Any, at: float, step: int) -> None:
         """Record the metrics that the short way of ``Run.log`` cannot encode."""
         if not isinstance(metrics, Mapping):
@@ -339,8 +340,9 @@ class Recorder:
         """Append the texts, samples and arrays among the metrics of a call."""
         for name, value in call.samples:
             at = self.sample_step(step)
-            if isinstance(value, str):
-                self.write_text(name, str.__str__(value), at)
+            text, error = attempt(text_of, value)
+            if text is not None:
+                self.write_text(name, text, at)
                 continue
             found, error = attempt(sample_of, value)
             if error is not None:
@@ -349,7 +351,6 @@ class Recorder:
                 self.write_sample(name, found, at)
             else:
                 self.write_histogram(name, value, at)
-                self._hint_at_picture(name, value)
 
     def write_sample(
         self, name: str, sample: Sample | list[Sample], step: int, *, t: float | None = None
@@ -374,7 +375,7 @@ class Recorder:
         """Report a sample or a file that could not be stored."""
         if isinstance(error, OverBudgetError):
             self.values.drop("(samples)", value, error, then="")
-        elif isinstance(error, OSError) and error is not getattr(value, "error", None):
+        elif isinstance(error, OSError) and error is not attempt(getattr, value, "error", None)[0]:
             lost = f"{name!r} could not be stored: {error}"
             self._report(lost, "blob-lost", name_of=name, reason=str(error))
         else:
@@ -388,11 +389,12 @@ class Recorder:
     def write_histogram(self, name: str, values: Any, step: int, *, bins: int = 64) -> None:
         """Append the distribution of many values; what has none is noted."""
         made = partial(histogram_record, now(), name=name, step=step, bins=bins)
-        self.write(self.values.read(name, lambda many: made(values=many), values))
+        record = self.values.read(name, lambda many: made(values=many), values)
+        self.write(record)
+        if record is not None:
+            self._hint_at_picture(name, attempt(_shape_of, values)[0] or ())
 
-    def _hint_at_picture(self, name: str, value: Any) -> None:
-        first = value[0] if isinstance(value, (list, tuple)) and len(value) else value
-        shape = tuple(getattr(first, "shape", ()))
+    def _hint_at_picture(self, name: str, shape: tuple[int, ...]) -> None:
         has_channels = len(shape) in (3, 4) and (shape[-3] in (1, 3) or shape[-1] in (1, 3, 4))
         if has_channels and sorted(shape[-3:])[1] >= _LEAST_PICTURE and len(self._hinted) < _HINTS:
             self._hinted.add(name)
@@ -516,6 +518,12 @@ class Recorder:
 
 def _discard(line: bytes, at: float) -> None:
     """Where the records of a run go that is switched off."""
+
+
+def _shape_of(values: Any) -> tuple[int, ...]:
+    """The shape of an array, or of the first one of a list; empty for anything else."""
+    first = values[0] if isinstance(values, (list, tuple)) and len(values) else values
+    return tuple(getattr(first, "shape", ()))
 
 
 def _step_of(line: bytes) -> int | None:

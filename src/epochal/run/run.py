@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from math import nan
 from os import PathLike
 from pathlib import Path
+from sys import getrecursionlimit, setrecursionlimit
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import ANY_FAULT, ROOM_FRAMES, Guard, called_by_program, check_room
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import KINDS, Record
 from epochal.run import typed
@@ -27,7 +28,7 @@ from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
 from epochal.torch_hooks import torch_hooks
-from epochal.values import Metrics, Scalar, plain_json
+from epochal.values import Metrics, Scalar, as_list, plain_json, shown_text
 
 if TYPE_CHECKING:
     from epochal.media.stored import StoredSample
@@ -37,13 +38,15 @@ Value: TypeAlias = Scalar | None
 Whole: TypeAlias = Scalar | Mapping[str, Any] | None
 
 _time_ns = time.time_ns
-# What the encoder or the sum raise for values that are no plain numbers.
-_NOT_PLAIN = (TypeError, AttributeError, ValueError, ArithmeticError, LookupError, RuntimeError)
 
 
 def recorder_of(run: Run) -> Recorder:
     """The recorder of a run, for the other parts of Epochal."""
     return run._recorder
+
+
+def _guard_of(run: Run) -> Guard:
+    return run._recorder.guard
 
 
 class Run:
@@ -198,30 +201,41 @@ class Run:
         # takes one encoding, one sum that vouches for all values, and one write. Anything else
         # (tensors, nested metrics, mistakes) goes to ``log_carefully``, which alone has the rules.
         recorder = self._recorder
-        if step is None:
-            with recorder.lock:
-                recorder.step = step = recorder.step + 1
-        elif type(step) is int:
-            recorder.step = step
-        else:
-            step = recorder.read_step(step)
-        at = _time_ns() // 1_000_000 / 1000
+        line = None
         try:
-            line = encode_lines([MetricsRecord(at, step, metrics)])
-            # A TypeError for texts, and for decimals, which the encoder would write as texts.
-            zero = sum(metrics.values(), 0.0) * 0.0
-        except _NOT_PLAIN:
-            zero = nan
-        # Not zero when a value is not finite, which JSON cannot hold.
-        if zero != 0.0 or "" in metrics:
-            recorder.log_carefully(metrics, at, step)
-            return
-        append = recorder.append  # Python calls a local faster than an attribute that is no method
-        append(line, at)
-        recorder.latest = line
-        if at >= recorder.show_at:
-            recorder.show_metrics(at, step, metrics)
+            if step is None:
+                with recorder.lock:
+                    recorder.step = step = recorder.step + 1
+            elif type(step) is int:
+                recorder.step = step
+            else:
+                step = recorder.read_step(step)
+            at = _time_ns() // 1_000_000 / 1000
+            try:
+                line = encode_lines([MetricsRecord(at, step, metrics)])
+                # A TypeError for texts, and for decimals, which the encoder would write as texts.
+                # Not zero when a value is not finite, which JSON cannot hold.
+                is_plain = sum(metrics.values(), 0.0) * 0.0 == 0.0 and "" not in metrics
+            except ANY_FAULT:
+                is_plain = False
+            if not is_plain:
+                recorder.log_carefully(metrics, at, step)
+                return
+            append = recorder.append  # Python calls a local faster than an attribute
+            append(line, at)
+            recorder.latest = line
+            if at >= recorder.show_at:
+                recorder.show_metrics(at, step, metrics)
+        except RecursionError:  # no frame was left for one of these calls
+            if line is None or recorder.latest is not line:
+                check_room()
+                setrecursionlimit(getrecursionlimit() + ROOM_FRAMES)
+                try:
+                    recorder.log_carefully(metrics, now(), recorder.read_step(step))
+                finally:
+                    setrecursionlimit(getrecursionlimit() - ROOM_FRAMES)
 
+    @called_by_program("run.log_step", _guard_of)
     def log_step(
         self,
         step: Whole,
@@ -280,6 +294,7 @@ class Run:
         fields["m"] = metrics
         typed.write(self._recorder, "step", "step", step, fields)
 
+    @called_by_program("run.log_eval", _guard_of)
     def log_eval(
         self,
         step: Whole,
@@ -308,6 +323,7 @@ class Run:
         more: dict[str, Any] = {"tokens_per_second": None, "m": metrics}
         typed.write(self._recorder, "eval", "step", step, {"epoch": epoch, **speed, **more})
 
+    @called_by_program("run.log_epoch", _guard_of)
     def log_epoch(
         self,
         epoch: Whole,
@@ -332,10 +348,11 @@ class Run:
             run.log_epoch(1, 42.0, {"loss": 0.7, "accuracy": 0.8}, total=10)
             run.log_epoch({"epoch": 2, "duration_s": 41.5, "m": {"loss": 0.6}})
         """
-        machine = {"resources": resources or None, "gpus": list(gpus) or None}
+        machine = {"resources": resources, "gpus": as_list(gpus, argument="gpus") or None}
         own = {"total": total, "duration_s": duration_s, "m": metrics}
         typed.write(self._recorder, "epoch", "epoch", epoch, {**own, **machine})
 
+    @called_by_program("run.log_moe_stats", _guard_of)
     def log_moe_stats(
         self,
         /,
@@ -369,6 +386,7 @@ class Run:
         fields |= {"expert_utilization": utilization, "load_imbalance": imbalance}
         typed.write(self._recorder, "moe", "step", step, {**fields, **more, **(stats or {})})
 
+    @called_by_program("run.log_gpu_state", _guard_of)
     def log_gpu_state(
         self, /, step: Whole = None, gpu_id: Value = 0, **fields: Scalar | str | None
     ) -> None:
@@ -390,6 +408,7 @@ class Run:
         """
         typed.write(self._recorder, "gpu", "step", step, {"id": gpu_id, **fields})
 
+    @called_by_program("run.log_gpu_model", _guard_of)
     def log_gpu_model(
         self, /, model: Mapping[str, Any] | None = None, **fields: Scalar | str | None
     ) -> None:
@@ -408,6 +427,7 @@ class Run:
         """
         typed.write(self._recorder, "gpu-model", "", model, dict(fields))
 
+    @called_by_program("run.log_sol_estimate", _guard_of)
     def log_sol_estimate(
         self,
         /,
@@ -431,6 +451,7 @@ class Run:
         dtype = {"dtype": "bf16"} if estimate is None else {}
         typed.write(self._recorder, "sol", "", estimate, {**dtype, **fields})
 
+    @called_by_program("run.log_allocator", _guard_of)
     def log_allocator(
         self, stats: Iterable[Any] | Mapping[str, Any], *, step: Value = 0, gpu: Value = None
     ) -> None:
@@ -453,6 +474,7 @@ class Run:
         gpu = getattr(stats, "gpu", None) if gpu is None else gpu
         typed.write(self._recorder, "allocator", "", whole, {"step": step, "id": gpu})
 
+    @called_by_program("run.log_dataset", _guard_of)
     def log_dataset(
         self,
         split: str | Mapping[str, Any],
@@ -484,6 +506,7 @@ class Run:
         place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
         typed.write(self._recorder, "dataset", "split", split, {**size, **place})
 
+    @called_by_program("run.log_abs_maxes", _guard_of)
     def log_abs_maxes(self, step: Whole, values: Metrics | None = None) -> None:
         """Append the largest absolute value of each named tensor.
 
@@ -502,6 +525,7 @@ class Run:
 
     # -- samples and files ------------------------------------------------------------------------
 
+    @called_by_program("run.log_file", _guard_of)
     def log_file(
         self, path: str | PathLike[str], name: str | None = None, *, step: Value = None
     ) -> None:
@@ -538,6 +562,7 @@ class Run:
 
         return files_of_run(self._recorder)
 
+    @called_by_program("run.log_graph", _guard_of)
     def log_graph(self, /, svg: str, *, name: str = "model", **facts: Any) -> None:
         """Append a picture of a model as SVG text, with facts such as its hash.
 
@@ -560,6 +585,7 @@ class Run:
 
     # -- words, times and meaning -----------------------------------------------------------------
 
+    @called_by_program("run.event", _guard_of)
     def event(self, /, name: str, **fields: Any) -> None:
         """Append something that happened: a checkpoint, a restart, a change of data.
 
@@ -572,6 +598,7 @@ class Run:
         """
         self._recorder.event(name, **fields)
 
+    @called_by_program("run.message", _guard_of)
     def message(self, text: str, *, level: str = "info") -> None:
         """Append a message for people, and print it at its level.
 
@@ -584,6 +611,7 @@ class Run:
         """
         self._recorder.alerts.message(text, level=level)
 
+    @called_by_program("run.alert", _guard_of)
     def alert(
         self, title: str, text: str = "", *, level: str = "info", wait_s: float = 60.0
     ) -> bool:
@@ -603,6 +631,7 @@ class Run:
         """
         return self._recorder.alerts.send(title, text, level=level, wait_s=wait_s)
 
+    @called_by_program("run.section", _guard_of)
     def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: print and record how long it took.
 
@@ -615,6 +644,7 @@ class Run:
         """
         return timed_section(self._recorder, name)
 
+    @called_by_program("run.phase", _guard_of)
     def phase(self, name: str) -> Phase:
         """Time a part of each step, as a context manager or a decorator; on a GPU by its clock.
 
@@ -632,6 +662,7 @@ class Run:
         known = name if type(name) is str and name else self._recorder.call("phases").name(name)
         return self._recorder.phases.named("unnamed" if known is None else known)
 
+    @called_by_program("run.define", _guard_of)
     def define(
         self,
         name: str,
@@ -655,16 +686,17 @@ class Run:
             run.define("val/*", x="epoch")
         """
         given = {"unit": unit, "goal": goal, "x": x, "role": role}
-        for key, value in given.items():
+        own = {key: shown_text(value) for key, value in given.items() if value is not None}
+        for key, value in own.items():
             choices = KINDS["define"][key].choices
-            if value is not None and choices and value not in choices:
-                known = ", ".join(choices)
-                raise UsageError(f"{key}={value!r} of {name!r} is not known: use one of {known}.")
+            if choices and value not in choices:
+                known, of = ", ".join(choices), shown_text(name)
+                raise UsageError(f"{key}={value!r} of {of!r} is not known: use one of {known}.")
         call = self._recorder.call("define")
         if (metric := call.name(name)) is not None:
-            own = {key: str(value) for key, value in given.items() if value is not None}
             self.write({"log": "define", "t": now(), "name": metric, **own})
 
+    @called_by_program("run.write", _guard_of)
     def write(self, record: Record, *, silent: bool = False) -> None:
         """Append one complete record of any kind, and print what belongs to its kind.
 
@@ -677,7 +709,9 @@ class Run:
         Example:
             run.write({"log": "text", "t": 1760000000.0, "step": 3, "name": "sample", "text": "…"})
         """
-        write = self._recorder.write_silent if silent else self._recorder.write
+        if not isinstance(record, Mapping) or not isinstance(record.get("log"), str):
+            raise ValueTypeError("write() takes a record, which is a dict with its kind as 'log'.")
+        write = self._recorder.write if silent is not True else self._recorder.write_silent
         write(record)
 
     # -- pages and forks --------------------------------------------------------------------------
@@ -741,6 +775,7 @@ class Run:
         """
         self._recorder.flush()
 
+    @called_by_program("run.on_finish", _guard_of)
     def on_finish(self, call: Callable[[], object]) -> None:
         """Have something called when the run finishes, before its last record is written.
 
@@ -756,6 +791,7 @@ class Run:
         self._recorder.check_open()
         self._recorder.ending.on_finish.add(call)
 
+    @called_by_program("run.finish", _guard_of)
     def finish(self, status: str = "finished", *, reason: str | None = None) -> None:
         """End the run: write the last record and close.
 

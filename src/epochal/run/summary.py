@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import ValueTypeError
+from epochal.guard import called_by_program
 from epochal.journal.line import now
 from epochal.records import Record, numbers_of
 from epochal.run.config import Attributes, plain, watched
@@ -35,6 +36,7 @@ class RunSummary(Attributes, MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._set[name] if name in self._set else self._read()[name]
 
+    @called_by_program("run.summary", lambda summary: summary._recorder.guard)
     def __setitem__(self, name: str, value: Any) -> None:
         known: Any = name
         if not isinstance(known, str) or not known:

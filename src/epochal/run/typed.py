@@ -16,7 +16,7 @@ from epochal.guard import attempt
 from epochal.journal.line import now
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record, finite
 from epochal.run.accepted import CallValues
-from epochal.values import shown_text, single
+from epochal.values import as_list, shown_text, single
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -135,9 +135,12 @@ def _read_dataset(fields: dict[str, Any]) -> None:
     split, files = fields["split"], fields.get("files")
     if not isinstance(split, str) or not split:
         known = _known(KINDS["dataset"])
-        raise ValueTypeError(f"split must be a text such as 'train', not {split!r:.80}. {known}")
+        raise ValueTypeError(
+            f"split must be a text such as 'train', not {shown_text(split)!r:.80}. {known}"
+        )
     if isinstance(files, Sequence) and not isinstance(files, (str, bytes)):
-        fields.update(files=len(files), names=[shown_text(file) for file in files])
+        names = [shown_text(file) for file in as_list(files, argument="files")]
+        fields.update(files=len(names), names=names)
 
 
 def _known(kind: Kind) -> str:
@@ -176,12 +179,12 @@ def _segments(call: CallValues, field: Field, stats: Any) -> list[dict[str, Any]
     if isinstance(stats, (str, bytes)) or not isinstance(stats, Iterable):
         raise ValueTypeError("stats must be a list of segments or a mapping of name to bytes.")
     segments: list[dict[str, Any]] = []
-    for given in stats:
+    for given in as_list(stats, argument="stats"):
         item = given if isinstance(given, Mapping) else attempt(_places, given)[0]
         if item is None or not item.get("name"):
             raise ValueTypeError(
                 f"a segment of memory is a mapping with a name and bytes in one of"
-                f" {', '.join(ALLOCATOR_PLACES)}, not {given!r:.80}."
+                f" {', '.join(ALLOCATOR_PLACES)}, not {shown_text(given):.80}."
             )
         name = shown_text(item["name"])
         segment = {
