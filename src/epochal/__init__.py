@@ -100,6 +100,7 @@ __all__ = [name for name in _HOMES if name != "open"]
 
 
 def __getattr__(name: str) -> Any:
+    import sys
     from importlib import import_module
 
     if name in _PACKAGES:
@@ -113,6 +114,10 @@ def __getattr__(name: str) -> Any:
 
         raise MissingPackageError(f"epochal.{name}", error) from error
     globals()[name] = value
+    # The calls of a run, too: while Python shuts down nothing can be imported.
+    for other, home in _HOMES.items():
+        if other not in globals() and hasattr(sys.modules.get(home), other):
+            globals()[other] = getattr(sys.modules[home], other)
     return value
 
 

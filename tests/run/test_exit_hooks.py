@@ -1,11 +1,13 @@
 """How a run says that its process ended: real processes, real signals."""
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records
 from tests.doubles.scripts import run_folder, run_script, start_script
@@ -246,3 +248,55 @@ def test_a_child_killed_by_a_signal_does_not_end_the_run(tmp_path: Path) -> None
     code, _, err = run_script(tmp_path, source)
     assert (code, err) == (0, "")
     assert ending(tmp_path)["status"] == "finished"
+
+
+DESTROYED = """
+import epochal, sys
+{imports}
+
+class Tracker:
+    def __init__(self):
+        self.module, self.run = {module}, None
+
+    def __del__(self):
+        {log}
+        {finish}
+
+tracker = Tracker()
+tracker.run = {init}
+tracker.run.log({{"loss": 1.0}})
+"""
+WANDB = {
+    "imports": "import epochal.wandb as wandb",
+    "module": "wandb",
+    "init": "wandb.init(project='tests', name='run', dir=os.environ['FOLDER'])",
+    "log": "self.module.log({'last': 2.0})",
+}
+OWN = {
+    "imports": "",
+    "module": "epochal",
+    "init": "epochal.init('tests', 'run', dir=os.environ['FOLDER'], console=False)",
+    "log": "self.module.log({'last': 2.0})",
+}
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ({**WANDB, "finish": "self.module.finish(exit_code=0)"}, ("finished", None)),
+        ({**WANDB, "finish": "self.module.finish(exit_code=3)"}, ("failed", "exit code 3")),
+        ({**WANDB, "finish": "self.run.finish(exit_code=3)"}, ("failed", "exit code 3")),
+        ({**OWN, "finish": "self.module.finish()"}, ("finished", None)),
+        ({**OWN, "finish": "self.run.finish('failed')"}, ("failed", None)),
+        ({**OWN, "finish": ""}, ("finished", "the process ended")),
+    ],
+)
+def test_an_object_that_is_destroyed_at_exit_may_log_and_finish(
+    tmp_path: Path, calls: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    code, _, err = run_script(tmp_path, DESTROYED.format(**calls))
+    assert (code, re.findall(r"Traceback|Error.*|Exception.*", err)) == (0, [])
+    (folder,) = tmp_path.glob("**/tests/run")
+    assert [r["m"] for r in of_kind(folder, "metrics")] == [{"loss": 1.0}, {"last": 2.0}]
+    status = load_run(folder).status
+    assert (status.state, status.reason) == expected

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+# Files are read through ``Path``: while Python shuts down, runs may end, and ``open`` is gone.
 Liveness = Literal["alive", "dead", "unknown"]
 PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
 
@@ -51,8 +53,7 @@ def is_suspended(identity: Mapping[str, Any]) -> bool:
 
 def _boot_id() -> str | None:
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return None
 
@@ -76,8 +77,7 @@ def _start_time(pid: int) -> float | None:
 def _stat(pid: object) -> list[str] | None:
     """The kernel's fields of a process, from its state on; None if there are none."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     return text[text.rfind(")") + 2 :].split()

@@ -135,18 +135,22 @@ class JournalWriter:
             self._closed = True
             self._let_go()
 
-    def append_after_close(self, line: bytes) -> None:
-        """Write a line after the last record, in a part of its own; raises ``OSError``."""
+    def append_after_close(self, *lines: bytes) -> None:
+        """Write lines after the last record, in a part of their own; the last one ends the run."""
         late = JournalWriter(
             self.folder,
-            writer=f"after-{self.name.writer}",
+            writer=self.name.writer,
             attempt=self.name.attempt,
             header=self._header,
             on_fault=self._on_fault,
         )
-        late.open()
-        late.append(line, now())
-        late.append(encode({"log": "finish", "t": now(), "status": "finished"}), now())
+        try:
+            late.open()
+        except OSError as error:
+            self._on_fault(f"{late.path} cannot be written: {_say(error)}")
+            return
+        for line in lines:
+            late.append(line, now())
         late.close()
 
     def sync(self) -> None:

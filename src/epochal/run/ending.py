@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochal.guard import Guard
-from epochal.run.exit_hooks import EXIT_HOOKS, end_with_error
+from epochal.run.exit_hooks import EXIT_HOOKS, PROCESS_ENDED, end_with_error
 from epochal.settings.toml_file import shown_path
 from epochal.torch_hooks import torch_hooks
 
@@ -56,7 +56,8 @@ class Ending:
     last record is written. ``on_close`` is called when the journal is closed, and ``after_finish``
     with the status after that. What ``after_finish`` waits for ends at ``deadline``, which all of
     its callbacks share. ``explain`` is called with an error that ends the run. ``checkpoint`` is
-    the path of the newest checkpoint.
+    the path of the newest checkpoint. ``is_ended_by_exit`` is set when the exit of Python has ended
+    the run: objects that are destroyed after that may still log, and say how the run ended.
 
     Callbacks of the program share ``wait_s`` as well, but at least 5 s, and also if somebody
     stopped the run: what they save is worth it.
@@ -71,6 +72,7 @@ class Ending:
         self.after_finish = Callbacks("after_finish", guard)
         self.explain: Callable[[BaseException], object] | None = None
         self.checkpoint: str | None = None
+        self.is_ended_by_exit = False
         self.wait_s = FINISH_WAIT_S
         self.deadline = Deadline()
         self._is_running = False
@@ -86,6 +88,10 @@ class Ending:
 
         After an interruption a second call completes what was left undone.
         """
+        if self.is_ended_by_exit and self._outcome.get("reason") == PROCESS_ENDED:
+            self._outcome = _outcome(status, reason)
+            self._recorder.write_last_record_again(self._outcome)
+            return
         with ExitStack() as stack:
             stack.callback(self.settle)
             self._end(status, reason)
@@ -167,7 +173,7 @@ class Ending:
                 return  # called by a callback, or by another thread
             self._is_running = True
             if not self._outcome:
-                self._outcome = {"status": status, **({} if reason is None else {"reason": reason})}
+                self._outcome = _outcome(status, reason)
                 self.deadline = Deadline(self.wait_s, status=status)
         left_s = Deadline(max(self.wait_s, FINISH_WAIT_S)).left_s
         try:
@@ -193,6 +199,10 @@ class Ending:
 
     def _write_last_record(self) -> None:
         self._recorder.write_last_record(self._outcome)
+
+
+def _outcome(status: str, reason: str | None) -> dict[str, str]:
+    return {"status": status, **({} if reason is None else {"reason": reason})}
 
 
 # A quick callback is called even if the ones before it have used up the time.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from epochal.run.ending import Ending
 
+PROCESS_ENDED = "the process ended"
 _SIGNALS = [number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")]
 
 
@@ -68,12 +69,14 @@ class ExitHooks:
         self._last_words.append(print_words)
 
     def _at_exit(self) -> None:
-        error = _unhandled_error()
+        error, runs = _unhandled_error(), self._own_runs()
         try:
             if error is None:
-                end_runs(self._own_runs(), "finished", "the process ended")
+                end_runs(runs, "finished", PROCESS_ENDED)
             else:
                 self._on_exception(error)
+            for run in runs:
+                run.is_ended_by_exit = True
         finally:
             for print_words in self._last_words:
                 print_words()

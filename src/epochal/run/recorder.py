@@ -11,6 +11,8 @@ A recorder is in one of four states. What a call of :class:`~epochal.run.run.Run
                write nothing
     finished   raise ``RunFinishedError``   does nothing                   returns at once
 
+When the exit of Python has finished a run, objects that are destroyed afterwards may still call it:
+what they record is appended, and the first ``finish`` says how the run ended.
 ``off`` is a run under ``EPOCHAL_MODE=off``. Reading members (``id``, ``config``, ``step``, …),
 ``phase``, ``serve`` and ``save_html`` raise in no state. The state changes in :meth:`_enter` alone,
 which sets ``append``: the one function that every record goes through.
@@ -117,6 +119,7 @@ class Recorder:
         self.has_archive = False
         self.settings: Settings | None = None
         self.ending = Ending(self)
+        self._last_line = b""
         self.on_tick = Callbacks("on_tick", self.guard)
         self._on_line = Callbacks("on_line", self.guard)
         self.config = RunConfig(self)
@@ -178,14 +181,14 @@ class Recorder:
 
     def check_open(self) -> None:
         """Raise when the run is finished."""
-        if self.state is RunState.FINISHED:
-            self._refuse(b"", 0.0)
+        if self.finished and not self.ending.is_ended_by_exit:
+            raise self._is_finished()
 
     def _enter(self, state: RunState) -> None:
         """Change the state, and with it where records go."""
         self.state = state
         if state is RunState.FINISHED:
-            self.append, self.show_at = self._refuse, math.inf
+            self.append, self.show_at = self._append_late, math.inf
             return
         append: Append = self._append_resuming
         if state is not RunState.RESUMING:
@@ -220,9 +223,15 @@ class Recorder:
         if self._writer is not None:
             self._writer.append(encode(record), now())
 
-    def _refuse(self, line: bytes, at: float) -> None:
+    def _append_late(self, line: bytes, at: float) -> None:
+        """Raise, unless an object logs that Python destroys while the process ends."""
+        self.check_open()
+        if self._writer is not None:
+            self._writer.append_after_close(line, self._last_line)
+
+    def _is_finished(self) -> RunFinishedError:
         project = str(self.identity["project"])
-        raise RunFinishedError(
+        return RunFinishedError(
             f"run {self.name!r} is finished: start another with epochal.init(), or resume this one"
             f" with epochal.init(project={project!r}, name={self.name!r}, resume='must')."
         )
@@ -483,7 +492,7 @@ class Recorder:
         self._report(f"{where} {then}", "internal-error", **fault.fields())
         if self.finished and self._writer is not None:
             record = {"log": "event", "t": now(), "name": "internal-error", **fault.fields()}
-            self._writer.append_after_close(encode(record))
+            self._writer.append_after_close(encode(record), self._last_line)
 
     def _write_value_counts(self) -> None:
         """Record how often values were left out, where once is not all."""
@@ -507,13 +516,21 @@ class Recorder:
         """Write the ``finish`` record and close; from then on the run is finished everywhere."""
         with self.lock:
             if not self.finished:
-                record: Record = {"log": "finish", "t": now(), **outcome}
-                if self.step >= 0:
-                    record["last_step"] = self.step
-                self.append(encode(record), now())
+                self._last_line = self._finish_line(outcome)
+                self.append(self._last_line, now())
                 self._enter(RunState.FINISHED)
         if self._writer is not None:
             self._writer.close()
+
+    def write_last_record_again(self, outcome: Mapping[str, str]) -> None:
+        """Write another ``finish`` record, which is valid instead of the one that is there."""
+        self._last_line = self._finish_line(outcome)
+        if self._writer is not None:
+            self._writer.append_after_close(self._last_line)
+
+    def _finish_line(self, outcome: Mapping[str, str]) -> bytes:
+        last_step = {"last_step": self.step} if self.step >= 0 else {}
+        return encode({"log": "finish", "t": now(), **outcome, **last_step})
 
 
 def _discard(line: bytes, at: float) -> None:

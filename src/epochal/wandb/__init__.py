@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from epochal.wandb import session
 from epochal.wandb.session import ACTIVE, BeforeInit
 
 __version__ = "0.31.0"
@@ -25,15 +26,16 @@ _NAMES_OF = {
     "plot": "plot_table visualize",
     "public_api": "Api",
     "run_config": "Config",
-    "session": (
-        "AlertLevel attach ensure_configured finish join login pin_config_keys require setup"
-        " teardown termerror termlog termsetup termwarn"
-    ),
     "settings": "Settings",
     "starting": "init",
     "sweeps": "agent sweep",
     "wandb_run": "Run",
 }
+# These need no import, which fails while Python shuts down.
+_OF_SESSION = frozenset(
+    "AlertLevel attach ensure_configured finish join login pin_config_keys require setup"
+    " teardown termerror termlog termsetup termwarn".split()
+)
 _HOMES = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 # Calls of the current run.
 _OF_RUN = (
@@ -44,7 +46,7 @@ _MODULES = ("data_types", "errors", "plot", "tensorboard")
 # Modules of the real package, made of names of this one.
 _SUBMODULES = ("apis", "env", "sdk", "util")
 
-__all__ = sorted({*_HOMES, *_OF_RUN, *_MODULES, "config", "run", "summary"})
+__all__ = sorted({*_HOMES, *_OF_SESSION, *_OF_RUN, *_MODULES, "config", "run", "summary"})
 
 
 def __getattr__(name: str) -> Any:
@@ -53,6 +55,8 @@ def __getattr__(name: str) -> Any:
     if name in ("config", "summary"):
         run = ACTIVE.current
         return BeforeInit(f"wandb.{name}") if run is None else getattr(run, name)
+    if name in _OF_SESSION:
+        return getattr(session, name)
     if name in _OF_RUN:
         return _call_of_run(name)
     if name in _MODULES:

@@ -73,8 +73,9 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
 
     @property
     def finished(self) -> bool:
-        """Whether ``finish`` was called."""
-        return self._run.state == "finished"
+        """Whether the run has ended; not if it only ended because Python did."""
+        is_over = self._run.state == "finished"
+        return is_over and not recorder_of(self._run).ending.is_ended_by_exit
 
     @property
     def settings(self) -> Settings:
@@ -282,9 +283,8 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
 
     def finish(self, exit_code: int | None = None, **ignored: Any) -> None:
         """End the run: finished, or failed with an exit code that is not 0."""
-        if self._run.state == "finished":
-            return
-        self._end()
+        if self._run.state != "finished":
+            self._end()
         if exit_code:
             self._run.finish("failed", reason=f"exit code {exit_code}")
         else:
