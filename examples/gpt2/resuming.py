@@ -12,7 +12,7 @@ from epochal import UsageError
 from epochal.console import msg
 from epochal.format import format_bytes, format_duration, format_number
 from epochal.journal.layout import slugify
-from epochal.settings import read_settings
+from epochal.settings import read_launch, read_settings
 from epochal.torch.checkpoint.manifest import (
     FOLDER,
     MANIFEST,
@@ -149,7 +149,8 @@ def newest_in(folder: Path) -> Origin | None:
         problem = problem_of(folder / manifest.name, manifest)
         if problem is None:
             return Origin(folder, manifest)
-        msg("%s", f"{folder / manifest.name} is left out because it is damaged: {problem}.")
+        if read_launch().rank == 0:
+            msg("%s", f"{folder / manifest.name} is left out because it is damaged: {problem}.")
     return None
 
 

@@ -161,7 +161,7 @@ class StepConsole(Console):
         """Leave out the line of the run."""
 
     def train_step(self, line: Callable[[], str]) -> None:
-        """Print a line of the trainer, once a second at most."""
+        """Print a line of the trainer, once a second at most; the run lets only rank 0 print."""
         super().step(line)
 
 
@@ -228,7 +228,7 @@ def open_run(training: Training, origin: Origin | None, console: Console, *, res
         tensorboard_tags="usual",
         plain_log_file=flags.logdir,
         plain_log_kinds="train,val,hellaswag",
-        console=console if training.process.rank == 0 else False,
+        console=console,
     )
 
 

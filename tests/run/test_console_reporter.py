@@ -23,11 +23,6 @@ def test_percent_is_of_the_run_when_its_length_is_known() -> None:
     assert pace.percent(step(799)) == pace.percent(step(800)) == pace.percent(step(900)) == 100.0
 
 
-def test_percent_is_of_the_epoch_when_the_length_is_unknown() -> None:
-    pace, _ = pace_of()
-    assert pace.percent(step(100, epoch=1.25)) == 25.0
-
-
 def test_percent_by_epochs() -> None:
     pace, _ = pace_of(epochs=5)
     assert pace.percent(step(100, epoch=1.25)) == 25.0
@@ -40,10 +35,14 @@ def test_tokens_of_steps_that_were_not_logged_count() -> None:
     assert "[ 50.0%]" in shown.getvalue().splitlines()[-1]
 
 
-def test_no_percent_where_nothing_is_known() -> None:
-    pace, shown = pace_of()
-    pace.step(step(3))
+def test_the_percentage_is_blank_where_the_length_of_the_run_is_unknown() -> None:
+    (pace, shown), (known, with_percent) = pace_of(), pace_of(steps=8)
+    for number in (3, 4):
+        pace.step(step(number, epoch=number / 4))
+        known.step(step(number, epoch=number / 4))
     assert "%" not in shown.getvalue()
+    columns = [line.index("|") for line in (shown.getvalue(), with_percent.getvalue())]
+    assert columns[0] == columns[1]
 
 
 def test_gap_is_to_the_mean_training_loss_since_the_last_evaluation() -> None:

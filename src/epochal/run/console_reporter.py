@@ -217,14 +217,11 @@ class ConsoleReporter:
         return _PIPED_INTERVAL_S
 
     def percent(self, record: Mapping[str, Any]) -> float | None:
-        """Progress of the run; of the epoch when the run's length is unknown."""
+        """Progress of the whole run; None while nobody knows how long it is."""
         done = self._done(record)
-        if done is not None and self.eta.total:
-            return min(100.0, 100.0 * done / self.eta.total)
-        epoch = _number(record, "epoch")
-        if epoch is None or not math.isfinite(epoch):
+        if done is None or not self.eta.total:
             return None
-        return 100.0 * (epoch - math.floor(epoch))
+        return min(100.0, 100.0 * done / self.eta.total)
 
     def _phases(self, record: Mapping[str, Any]) -> None:
         if self._console.enabled(Verbosity.VERBOSE):

@@ -110,6 +110,8 @@ class Recorder:
         self.rank = rank
         self.attempt = attempt
         self.guard = console.guard = Guard(report=self._report_fault)
+        if rank != 0:  # also what the program itself prints on this console
+            console.set_verbosity(Verbosity.QUIET)
         self.values = ValuePolicy(self._report)
         self.samples = SampleStore(self, self._report)
         self._hinted: set[str] = set()

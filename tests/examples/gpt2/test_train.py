@@ -290,6 +290,8 @@ def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(
     with start(tmp_path, run_name="whole", ranks=2) as process:
         shown, _ = process.communicate(timeout=240)
     assert process.returncode == 0, shown
+    printed = re.findall(r"^step +(\d+) ", shown, re.MULTILINE)
+    assert len(set(printed)) == len(printed) > 0, "only rank 0 prints"
     with start(tmp_path, run_name="run", ranks=2) as process:
         wait_for(process, tmp_path, step=9)
         kill(process)
