@@ -69,7 +69,8 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "object": object,
     "type": lambda: int,
     "timedelta": lambda: timedelta(1),
-    "list of texts": lambda: ["a", "b"],
+    "list of texts and numbers": lambda: ["a", 1.0],
+    "list of lists of texts": lambda: [["a"], ["b"]],
     "list of none": lambda: [1.0, None],
     "empty list": list,
     "empty array": lambda: np.zeros(0),
@@ -151,6 +152,23 @@ def test_many_numbers_become_a_histogram(run: Run, make: Callable[[], Any]) -> N
     assert (first["name"], first["step"], second["step"]) == ("w", 0, 1)
     assert first["count"] + first.get("nonfinite_count", 0) == len(np.ravel(_row(make())))
     assert notes(run) == []
+
+
+@pytest.mark.parametrize("texts", [["a", "b c"], ("a", "b c"), list(np.array(["a", "b c"]))])
+def test_the_texts_of_a_list_are_the_lines_of_one_text(run: Run, texts: Any) -> None:
+    run.log({"loss": 1.0, "samples": texts}, step=3)
+    (text,) = of_kind(run.dir, "text")
+    assert (text["name"], text["step"], text["text"]) == ("samples", 3, "a\nb c")
+    assert notes(run) == []
+
+
+def test_no_sentence_names_a_histogram_that_nobody_asked_for(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.log({"a": ["a", 1.0], "b": [1.0, "b"], "c": np.array(["c"]), "d": [1.0, None]})
+    said = capsys.readouterr().err
+    assert said.count("must hold numbers, not") == 4
+    assert "histogram" not in said
 
 
 def _row(values: Any) -> list[float]:

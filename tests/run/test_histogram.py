@@ -55,7 +55,7 @@ def test_tensors_of_any_kind_make_histograms(run: Run) -> None:
     assert histogram(run, torch.ones(3, requires_grad=True))["count"] == 3
 
 
-@pytest.mark.parametrize("values", [["a"], [None], [1j]])
+@pytest.mark.parametrize("values", [["a", 1.0], [None], [1j]])
 def test_a_histogram_takes_numbers_only(strict_run: Run, values: Any) -> None:
-    with pytest.raises(ValueTypeError, match="histogram 'w' must hold numbers"):
+    with pytest.raises(ValueTypeError, match=r"^'w' must hold numbers"):
         strict_run.log({"w": values})

@@ -26,16 +26,16 @@ def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int)
 
     record: Record = {"log": "histogram", "t": at, "step": step, "name": name}
     if isinstance(values, (list, tuple)):
-        values = _gathered(values, what=f"histogram {name!r}")
+        values = _gathered(values, what=repr(name))
     if is_device_tensor(values):
         if str(getattr(values, "dtype", "")).startswith("torch.complex"):
-            raise ValueTypeError(f"histogram {name!r} must hold numbers, not {values.dtype}.")
+            raise ValueTypeError(f"{name!r} must hold numbers, not {values.dtype}.")
         there = element_count(values)
         if there == 0:
             return with_distribution(record, [0, 0, 0])
         known = {"sampled_from": there} if there is not None and there > MAX_COUNTED else {}
         return {**record, "values": values, "bins": bins, **known}
-    array = as_array(values, what=f"histogram {name!r}")
+    array = as_array(values, what=repr(name))
     sample = array.ravel()
     if array.size > MAX_COUNTED:  # as many as are counted, taken evenly
         sample = array.flat[np.arange(SAMPLE_SIZE) * array.size // SAMPLE_SIZE]

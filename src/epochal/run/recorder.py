@@ -351,7 +351,7 @@ class Recorder:
         """Append the texts, samples and arrays among the metrics of a call."""
         for name, value in call.samples:
             at = self.sample_step(step)
-            text, error = attempt(text_of, value)
+            text = attempt(_text_of_sample, value)[0]
             if text is not None:
                 self.write_text(name, text, at)
                 continue
@@ -537,6 +537,14 @@ class Recorder:
 
 def _discard(line: bytes, at: float) -> None:
     """Where the records of a run go that is switched off."""
+
+
+def _text_of_sample(value: Any) -> str | None:
+    """Return the text that a metric is; the texts of a list are its lines."""
+    if not isinstance(value, (list, tuple)):
+        return text_of(value)
+    texts = [text for one in value if (text := text_of(one)) is not None]
+    return "\n".join(texts) if len(texts) == len(value) else None
 
 
 def _shape_of(values: Any) -> tuple[int, ...]:

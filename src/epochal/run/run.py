@@ -181,11 +181,11 @@ class Run:
         """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
 
         Values may be Python or numpy numbers or 0-d torch tensors; one on a GPU is not waited for.
-        A text is recorded as text, and an array or a list of numbers as a histogram. Pictures,
-        figures, tables and the like are recorded as samples: PIL images, figures of Matplotlib and
-        Plotly, lists of dicts, data frames, and ``epochal.Image``, ``Audio``, ``Video``, ``Table``,
-        ``Html`` and ``Markdown``. Anything else is skipped and reported once for each name;
-        ``init(strict=True)`` raises instead.
+        A text is recorded as text, a list of texts as its lines, and an array or a list of numbers
+        as a histogram. Pictures, figures, tables and the like are recorded as samples: PIL images,
+        figures of Matplotlib and Plotly, lists of dicts, data frames, and ``epochal.Image``,
+        ``Audio``, ``Video``, ``Table``, ``Html`` and ``Markdown``. Anything else is skipped and
+        reported once for each name; ``init(strict=True)`` raises instead.
 
         Args:
             metrics: The values by name.
