@@ -196,3 +196,14 @@ def test_a_name_that_no_run_has_gets_a_suggestion(tried: Path, capsys: Capture) 
     assert "did you mean 'val/acc':" in capsys.readouterr().err
     assert main(["ls", "--columns", "scor", "--dir", str(tried)]) == 0
     assert "No run here has 'scor'. Did you mean 'score'?" in capsys.readouterr().err
+
+
+def test_the_same_damage_of_many_runs_is_one_warning(root: Path, capsys: Capture) -> None:
+    folders = [path.parent for path in root.glob("*/*/run.json")]
+    for folder in folders:
+        (folder / "labels.json").write_text('{"name":5,"tags":"x","hidden":"no"}')
+    assert main(["--dir", str(root), "ls"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 1 + len(folders)
+    (warning,) = shown.err.splitlines()
+    assert f" and {len(folders) - 1} more: labels.json is not valid" in warning

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import size_of
 from epochal.hub.links import Links
-from epochal.journal.layout import slugify
+from epochal.journal.layout import read_json, slugify
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.protocol import FileKind
 from epochal.shipping.worker import ship_now
@@ -258,7 +259,7 @@ def test_a_writer_fills_its_own_quota_and_no_other(tmp_path: Path) -> None:
             lambda: greedy.append("one", stem, first=0, lines=line),
             lambda: greedy.register("three", more),
             lambda: greedy.register("one", {**more, "id": "one", "name": "one", "x": big}),
-            lambda: greedy.merge_labels("one", {"notes": big}, {}),
+            lambda: greedy.merge_labels("one", {"of a later version": big}, {}),
             lambda: live("n.json", big.encode()),
             lambda: greedy.put_file("one", "blobs", "b", big.encode(), size=60_000, sha256=sha256),
         ):
@@ -311,6 +312,35 @@ def test_a_body_that_expands_without_end_is_refused(team: HubProcess) -> None:
 def test_a_number_that_is_none_is_refused(team: HubProcess, first: str) -> None:
     path = f"/api/hub/runs/{id_of(team, 'open')}/parts/loop.0002.0000?first={first}"
     assert refused(lambda: team.client().request("GET", path)) == 400
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ({"name": 5, "tags": "x", "hidden": "no"}, "Expected `str | null`, got `int`"),
+        ({"tags": "x"}, "Expected `array | null`, got `str`"),
+        ({"tags": [["x"]]}, "Expected `str`, got `array`"),
+        ({"hidden": "no"}, "Expected `bool`, got `str`"),
+        ({"notes": "x" * 20_001}, "a note has at most 20000 characters"),
+        ({"name": "two\nlines"}, "a name must not hold a newline"),
+    ],
+)
+def test_labels_that_are_not_valid_are_refused_and_leave_the_stored_ones(
+    team: HubProcess, labels: dict[str, object], sentence: str
+) -> None:
+    client, run = team.client(), id_of(team, "open")
+    kept = client.merge_labels(run, {"notes": "kept"}, {})
+    with pytest.raises(HubError, match=re.escape(sentence)) as error:
+        client.merge_labels(run, labels, kept)
+    assert error.value.status == 400
+    assert read_json(team.root / "p" / "open" / "labels.json")["notes"] == "kept"
+
+
+def test_valid_labels_replace_a_damaged_file(team: HubProcess) -> None:
+    stored = team.root / "p" / "open" / "labels.json"
+    stored.write_text('{"name":5,"tags":[["x"]],"hidden":"no"}')
+    team.client().merge_labels(id_of(team, "open"), {"tags": ["best"]}, {})
+    assert read_json(stored) == {"tags": ["best"]}
 
 
 @pytest.mark.parametrize("levels", [101, 900, 2000, 30_000])

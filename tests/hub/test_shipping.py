@@ -248,6 +248,19 @@ def test_labels_are_merged_both_ways(hub: HubProcess, tmp_path: Path) -> None:
         assert labels.notes == "seen"
 
 
+def test_labels_that_the_hub_refuses_keep_nothing_else_from_it(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    folder = record(tmp_path / "runs")
+    folder.labels.write_text('{"name":5,"tags":"x"}')
+    with pytest.raises(HubError, match=r"the hub refuses labels\.json: .*Expected `str \| null`"):
+        ship_now(folder, hub.client())
+    assert len(values(hub.root)) == 50
+    assert not (hub.root / "p" / "a" / "labels.json").exists()
+    folder.labels.unlink()
+    ship_now(folder, hub.client())
+
+
 @pytest.mark.parametrize("is_argument", [False, True])
 def test_a_run_is_shipped_while_it_is_recorded(
     hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_argument: bool

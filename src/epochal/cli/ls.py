@@ -143,9 +143,13 @@ def _print(found: RunTable, chosen: Sequence[str] | None) -> None:
     header, *lines = text.split("\n")
     output.say(header)
     output.say_lines(map(_marked, lines, rows))
+    names: dict[str, list[str]] = {}
     for row in rows:
         if row.problem:
-            output.complain(f"{row.project}/{row.name}: {row.problem}")
+            names.setdefault(row.problem, []).append(f"{row.project}/{row.name}")
+    for problem, (first, *more) in names.items():
+        others = f" and {len(more)} more" if more else ""
+        output.complain(f"{first}{others}: {problem}")
 
 
 def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:

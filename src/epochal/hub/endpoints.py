@@ -34,6 +34,7 @@ from epochal.server.control import (
 from epochal.server.reader import ThreadPool
 from epochal.server.responses import error_response
 from epochal.shipping import protocol
+from epochal.store.local.run_files import check_stored_labels
 
 # Requests to control trainings: kept here until the companion of the run takes them.
 #
@@ -273,6 +274,7 @@ class Receiving:
         offer = decoded_body(
             await read_body(request, protocol.MAX_BODY_BYTES), protocol.LabelsOffer
         )
+        check_stored_labels(offer.labels)
         who = principal_of(request).name
 
         def note(fields: list[str]) -> None:

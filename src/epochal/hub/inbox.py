@@ -37,6 +37,7 @@ from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
 from epochal.shipping.shipper import file_digest
+from epochal.store.local.run_files import read_labels
 
 
 @dataclass(slots=True)
@@ -46,6 +47,15 @@ class GrowingPart:
     path: Path
     lines: int
     size: int
+
+
+def _labels_of(folder: RunFolder) -> dict[str, Any]:
+    """The labels that are stored here; none where the file is damaged, which is then replaced."""
+    try:
+        read_labels(folder)
+    except FormatError:
+        return {}
+    return json_or_empty(folder.labels)
 
 
 def file_size(path: Path) -> int:
@@ -302,7 +312,7 @@ class Inbox:
         """
         run = self._run(run_id)
         with run.lock, between_processes(run.folder.path / LABELS_LOCK):
-            here = json_or_empty(run.folder.labels)
+            here = _labels_of(run.folder)
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:
                 self._charge_growth(run, run.folder.labels, len(json_bytes(merged)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -386,7 +387,16 @@ class Shipper:
         kept = json_or_empty(self._folder.path / HUB_FILE)
         base = kept.get("labels")
         base = base if isinstance(base, dict) and kept.get("url") == self._client.url else {}
-        merged = self._client.merge_labels(self._run_id, labels, base)
+        try:
+            merged = self._client.merge_labels(self._run_id, labels, base)
+        except HubError as error:
+            if error.status != 400:
+                raise
+            # Nothing else waits for them: the hub is asked again when they have changed.
+            self.conflicts["labels.json"] = f"the hub refuses labels.json: {error.answered}"
+            self._labels_seen, self._labels_due_s = labels, math.inf
+            return
+        self.conflicts.pop("labels.json", None)
         if json_or_empty(self._folder.labels) != labels:
             return  # changed meanwhile: the next look sees it
         if merged != labels:

@@ -147,6 +147,15 @@ def check_labels(labels: Labels, before: Labels) -> None:
         _check_text("note", labels.notes, MAX_NOTES, allowed="\n\r\t")
 
 
+def check_stored_labels(stored: Mapping[str, Any]) -> None:
+    """Raise ``UsageError`` unless these are labels as ``labels.json`` may hold them."""
+    try:
+        labels = msgspec.convert(stored, Labels)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the labels are not valid: {error}.") from error
+    check_labels(labels, NO_LABELS)
+
+
 def _check_text(what: str, text: str, most: int, *, allowed: str = "") -> None:
     if len(text) > most:
         raise UsageError(f"a {what} has at most {most} characters, not {len(text)}.")
