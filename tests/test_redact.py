@@ -16,6 +16,7 @@ from epochal.journal.layout import RunFolder, read_json
 from epochal.redact import REDACTED, Redactor
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
+from tests.doubles.journals import of_kind
 from tests.store.journals import Journal
 
 SECRET = "hunter22x"
@@ -128,6 +129,7 @@ def test_passwords_and_tokens_inside_urls_are_redacted_and_plain_users_are_not()
         "AKIAIOSFODNN7EXAMPLE",
         f"ep_{'aB3-' * 10}xyz",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzb21lYm9keSJ9.c2lnbmF0dXJl",
+        f"AIza{'aB3-x' * 7}",
     ],
 )
 def test_what_looks_like_a_token_is_redacted_whatever_its_name(token: str) -> None:
@@ -149,10 +151,66 @@ def test_what_looks_like_a_token_is_redacted_whatever_its_name(token: str) -> No
         "ep_20_resnet50_pretrained_on_imagenet_and_more_images",
         "ghp_ui",
         "4bdc862a0c1e3c6d7f8a9b0c1d2e3f4a5b6c7d8e",
+        "wandb is at commit 4bdc862a0c1e3c6d7f8a9b0c1d2e3f4a5b6c7d8e",
+        "password=getpass.getpass()",
+        "the cache key=tokenized-texts is new; the password=short",
+        "-----BEGIN CERTIFICATE-----",
     ],
 )
 def test_what_only_begins_like_a_token_stays_readable(text: str) -> None:
     assert Redactor().config({"x": text}) == {"x": text}
+
+
+HEX = "4bdc862a0c1e3c6d7f8a9b0c1d2e3f4a5b6c7d8e"
+SAID = {
+    f"the password={SECRET} was refused": f"the password={REDACTED} was refused",
+    f"Server=db;User Id=sa;Password={SECRET};": f"Server=db;User Id=sa;Password={REDACTED};",
+    f"see https://u:{SECRET}@h": f"see https://u:{REDACTED}@h",
+    "https://hooks.slack.com/services/T0001/B0001/abcdefgh0123": (
+        f"https://hooks.slack.com/services/{REDACTED}"
+    ),
+    f"WANDB_API_KEY={HEX}": f"WANDB_API_KEY={REDACTED}",
+    f"wandb login {HEX}": f"wandb login {REDACTED}",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nend": f"{REDACTED}\nend",
+    "-----BEGIN PRIVATE KEY-----\nMIIE": REDACTED,
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_what_a_program_says_is_redacted_on_every_way_in(start_run: StartRun, said: str) -> None:
+    run = start_run(config={"c": said})
+    run.message(said)
+    run.alert("a", said)
+    run.event("e", why=said)
+    run.log({"t": said})
+    run.summary["s"] = said
+    run.config["d"] = {"inner": [said]}
+    run.write({"log": "message", "t": 1.0, "level": "info", "text": said})
+    run.finish("failed", reason=said)
+    expected = SAID[said]
+    found = {kind: of_kind(run.dir, kind) for kind in ("message", "text", "summary", "option")}
+    assert [r["text"] for r in found["message"]] == [expected] * 2
+    assert [r["text"] for r in found["text"]] == [expected]
+    assert [r["value"] for r in found["summary"]] == [expected]
+    assert found["option"][-1]["value"] == {"inner": [expected]}
+    events = of_kind(run.dir, "event")
+    assert [e[f] for e in events for f in ("text", "why") if f in e] == [expected] * 2
+    assert of_kind(run.dir, "finish")[0]["reason"] == expected
+    assert run.config["c"] == said
+
+
+@pytest.mark.parametrize("secret", [SECRET, SECRET.encode(), bytearray(SECRET.encode())])
+def test_values_under_a_secret_name_are_redacted_on_every_way_in(
+    start_run: StartRun, secret: Any
+) -> None:
+    run = start_run(config={"api_key": secret})
+    run.summary["api_token"] = secret
+    run.summary["of"] = {"password": secret, "lr": 0.1}
+    run.event("e", token=secret)
+    run.config["passwords"] = [secret]
+    run.log({"api_key": secret, "sub": {"password": secret}})
+    run.finish()
+    assert SECRET not in everything_in(run.dir)
 
 
 def test_the_fields_of_an_event_are_redacted_and_named_once(

@@ -7,8 +7,13 @@ A name is split into words (snake, kebab, camel case, dots). It is secret when i
 ``max_tokens``, ``pad_token_id``, ``key_dim``, ``author`` stay readable by that rule, and a
 tokenizer's special tokens (``SPECIAL_TOKENS``: ``eos_token`` and the like) by an exception to it.
 
-In any text, passwords inside URLs (``https://user:password@host``), ``Authorization`` headers, and
-the tokens of well-known services (``hf_…``, ``sk-…``, ``ghp_…``) are redacted.
+In any text, these are redacted: passwords inside URLs (``https://user:password@host``), values of
+names with the words above (``password=…``, also in connection strings), and what ``_LOOKS`` lists:
+private keys, ``Authorization`` headers, and the tokens of well-known services (``hf_…``, ``sk-…``).
+
+Everything that a program says comes through here: its configuration, its command, and by
+:meth:`Redactor.record` the events, messages, alerts, texts and summary values of a run, and the
+reason for which it ended.
 
 The process keeps the true values; only what is written, sent or exported is redacted.
 """
@@ -17,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -63,8 +69,32 @@ _BEARER = re.compile(
 _TOKEN = re.compile(
     r"(?<![\w-])(?:(?:hf|gh[oprsu])_[A-Za-z0-9]{16,}|github_pat_\w{16,}"
     r"|sk-(?!learn)[\w-]*?[A-Za-z0-9]{16}[\w-]*|(?:glpat|xox[a-z])-[\w-]{16,}"
-    r"|A[KS]IA[A-Z0-9]{16}(?![\w-])|ep_[\w-]{43}(?![\w-])|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)"
+    r"|A[KS]IA[A-Z0-9]{16}(?![\w-])|ep_[\w-]{43}(?![\w-])|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
+    r"|AIza[\w-]{35}(?![\w-]))"
 )
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?"
+    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\Z)",
+    re.DOTALL,
+)
+_WEBHOOK = re.compile(r"(?P<start>hooks\.slack\.com/[a-z]+/)[\w/-]{16,}")
+# A key of W&B has the look of a git hash, so that only a word beside it tells them apart.
+_WANDB = re.compile(
+    r"(?P<start>\bwandb(?:[ _.-]?(?:api[ _-]?key|login|key))?[\"']?[\s=:,(]+[\"']?)"
+    r"[0-9a-f]{40}(?![0-9a-f])",
+    re.IGNORECASE,
+)
+# What is redacted in any text, and what a notice calls it.
+_LOOKS = (
+    (_PRIVATE_KEY, "a private key"),
+    (_BEARER, "a bearer token"),
+    (_WEBHOOK, "the address of a webhook"),
+    (_WANDB, "a key of W&B"),
+    (_TOKEN, "a token in a text"),
+)
+# The fields of a record with what a program said; the last ones are redacted by the record's name.
+_SAID = {"message": ("text",), "finish": ("reason",)}
+_SAID_BY_NAME = {"text": ("text", "caption"), "summary": ("value",), "option": ("value",)}
 
 
 class Redactor:
@@ -118,13 +148,24 @@ class Redactor:
         return found
 
     def text(self, text: str) -> str:
-        """A text without the passwords of URLs, authorization headers and tokens in it."""
+        """A text without the passwords, private keys and tokens in it."""
         if not self.is_on:
             return text
         if "://" in text:
             text = _URL.sub(self._url, text)
-        text = _BEARER.sub(lambda found: found["start"] + self._redacted("a bearer token"), text)
-        return _TOKEN.sub(lambda found: self._redacted("a token in a text"), text)
+        for look, what in _LOOKS:
+            text = look.sub(partial(self._looked, what), text)
+        return _INNER.sub(self._assigned_in_text, text) if "=" in text else text
+
+    def record(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A record without secrets in what a program said; others as they are."""
+        kind = record["log"]
+        if not self.is_on or (kind not in _SAID and kind not in _SAID_BY_NAME):
+            return record
+        name = str(record.get("name", "")) if kind in _SAID_BY_NAME else ""
+        fields = _SAID_BY_NAME.get(kind) or _SAID[kind]
+        said = {field: record[field] for field in fields if record.get(field) is not None}
+        return {**record, **{f: self._value("", name, value) for f, value in said.items()}}
 
     def notice(self, print_line: Callable[[str], object]) -> None:
         """Print a sentence that names what was redacted and was not in a sentence before."""
@@ -198,6 +239,15 @@ class Redactor:
         if is_called or not self._is_secret(found["name"]):
             return found[0]
         return found["start"] + self._text(found["name"], found["value"])
+
+    def _assigned_in_text(self, found: re.Match[str]) -> str:
+        """Like :meth:`_assigned`, for names that leave no doubt: texts are full of ``key=``."""
+        name = found["name"]
+        is_clear = self._is_given(name, name) or _is_strong(_words(name))
+        return self._assigned(found) if is_clear else found[0]
+
+    def _looked(self, what: str, found: re.Match[str]) -> str:
+        return (found.groupdict().get("start") or "") + self._redacted(what)
 
     def _url(self, found: re.Match[str]) -> str:
         user, word = found["user"], found["word"]

@@ -208,10 +208,11 @@ def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:
 
 def as_list(values: Any, *, argument: str) -> list[Any]:
     """Return what an iterable argument holds, and raise for anything else."""
-    found, error = attempt(list, values)
-    if found is None:
-        raise ValueTypeError(f"{argument} must be a list, not {type(values).__name__}.") from error
-    return found
+    found: tuple[list[Any] | None, Exception | None] = attempt(list, values)
+    if found[0] is None:
+        wrong = ValueTypeError(f"{argument} must be a list, not {type(values).__name__}.")
+        raise wrong from found[1]
+    return found[0]
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

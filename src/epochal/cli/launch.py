@@ -30,6 +30,8 @@ from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
+from epochal.redact import Redactor
+from epochal.settings import read_settings
 from epochal.settings.launch import launch_variable, read_announcements
 from epochal.store.brief import open_findings
 from epochal.store.local.by_path import load_run
@@ -56,6 +58,8 @@ class KeptOutput:
         self._left = limit_bytes
         self._writer: JournalWriter | None = None
         self._keeps_lines = True
+        redact = read_settings().redact
+        self._redactor = Redactor(redact or (), is_on=redact is not False)
 
     def add(self, kind: str, **facts: Any) -> None:
         """Keep a record about the command."""
@@ -88,7 +92,7 @@ class KeptOutput:
             record = self._records.popleft()
             is_line = record.get("level") in ("stdout", "stderr")
             if self._writer.folder.journal.is_dir() and (self._keeps_lines or not is_line):
-                self._writer.append(encode(record), now())
+                self._writer.append(encode(self._redactor.record(record)), now())
 
     def close(self) -> None:
         """End the file."""

@@ -332,7 +332,14 @@ class Recorder:
 
     def write_silent(self, record: Record) -> None:
         """Append one complete record of plain values, and print nothing for it."""
-        self.append(encode(record), now())
+        self.append(encode(self._redacted(record)), now())
+
+    def _redacted(self, record: Record) -> Record:
+        """Return the record without secrets in what the program said, and name them once."""
+        said = self.redactor.record(record)
+        if said is not record:
+            self.redactor.notice(self.console.notice)
+        return said
 
     def event(self, name: str, **fields: Any) -> None:
         """Append something that happened, at the last step; secrets in its fields are redacted."""
@@ -423,6 +430,7 @@ class Recorder:
 
     def _write_or_defer(self, record: Record) -> None:
         """Append now, or when the values it holds have come from the accelerator."""
+        record = self._redacted(record)
         line, error = attempt(encode, record)
         if line is None:
             self.check_open()
@@ -532,7 +540,8 @@ class Recorder:
 
     def _finish_line(self, outcome: Mapping[str, str]) -> bytes:
         last_step = {"last_step": self.step} if self.step >= 0 else {}
-        return encode({"log": "finish", "t": now(), **outcome, **last_step})
+        record = {"log": "finish", "t": now(), **outcome, **last_step}
+        return encode(self.redactor.record(record))
 
 
 def _discard(line: bytes, at: float) -> None:
