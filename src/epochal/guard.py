@@ -378,16 +378,16 @@ def guarded(
 
 
 def called_by_program(
-    member: str, guard_of: Callable[[Any], Guard]
-) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T | None]]:
+    member: str, guard_of: Callable[[Any], Guard], *, default: Any = None
+) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
     """Decorate a method that programs call with values of their own, in whatever state they are.
 
     Near the limit of recursion the call gets more frames. What it raises on purpose is raised; any
-    other error is a fault of the member.
+    other error is a fault of the member, and the call returns the ``default``.
     """
 
-    def decorate(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:
-        def guarded(self: S, args: Any, kwargs: Any) -> T | None:
+    def decorate(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+        def guarded(self: S, args: Any, kwargs: Any) -> Any:
             try:
                 return method(self, *args, **kwargs)
             except EpochalError:
@@ -397,10 +397,10 @@ def called_by_program(
                 if is_wrong_signature or _is_of_another(error, None):
                     raise
                 guard_of(self).note(member, error)
-                return None
+                return default
 
         @functools.wraps(method)
-        def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             try:
                 # Half of the limit, because calls of C count towards it in Python 3.10 and 3.11.
                 sys._getframe(getrecursionlimit() // 2)

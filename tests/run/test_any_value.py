@@ -197,15 +197,21 @@ def calls(run: Run) -> list[Callable[[Any], object]]:
         needed = {p.name: GOOD.get(p.name, "words") for p in parameters if p.default is p.empty}
         made.extend(_call(run, method, parameters, needed, tried) for tried in parameters)
     for mapping in (run.summary, run.config):
-        made.append(lambda value, mapping=mapping: mapping.__setitem__("name", value))
-        made.append(lambda value, mapping=mapping: mapping.update({"name": value}))
-        made.append(lambda value, mapping=mapping: setattr(mapping, "name", value))
-    made.extend(
-        lambda value, sample=sample: run.log({"sample": sample(value)})
-        for sample in (epochal.Image, epochal.Audio, epochal.Video, epochal.Table, epochal.Html)
-    )
+        made.append(partial(mapping.__setitem__, "name"))
+        made.append(partial(_update, mapping))
+        made.append(partial(setattr, mapping, "name"))
+    kinds = (epochal.Image, epochal.Audio, epochal.Video, epochal.Table, epochal.Html)
+    made.extend(partial(_log_sample, run, kind) for kind in kinds)
     made.append(lambda value: run.log({"loss": 1.0}, value))
     return made
+
+
+def _update(mapping: Any, value: Any) -> None:
+    mapping.update({"name": value})
+
+
+def _log_sample(run: Run, kind: Callable[[Any], Any], value: Any) -> None:
+    run.log({"sample": kind(value)})
 
 
 def _call(
@@ -217,7 +223,8 @@ def _call(
 ) -> Callable[[Any], object]:
     def call(value: Any) -> object:
         by_name = {**needed, tried.name: value}
-        first, more = [], {}
+        first: list[Any] = []
+        more: dict[str, Any] = {}
         for parameter in parameters:
             if parameter.name not in by_name:
                 continue
@@ -321,7 +328,8 @@ def test_near_the_limit_of_recursion_log_records_each_of_its_values_once(run: Ru
 
 
 def test_near_the_limit_of_recursion_no_call_raises(run: Run) -> None:
-    limit, errors = sys.getrecursionlimit(), []
+    limit = sys.getrecursionlimit()
+    errors: list[RecursionError] = []
     for call in calls(run):
         near_the_limit(partial(_quietly, call, {"inner": [1.0, "words"]}), errors)
     assert errors == []

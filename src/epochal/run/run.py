@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from sys import getrecursionlimit, setrecursionlimit
@@ -201,7 +201,7 @@ class Run:
         # takes one encoding, one sum that vouches for all values, and one write. Anything else
         # (tensors, nested metrics, mistakes) goes to ``log_carefully``, which alone has the rules.
         recorder = self._recorder
-        line = None
+        line = b""
         try:
             if step is None:
                 with recorder.lock:
@@ -227,7 +227,7 @@ class Run:
             if at >= recorder.show_at:
                 recorder.show_metrics(at, step, metrics)
         except RecursionError:  # no frame was left for one of these calls
-            if line is None or recorder.latest is not line:
+            if not line or recorder.latest is not line:
                 check_room()
                 setrecursionlimit(getrecursionlimit() + ROOM_FRAMES)
                 try:
@@ -611,7 +611,7 @@ class Run:
         """
         self._recorder.alerts.message(text, level=level)
 
-    @called_by_program("run.alert", _guard_of)
+    @called_by_program("run.alert", _guard_of, default=False)
     def alert(
         self, title: str, text: str = "", *, level: str = "info", wait_s: float = 60.0
     ) -> bool:
@@ -631,7 +631,7 @@ class Run:
         """
         return self._recorder.alerts.send(title, text, level=level, wait_s=wait_s)
 
-    @called_by_program("run.section", _guard_of)
+    @called_by_program("run.section", _guard_of, default=nullcontext())
     def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: print and record how long it took.
 
@@ -644,7 +644,7 @@ class Run:
         """
         return timed_section(self._recorder, name)
 
-    @called_by_program("run.phase", _guard_of)
+    @called_by_program("run.phase", _guard_of, default=nullcontext())
     def phase(self, name: str) -> Phase:
         """Time a part of each step, as a context manager or a decorator; on a GPU by its clock.
 
@@ -709,7 +709,8 @@ class Run:
         Example:
             run.write({"log": "text", "t": 1760000000.0, "step": 3, "name": "sample", "text": "…"})
         """
-        if not isinstance(record, Mapping) or not isinstance(record.get("log"), str):
+        given: Any = record
+        if not isinstance(given, Mapping) or not isinstance(given.get("log"), str):
             raise ValueTypeError("write() takes a record, which is a dict with its kind as 'log'.")
         write = self._recorder.write if silent is not True else self._recorder.write_silent
         write(record)
