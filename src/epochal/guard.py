@@ -42,7 +42,7 @@ P = ParamSpec("P")
 # After so many faults a member that is disabled by faults is not called any more.
 DISABLE_AFTER = 3
 # So many more frames gets a call near the limit of recursion: at times it has to import modules.
-ROOM_FRAMES = 500
+_ROOM_FRAMES = 500
 # What the boundary catches, for ``Run.log``, which cannot afford a call of a guard.
 ANY_FAULT = Exception
 # What the outside world does is no fault of ours: a person is told in a sentence of its own.
@@ -406,21 +406,25 @@ def called_by_program(
                 sys._getframe(getrecursionlimit() // 2)
             except ValueError:  # the stack is not as deep
                 return guarded(self, args, kwargs)
-            check_room()
-            setrecursionlimit(getrecursionlimit() + ROOM_FRAMES)
-            try:
-                return guarded(self, args, kwargs)
-            finally:
-                setrecursionlimit(getrecursionlimit() - ROOM_FRAMES)
+            return call_with_room(guarded, self, args, kwargs)
 
         return call
 
     return decorate
 
 
-def check_room() -> None:
-    """Raise ``RecursionError`` if the limit could be raised here, but not be set back."""
-    _call_nothing()
+def call_with_room(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call with more frames than are left, or raise if the limit could not be set back here."""
+    _call(_call_nothing)
+    setrecursionlimit(getrecursionlimit() + _ROOM_FRAMES)
+    try:
+        return call(*args, **kwargs)
+    finally:
+        setrecursionlimit(getrecursionlimit() - _ROOM_FRAMES)
+
+
+def _call(call: Callable[[], None]) -> None:
+    call()
 
 
 def _call_nothing() -> None:

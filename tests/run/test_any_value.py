@@ -253,7 +253,7 @@ def in_every_place(value: Any) -> Iterator[Any]:
 def has_no_room(error: RecursionError) -> bool:
     """Whether the program had no room left for a call of anything."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/src/epochal/" in f.filename]
-    return len(frames) <= 1 or frames[1].name == "check_room"
+    return len(frames) <= 1 or frames[1].name == "call_with_room"
 
 
 def near_the_limit(call: Callable[[], object], errors: list[RecursionError]) -> int:

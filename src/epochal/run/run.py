@@ -15,20 +15,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from sys import getrecursionlimit, setrecursionlimit
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epochal.errors import UsageError, ValueTypeError
-from epochal.guard import ANY_FAULT, ROOM_FRAMES, Guard, called_by_program, check_room
+from epochal.errors import ValueTypeError
+from epochal.guard import ANY_FAULT, Guard, call_with_room, called_by_program
 from epochal.journal.line import MetricsRecord, encode_lines, now
-from epochal.records import KINDS, Record
+from epochal.records import Record
 from epochal.run import typed
 from epochal.run.config import RunConfig
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
 from epochal.torch_hooks import torch_hooks
-from epochal.values import Metrics, Scalar, as_list, plain_json, shown_text
+from epochal.values import Metrics, Scalar, as_list
 
 if TYPE_CHECKING:
     from epochal.media.stored import StoredSample
@@ -228,12 +227,9 @@ class Run:
                 recorder.show_metrics(at, step, metrics)
         except RecursionError:  # no frame was left for one of these calls
             if not line or recorder.latest is not line:
-                check_room()
-                setrecursionlimit(getrecursionlimit() + ROOM_FRAMES)
-                try:
-                    recorder.log_carefully(metrics, now(), recorder.read_step(step))
-                finally:
-                    setrecursionlimit(getrecursionlimit() - ROOM_FRAMES)
+                call_with_room(
+                    lambda: recorder.log_carefully(metrics, now(), recorder.read_step(step))
+                )
 
     @called_by_program("run.log_step", _guard_of)
     def log_step(
@@ -276,19 +272,10 @@ class Run:
         """
         if moe is not None and not isinstance(moe, Mapping):
             raise ValueTypeError(f"moe must be a mapping, not a {type(moe).__name__}.")
-        fields: dict[str, Any] = {
-            "epoch": epoch,
-            "step_tokens": tokens,
-            "duration_ms": duration_ms,
-            "norm": norm,
-            "loss": loss,
-            "lr": lr,
-            "norm_clipped": norm_clipped,
-            "tokens_per_second": None,
-            "kd_loss": kd_loss,
-            "sol": sol,
-            "phase": phase,
-        }
+        of_step = {"epoch": epoch, "step_tokens": tokens, "duration_ms": duration_ms}
+        of_model = {"norm": norm, "loss": loss, "lr": lr, "norm_clipped": norm_clipped}
+        more = {"tokens_per_second": None, "kd_loss": kd_loss, "sol": sol, "phase": phase}
+        fields: dict[str, Any] = {**of_step, **of_model, **more}
         for name, value in (moe or {}).items():
             fields[f"moe_{str(name).removeprefix('moe_')}"] = value
         fields["m"] = metrics
@@ -574,14 +561,7 @@ class Run:
         Example:
             run.log_graph("<svg xmlns='http://www.w3.org/2000/svg'/>", parameters=124_000_000)
         """
-        call = self._recorder.call("graph")
-        known, picture = call.name(name), cast("Any", svg)
-        if not isinstance(picture, str):
-            wrong = ValueTypeError("log_graph takes the text of an SVG picture.")
-            call.policy.drop("graph", svg, wrong)
-        elif known is not None:
-            own = plain_json(call.own(facts))
-            self._recorder.write({"log": "graph", "t": now(), "name": known, "svg": svg, **own})
+        typed.write_graph(self._recorder, svg, name, facts)
 
     # -- words, times and meaning -----------------------------------------------------------------
 
@@ -685,16 +665,8 @@ class Run:
             run.define("val/accuracy", goal="max", unit="%")
             run.define("val/*", x="epoch")
         """
-        given = {"unit": unit, "goal": goal, "x": x, "role": role}
-        own = {key: shown_text(value) for key, value in given.items() if value is not None}
-        for key, value in own.items():
-            choices = KINDS["define"][key].choices
-            if choices and value not in choices:
-                known, of = ", ".join(choices), shown_text(name)
-                raise UsageError(f"{key}={value!r} of {of!r} is not known: use one of {known}.")
-        call = self._recorder.call("define")
-        if (metric := call.name(name)) is not None:
-            self.write({"log": "define", "t": now(), "name": metric, **own})
+        meaning = {"unit": unit, "goal": goal, "x": x, "role": role}
+        typed.write_definition(self._recorder, name, meaning)
 
     @called_by_program("run.write", _guard_of)
     def write(self, record: Record, *, silent: bool = False) -> None:

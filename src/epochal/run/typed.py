@@ -16,7 +16,7 @@ from epochal.guard import attempt
 from epochal.journal.line import now
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record, finite
 from epochal.run.accepted import CallValues
-from epochal.values import as_list, shown_text, single
+from epochal.values import as_list, plain_json, shown_text, single
 
 if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
@@ -67,6 +67,31 @@ def write(recorder: Recorder, kind: str, name: str, first: Any, others: dict[str
         recorder.write(made)
     if call.samples:
         recorder.write_samples(call, head.get("step"))
+
+
+def write_definition(recorder: Recorder, name: str, given: Mapping[str, Any]) -> None:
+    """Append what a metric means; a word that is not one of its choices raises."""
+    own = {key: shown_text(value) for key, value in given.items() if value is not None}
+    for key, value in own.items():
+        choices = KINDS["define"][key].choices
+        if choices and value not in choices:
+            known, of = ", ".join(choices), shown_text(name)
+            raise UsageError(f"{key}={value!r} of {of!r} is not known: use one of {known}.")
+    call = recorder.call("define")
+    if (metric := call.name(name)) is not None:
+        recorder.write({"log": "define", "t": now(), "name": metric, **own})
+
+
+def write_graph(recorder: Recorder, picture: Any, name: str, facts: Mapping[str, Any]) -> None:
+    """Append a picture of a model; what is no text is left out and noted."""
+    call = recorder.call("graph")
+    known = call.name(name)
+    if not isinstance(picture, str):
+        wrong = ValueTypeError("log_graph takes the text of an SVG picture.")
+        call.policy.drop("graph", picture, wrong)
+    elif known is not None:
+        own = plain_json(call.own(facts))
+        recorder.write({"log": "graph", "t": now(), "name": known, "svg": picture, **own})
 
 
 def record(
