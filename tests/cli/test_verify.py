@@ -185,9 +185,13 @@ def test_one_run_never_stops_the_others(tmp_path: Path, capsys: Capture) -> None
     ]
 
 
-def test_verify_takes_a_run_or_all(tmp_path: Path, capsys: Capture) -> None:
+def test_verify_takes_a_run_or_all_and_the_newest_run_by_default(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    assert manage("repair", tmp_path) == 2
+    assert "repair takes either a run or --all" in capsys.readouterr().err
     assert manage("verify", tmp_path) == 2
-    assert "verify takes a run, or --all" in capsys.readouterr().err
+    assert "there is no run 'latest'" in capsys.readouterr().err
     assert manage("verify", tmp_path, "--all") == 0
     assert "There is no run of Epochal in" in capsys.readouterr().out
 

@@ -61,9 +61,9 @@ def verify(run: str | None, every: bool) -> int:
     """Read everything that a run recorded, and report what is damaged; changes nothing.
 
     Journals, segments, files and checkpoints are compared with their formats and checksums. The
-    exit code is 1 if something is damaged.
+    exit code is 1 if something is damaged. The newest run is taken by default.
     """
-    folders = _folders("verify", run, every)
+    folders = _folders("verify", run if run or every else "latest", every)
     results = [_verified(folder) for folder in folders]
     is_damaged = _report(results, every=every)
     if is_damaged:
@@ -92,7 +92,7 @@ def repair(run: str | None, every: bool) -> int:
 
 def _folders(command: str, run: str | None, every: bool) -> list[RunFolder]:
     if (run is None) != every:
-        raise UsageError(f"{command} takes a run, or --all.")
+        raise UsageError(f"{command} takes either a run or --all.")
     return list(run_folders(runs_dir())) if run is None else [RunFolder(own_run(run).path)]
 
 
@@ -130,7 +130,9 @@ def _report(results: list[Verified], *, every: bool) -> bool:
 
 def _sentence(fault: Fault) -> str:
     records = "" if fault.records is None else f" ({plural(fault.records, 'record')})"
+    is_only = fault.copy is None and not fault.lost and fault.file.startswith(_COPIED)
     copy = "" if fault.copy is None else f" A copy: {fault.copy}."
+    copy = " No other copy is known." if is_only else copy
     file = "" if fault.file == "." else f"{fault.file}: "
     return f"{file}{fault.problem.rstrip('.')}{records}.{copy}"
 
