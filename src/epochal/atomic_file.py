@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+_CHUNK_BYTES = 4 * 1024 * 1024
+# What fsync answers for a folder where a file system does not support that.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -19,7 +22,7 @@ def replaced_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
     When the block raises, the temporary file is removed and `path` stays as it was. An ``OSError``
     about the temporary file names `path`. `durable` writes the contents to the disk before the
-    rename, so that a power cut leaves the old file or the new one; see also `sync_folder`.
+    rename and the name after it, so that a power cut leaves the old file or the new one.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -27,6 +30,8 @@ def replaced_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
         if durable:
             _sync(temporary, os.O_RDWR)
         os.replace(temporary, path)
+        if durable:
+            sync_folder(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -90,8 +95,65 @@ def folder_has_locks(folder: Path | str) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """Write the names in a folder to the disk, so that renames survive a power cut."""
-    _sync(path, os.O_RDONLY)
+    """Write the names in a folder to the disk, so that new and renamed files survive a power cut.
+
+    Does nothing on a file system that cannot do this for folders.
+    """
+    try:
+        _sync(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+
+
+def sync_folders_above(folder: Path) -> None:
+    """Write the name of a folder to the disk, and of all above it that this user may have made."""
+    place = folder.resolve()
+    device = place.stat().st_dev
+    for above in place.parents:
+        if above.stat().st_dev != device or not os.access(above, os.R_OK | os.W_OK):
+            return
+        sync_folder(above)
+
+
+def sync_or_rewrite(path: Path, *, rewrites: bool = False) -> None:
+    """Wait until a complete file is on the disk; write it again if the disk failed to take it.
+
+    ``rewrites`` writes it again in any case: an earlier try has failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if not rewrites:
+            with contextlib.suppress(OSError):
+                os.fsync(descriptor)
+                return
+        rewrite(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def rewrite(source: int, path: Path, *, is_text: bool = False) -> int:
+    """Write an open file again, as a new file under its name; returns its size in bytes.
+
+    When `fsync` has failed, the kernel takes the data for written: another `fsync` of the same file
+    succeeds and proves nothing. So only a new file can be trusted. Text has no NUL bytes; the file
+    system shows them where it has lost the data itself.
+    """
+    mode, size = os.fstat(source).st_mode & 0o777, 0
+    with replaced_file(path) as temporary:
+        target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            while chunk := os.pread(source, _CHUNK_BYTES, size):
+                if is_text and b"\0" in chunk:
+                    raise OSError(errno.EIO, "the file system has lost a part of it", str(path))
+                size += len(chunk)
+                while chunk:
+                    chunk = chunk[os.write(target, chunk) :]
+            os.fsync(target)
+        finally:
+            os.close(target)
+    sync_folder(path.parent)
+    return size
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -11,7 +11,7 @@ from epochal.journal.process import process_identity
 from epochal.records import HEARTBEAT_EVERY_S
 from epochal.segments.finished import sealable_parts
 from tests.doubles.companions import companion_config
-from tests.doubles.journals import of_kind, records
+from tests.doubles.journals import failing_sync, of_kind, records
 from tests.segments.parts import HEADER, lines, write_part
 
 
@@ -98,15 +98,35 @@ def test_files_of_other_machines_are_left_to_their_own_companions(tmp_path: Path
     assert Durable(folder).sync() == 0
 
 
-def test_a_disk_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_is_reported_once_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
-    durable = Durable(write_part(tmp_path, lines({**HEADER, **process_identity()})))
+    failed: list[tuple[str, str]] = []
+    durable = Durable(
+        write_part(tmp_path, lines({**HEADER, **process_identity()})),
+        lambda part, reason: failed.append((part.stem, reason)),
+    )
     monkeypatch.setattr(os, "fdatasync", fail)
-    assert durable.sync() == 0
+    assert (durable.sync(), durable.sync()) == (0, 0)
     monkeypatch.undo()
     assert durable.sync() == 1
+    assert failed == [("loop.0001.0000", "Input/output error")]
+
+
+def test_a_companion_writes_again_what_the_disk_failed_to_store_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    journal = OwnJournal(companion_config(tmp_path))
+    journal.event("a")
+    (part,) = (tmp_path / "journal").iterdir()
+    inode = part.stat().st_ino
+    with failing_sync(part):
+        journal.sync()
+    journal.close()
+    assert part.stat().st_ino != inode
+    assert [event["name"] for event in of_kind(tmp_path, "event")] == ["a", "sync-failed"]
 
 
 def test_a_folder_that_is_gone_is_no_fault(tmp_path: Path) -> None:

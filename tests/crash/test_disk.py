@@ -12,7 +12,7 @@ import pytest
 from epochal.media.types import Image
 from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
-from tests.doubles.journals import descriptor_of, of_kind, records, steps
+from tests.doubles.journals import full_disk, of_kind, records, steps
 
 
 def mount(*arguments: str) -> None:
@@ -100,18 +100,13 @@ def test_images_on_a_full_disk_are_said_to_be_lost(small_disk: Path, start_run: 
     assert list((run.dir / "blobs").iterdir()) == []
 
 
-def test_a_full_device_costs_records_and_is_said_once(
+def test_a_file_without_space_costs_records_and_is_said_once(
     start_run: StartRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = start_run()
     (part,) = (run.dir / "journal").iterdir()
-    descriptor = descriptor_of(part)
-    copy, full = os.dup(descriptor), os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, descriptor)
-    log_some(run, 0, 100)
-    os.dup2(copy, descriptor)
-    os.close(copy)
-    os.close(full)
+    with full_disk(part):
+        log_some(run, 0, 100)
     log_some(run, 100, 102)
     run.finish()
     assert steps(run.dir) == [100, 101]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from epochal.journal import writer as writing
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.reader import read_journal
@@ -68,3 +71,43 @@ def descriptor_of(path: Path) -> int:
             found.append(number)
     (only,) = found
     return only
+
+
+@contextlib.contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """A disk that has no space left for a file, until the block ends."""
+    wanted, write = os.stat(path), os.write
+
+    def refuse(descriptor: int, text: bytes) -> int:
+        if os.path.samestat(os.fstat(descriptor), wanted):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, text)
+
+    os.write = writing._write = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os.write = writing._write = write
+
+
+@contextlib.contextmanager
+def failing_sync(*paths: Path, times: int = 1) -> Iterator[list[Path]]:
+    """A disk that fails so many calls of fsync, of some files or of all; gives the files synced.
+
+    As Linux does, it reports what it could not write once.
+    """
+    sync, synced, left = os.fsync, list[Path](), [times]
+
+    def fail(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if left[0] and (not paths or path in paths):
+            left[0] -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+        synced.append(path)
+
+    os.fsync = fail  # type: ignore[assignment]
+    try:
+        yield synced
+    finally:
+        os.fsync = sync

@@ -8,7 +8,15 @@ import pytest
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import now
-from tests.doubles.journals import append_step, descriptor_of, of_kind, open_writer, steps
+from tests.doubles.journals import (
+    append_step,
+    descriptor_of,
+    failing_sync,
+    full_disk,
+    of_kind,
+    open_writer,
+    steps,
+)
 
 
 def put(descriptor: int, path: str) -> int:
@@ -18,11 +26,6 @@ def put(descriptor: int, path: str) -> int:
     os.dup2(other, descriptor)
     os.close(other)
     return copy
-
-
-def put_back(descriptor: int, copy: int) -> None:
-    os.dup2(copy, descriptor)
-    os.close(copy)
 
 
 def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:
@@ -83,12 +86,10 @@ def test_a_full_disk_is_said_once_counted_and_survived(tmp_path: Path) -> None:
     said: list[str] = []
     writer = open_writer(tmp_path, on_fault=said.append)
     append_step(writer, 0)
-    descriptor = descriptor_of(writer.path)
-    copy = put(descriptor, "/dev/full")
-    for step in range(1, 6):
-        append_step(writer, step)
-    assert writer.lost == writer.lost_total == 5
-    put_back(descriptor, copy)
+    with full_disk(writer.path):
+        for step in range(1, 6):
+            append_step(writer, step)
+        assert writer.lost == writer.lost_total == 5
     append_step(writer, 6)
     append_step(writer, 7)
     writer.close()
@@ -103,20 +104,17 @@ def test_a_full_disk_is_said_once_counted_and_survived(tmp_path: Path) -> None:
 
 def test_space_that_comes_back_only_at_the_end_still_gets_the_count(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
-    descriptor = descriptor_of(writer.path)
-    copy = put(descriptor, "/dev/full")
-    append_step(writer, 1)
-    put_back(descriptor, copy)
+    with full_disk(writer.path):
+        append_step(writer, 1)
     writer.close()
     assert [event["count"] for event in of_kind(tmp_path, "event")] == [1]
 
 
 def test_a_disk_that_stays_full_raises_nothing_on_close(tmp_path: Path) -> None:
     writer = open_writer(tmp_path)
-    descriptor = descriptor_of(writer.path)
-    os.close(put(descriptor, "/dev/full"))
-    append_step(writer, 1)
-    writer.close()
+    with full_disk(writer.path):
+        append_step(writer, 1)
+        writer.close()
     assert writer.lost_total == 1
 
 
@@ -242,18 +240,173 @@ def test_a_descriptor_that_became_somebody_elses_is_never_closed(tmp_path: Path)
     os.close(descriptor)
 
 
-def test_a_descriptor_that_became_somebody_elses_is_left_within_a_second(tmp_path: Path) -> None:
+def test_a_descriptor_that_became_somebody_elses_never_gets_a_record(tmp_path: Path) -> None:
     said: list[str] = []
     writer = open_writer(tmp_path, on_fault=said.append)
+    append_step(writer, 0)
     descriptor = descriptor_of(writer.path)
     (tmp_path / "other").touch()
     os.close(put(descriptor, str(tmp_path / "other")))
-    append_step(writer, 1, at=now() + 2)
+    append_step(writer, 1, at=now() + 0.002)
     append_step(writer, 2)
     writer.close()
     os.close(descriptor)
-    assert steps(tmp_path) == [2]
+    assert (tmp_path / "other").read_bytes() == b""
+    assert steps(tmp_path) == [0, 1, 2]
     assert "lost its file descriptor" in said[0]
+
+
+def test_nor_does_one_that_is_taken_while_the_disk_is_full(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    descriptor = descriptor_of(writer.path)
+    with full_disk(writer.path):
+        append_step(writer, 0, at=1.5)
+    (tmp_path / "other").touch()
+    os.close(put(descriptor, str(tmp_path / "other")))
+    append_step(writer, 1, at=1.5)
+    writer.close()
+    os.close(descriptor)
+    assert (tmp_path / "other").read_bytes() == b""
+    assert steps(tmp_path) == [1]
+    assert [event["count"] for event in of_kind(tmp_path, "event")] == [1]
+
+
+def test_a_program_that_closes_all_descriptors_and_opens_files_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    writer = open_writer(tmp_path)
+    append_step(writer, 0, at=1.5)
+    held = descriptor_of(writer.path)
+    os.close(held)
+    others = [os.open(tmp_path / f"other-{n}", os.O_RDWR | os.O_CREAT) for n in range(10)]
+    append_step(writer, 1, at=1.5)
+    writer.close()
+    assert held not in others
+    assert [os.fstat(other).st_size for other in others] == [0] * 10
+    assert steps(tmp_path) == [0, 1]
+    for other in others:
+        os.close(other)
+
+
+def parts_of(folder: Path) -> list[Path]:
+    return [RunFolder(folder).part_path(part) for part in RunFolder(folder).parts()]
+
+
+def test_a_sync_covers_the_parts_before_and_the_folders(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "project" / "run", part_bytes=300)
+    for step in range(10):
+        append_step(writer, step)
+    with failing_sync(times=0) as synced:
+        writer.sync()
+        first = set(synced)
+        synced.clear()
+        writer.sync()
+    assert len(parts_of(tmp_path / "project" / "run")) > 2
+    assert first >= {
+        *parts_of(tmp_path / "project" / "run"),
+        *(writer.folder.journal, writer.folder.path, tmp_path / "project", tmp_path),
+    }
+    assert synced == [writer.path]
+    writer.close()
+
+
+def test_full_parts_that_nobody_flushes_are_synced_in_time(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path, part_bytes=200)
+    with failing_sync(times=0) as synced:
+        for step in range(100):
+            append_step(writer, step)
+    assert len(parts_of(tmp_path)) - len(synced) < 12
+    writer.close()
+
+
+@pytest.mark.parametrize("part_bytes", [100, 64 * 1024 * 1024])
+def test_what_a_failed_sync_leaves_open_is_written_again(tmp_path: Path, part_bytes: int) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path, on_fault=said.append, part_bytes=part_bytes)
+    append_step(writer, 0)
+    (first, *_), (text, inode) = parts_of(tmp_path), file_of(parts_of(tmp_path)[0])
+    with failing_sync(first) as synced:
+        writer.sync()
+    assert first not in synced
+    again = first.read_bytes()
+    assert again.startswith(text)  # those who follow the part go on where they are
+    assert first.stat().st_ino != inode
+    append_step(writer, 1)
+    writer.close()
+    assert steps(tmp_path) == [0, 1]
+    (event,) = of_kind(tmp_path, "event")
+    assert (event["name"], event["reason"]) == ("sync-failed", "Input/output error")
+    assert len(said) == 1
+    assert "Input/output error" in said[0]
+
+
+def file_of(path: Path) -> tuple[bytes, int]:
+    return path.read_bytes(), path.stat().st_ino
+
+
+def test_a_disk_that_goes_on_failing_raises_at_each_sync_until_it_has_everything(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path, on_fault=said.append)
+    append_step(writer, 0)
+    inode = writer.path.stat().st_ino
+    first = writer.path
+    with failing_sync(times=1000):
+        for step in range(1, 4):
+            with pytest.raises(OSError, match="Input/output error"):
+                writer.sync()
+            append_step(writer, step)
+    assert first.stat().st_ino == inode
+    with failing_sync(times=0) as synced:
+        writer.sync()
+    assert first.stat().st_ino != inode  # the second fsync of the old file would have succeeded
+    assert writer.path in synced
+    writer.close()
+    assert steps(tmp_path) == [0, 1, 2, 3]
+    assert len(parts_of(tmp_path)) == 2
+    assert [event["name"] for event in of_kind(tmp_path, "event")] == ["sync-failed"]
+    assert len(said) == 1
+
+
+def test_records_that_the_file_system_has_lost_are_no_success(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    append_step(writer, 0)
+    with open(writer.path, "r+b") as file:  # XFS and btrfs show zeros after such a fault
+        file.write(bytes(20))
+    with failing_sync(writer.path), pytest.raises(OSError, match="has lost a part of it"):
+        writer.sync()
+    with pytest.raises(OSError, match="has lost a part of it"):
+        writer.sync()
+    writer.close()
+
+
+def test_a_sync_on_a_full_disk_is_no_success(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    with full_disk(writer.path):
+        append_step(writer, 0)
+        with pytest.raises(OSError, match="No space left on device"):
+            writer.sync()
+    writer.sync()
+    writer.close()
+    assert [event["name"] for event in of_kind(tmp_path, "event")] == ["records-lost"]
+
+
+def test_threads_lose_and_repeat_nothing_while_syncs_fail(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path, part_bytes=20_000)
+
+    def write(first: int) -> None:
+        for step in range(first, first + 1000):
+            append_step(writer, step)
+
+    threads = [threading.Thread(target=write, args=(n * 1000,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        with failing_sync():
+            writer.sync()
+    writer.close()
+    assert sorted(steps(tmp_path)) == list(range(4000))
 
 
 def test_a_new_part_that_cannot_be_made_leaves_the_old_one_growing(tmp_path: Path) -> None:

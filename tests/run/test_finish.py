@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +14,12 @@ import pytest
 from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.journal.layout import LOOP, PartName
 from epochal.journal.reader import read_part
+from epochal.media.types import Image
 from epochal.run import ending
 from epochal.run.run import Run, recorder_of
 from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
-from tests.doubles.journals import of_kind, records
+from tests.doubles.journals import failing_sync, of_kind, records, steps
 
 
 def interrupt() -> None:
@@ -274,3 +276,70 @@ def test_a_status_that_is_no_text_is_refused(start_run: StartRun) -> None:
     with pytest.raises(ValueTypeError, match="status must be a text, not int"):
         run.finish(3)  # type: ignore[arg-type]
     run.log({"a": 1})
+
+
+def test_finish_brings_records_and_pictures_to_the_disk(start_run: StartRun) -> None:
+    run = start_run()
+    run.log({"loss": 1.0, "picture": Image(b"GIF89a")}, step=0)
+    with failing_sync(times=0) as synced:
+        run.finish()
+    (part,), (picture,) = (run.dir / "journal").iterdir(), (run.dir / "blobs").iterdir()
+    assert synced[-1] == part  # with the last record
+    folders = {run.dir, run.dir.parent, run.dir.parent.parent}
+    assert set(synced) > {part, part.parent, picture, picture.parent, *folders}
+
+
+def test_flush_raises_while_the_disk_fails_and_reports_it_once(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run()
+    run.log({"loss": 1.0}, step=0)
+    with failing_sync(times=1000):
+        for step in (1, 2):
+            with pytest.raises(OSError, match="Input/output error"):
+                run.flush()
+            run.log({"loss": 1.0}, step=step)
+    run.flush()
+    run.finish()
+    assert steps(run.dir) == [0, 1, 2]
+    assert [event["name"] for event in of_kind(run.dir, "event")] == ["sync-failed"]
+    assert capsys.readouterr().err.count("failed to store") == 1
+
+
+def test_a_picture_that_the_disk_failed_to_store_is_written_again(start_run: StartRun) -> None:
+    run = start_run()
+    run.log({"picture": Image(b"GIF89a")}, step=0)
+    (picture,) = (run.dir / "blobs").iterdir()
+    inode = picture.stat().st_ino
+    with failing_sync(picture):
+        run.flush()
+    assert picture.read_bytes() == b"GIF89a"
+    assert picture.stat().st_ino != inode
+    with failing_sync(times=0) as synced:
+        run.flush()
+    assert picture not in synced
+    run.finish()
+
+
+def test_finish_reports_a_disk_that_fails_and_raises_nothing(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run()
+    run.log({"loss": 1.0}, step=0)
+    with failing_sync(times=1000):
+        run.finish()
+    assert [event["name"] for event in of_kind(run.dir, "event")] == ["sync-failed"]
+    assert of_kind(run.dir, "finish")[0]["status"] == "finished"
+    assert capsys.readouterr().err.count("failed to store") == 1
+
+
+def test_finish_does_not_wait_for_ever_for_a_disk_that_hangs(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run(finish_wait_s=0.1)
+    works = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: works.wait())
+    run.finish()
+    works.set()
+    assert of_kind(run.dir, "finish")[0]["status"] == "finished"
+    assert "no longer waits" in capsys.readouterr().err

@@ -78,6 +78,13 @@ class OwnJournal:
                 self._writer.close()
             self._writer = None
 
+    def sync(self) -> None:
+        """Bring what was written to the disk; a disk that fails is recorded, and tried again."""
+        writer = self._writer
+        if writer is not None and self._config.folder.journal.is_dir():
+            with contextlib.suppress(OSError):
+                writer.sync()
+
     def beat(self) -> None:
         """Record that the training process is alive, when nothing else was written for a while.
 
@@ -111,10 +118,20 @@ class OwnJournal:
 
 
 class Durable:
-    """Syncs the parts of a run that were written on this machine and have grown since."""
+    """Syncs the parts of a run that were written on this machine and have grown since.
 
-    def __init__(self, folder: RunFolder) -> None:
+    ``on_failure`` gets a part that the disk failed to store, and why, once for each part. The
+    process that writes it meets the same error at its next sync, and writes the part again.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        on_failure: Callable[[PartName, str], object] = lambda _part, _reason: None,
+    ) -> None:
         self._folder = folder
+        self._on_failure = on_failure
+        self._failed: set[PartName] = set()
         self._sizes: dict[PartName, int] = {}
         self._is_ours: dict[PartName, bool] = {}
 
@@ -127,9 +144,13 @@ class Durable:
             path = self._folder.part_path(part)
             try:
                 synced += self._sync_part(part, path)
-            except OSError:
-                # Sealed meanwhile, or a disk that fails, which the writer itself reports.
+            except FileNotFoundError:  # sealed meanwhile
                 self._sizes.pop(part, None)
+            except OSError as error:
+                self._sizes.pop(part, None)
+                if part not in self._failed:
+                    self._failed.add(part)
+                    self._on_failure(part, error.strerror or str(error))
         return synced
 
     def _sync_part(self, part: PartName, path: Path) -> bool:

@@ -40,6 +40,7 @@ from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
 from epochal.guard import Fault, Guard, describe
 from epochal.journal.archive_request import ArchiveJob
+from epochal.journal.layout import PartName
 from epochal.settings import read_settings
 from epochal.telemetry.gpu import SOURCE_BUDGET_S
 from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
@@ -131,7 +132,7 @@ class Companion:
         self._parent = ParentWatch(config.parent, started=config.parent_start)
         self._waker = Waker(self._parent.descriptor)
         self._crash_evidence = self.guard.run("evidence", CrashEvidence.beside, config)
-        self._durable = Durable(config.folder)
+        self._durable = Durable(config.folder, self._record_unsynced)
         self._sealing = Sealing(config.folder, attempt=config.attempt)
         self._samples = SampleEncoding(config.folder)
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
@@ -175,6 +176,7 @@ class Companion:
         tasks.every(GPU_EVERY_S, "gpu telemetry", telemetry.sample_gpus, budget_s=_TELEMETRY_S)
         host_every_s = telemetry.host_every_s
         tasks.every(host_every_s, "host telemetry", telemetry.sample_host, budget_s=_TELEMETRY_S)
+        tasks.every(SYNC_EVERY_S, "own sync", self.journal.sync, budget_s=_DISK_S)
         tasks.every(SYNC_EVERY_S, "sync", self._durable.sync, budget_s=_DISK_S)
         tasks.every(HEARTBEAT_LOOK_S, "heartbeat", self.journal.beat, budget_s=_DISK_S)
         if self._config.is_main:
@@ -281,6 +283,10 @@ class Companion:
 
     def _record_fault(self, fault: Fault) -> None:
         self.journal.event("internal-error", **fault.fields())
+
+    def _record_unsynced(self, part: PartName, reason: str) -> None:
+        failed = f"the disk failed to store journal/{part.stem}.jsonl: {reason}"
+        self.journal.event("sync-failed", reason=failed)
 
     def _count_faults(self) -> None:
         """Say how often each member failed, where it was more than the once that is recorded."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epochal.atomic_file import sync_folder
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, write_json
 from epochal.journal.process import PROCESS_FIELDS, liveness
@@ -161,6 +162,7 @@ def _cut_tails(folder: RunFolder, diagnosis: Diagnosis) -> Iterator[str]:
                     beside.write(chunk)
                 beside.flush()
                 os.fsync(beside.fileno())
+            sync_folder(path.parent)
             file.truncate(part.tail_at)
         yield f"{path.name}: {part.tail_bytes} bytes cut off its end and kept in {kept.name}."
 

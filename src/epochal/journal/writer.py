@@ -9,20 +9,26 @@ Faults never reach the caller. A line that cannot be written is counted, and ``o
 for the first loss in a row. Every later call tries again. The first one that succeeds writes an
 ``event`` record with the number of lost records in front of its own line. The writer enters the
 slow path by making the descriptor invalid, so the fast path needs no check for it.
+
+The program around may close any descriptor and get its number for a file of its own. Ours has a
+high number, which nobody is given soon, and before a write it is looked at once a millisecond.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from epochal.atomic_file import sync_folder, sync_folders_above, sync_or_rewrite
 from epochal.journal.deleted import DeletedParts, OrphanedPart
 from epochal.journal.descriptor import close_if_same, file_id, status_if_same, write_whole
+from epochal.journal.durable import LeftParts
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
@@ -32,6 +38,10 @@ _write = os.write
 _NO_DESCRIPTOR = -1
 # A file that vanished or was replaced is noticed at most this late.
 _CHECK_EVERY_S = 1.0
+# So many full parts may wait for a flush; then the oldest is brought to the disk without one.
+_MOST_LEFT = 8
+# Descriptors are numbered from 0 on, so that the last numbers are given away last.
+_HIGHEST_DESCRIPTOR, _LAST_NUMBERS = 1024, 64
 # These faults are of the disk, not of the file: another file would meet them too.
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PARTLY_WRITTEN = "only part of a record fitted"
@@ -74,7 +84,13 @@ class JournalWriter:
         self._file_id = (0, 0)
         self._header_bytes = 0
         self._deleted = DeletedParts()
+        self._left = LeftParts()
+        self._sync_lock = threading.RLock()
+        self._has_failed = False  # fsync of the part being written, which could not be left since
+        self._is_unsynced = False
+        self._folder_is_synced = self._journal_is_synced = False
         self._size = 0
+        self._sure_at = 0.0
         self._looked_at = 0.0
         self._check_at = 0.0
         self._torn = False
@@ -107,6 +123,8 @@ class JournalWriter:
 
     def append(self, line: bytes, at: float) -> None:
         """Write one line; ``at`` is the time of the call in Unix seconds. Never raises OSError."""
+        if at != self._sure_at:  # times are whole milliseconds
+            self._make_sure(at)
         try:
             written = _write(self._fd, line)
         except OSError as error:
@@ -135,6 +153,14 @@ class JournalWriter:
             self._closed = True
             self._let_go()
 
+    def _make_sure(self, at: float) -> None:
+        """Before a write: leave a descriptor that does not lead to our file any more."""
+        if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
+            with self._lock:  # another thread may be about to change the file
+                if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
+                    self._replace_vanished()
+        self._sure_at = at
+
     def append_after_close(self, *lines: bytes) -> None:
         """Write lines after the last record, in a part of their own; the last one ends the run."""
         late = JournalWriter(
@@ -154,10 +180,40 @@ class JournalWriter:
         late.close()
 
     def sync(self) -> None:
-        """Wait until what was written is on the disk itself."""
-        with contextlib.suppress(OSError):
-            if self._held != _NO_DESCRIPTOR:
-                os.fsync(self._held)
+        """Wait until every line written so far is on the disk itself; raises OSError if it is not.
+
+        A part that the disk failed to take is reported, recorded as an event and written again, in
+        a new file under its name. The error is raised if that fails as well, and then at each call
+        until it succeeds.
+        """
+        with self._sync_lock:
+            if self._closed:
+                return
+            try:
+                reason = self._write_number_of_lost()
+                self._left.write_again(self.folder, self._adopt)
+                if self._sync_parts() is not None:
+                    self._left.write_again(self.folder, self._adopt)
+                    self._sync_held()
+                self._sync_folders()
+            except OSError as error:
+                self._record_failure(error)
+                raise
+            if reason is not None:
+                raise OSError(
+                    f"{self.path} cannot be written: {reason}; {self.lost} records are lost"
+                )
+            self._is_unsynced = False
+
+    def sync_closed(self) -> None:
+        """Like ``sync``, for what was written last, after ``close``; raises OSError."""
+        try:
+            sync_or_rewrite(self.path)
+        except FileNotFoundError:
+            return  # sealed meanwhile
+        except OSError as error:
+            self._record_failure(error)
+            raise
 
     def move_to(self, folder: RunFolder, attempt: int) -> bool:
         """Move this writer's parts to another run folder; writing continues in them."""
@@ -176,22 +232,103 @@ class JournalWriter:
                 return False
             self.folder = folder
             self.name = PartName(self.name.writer, attempt, self.name.part + first_free)
+            self._left.rename(attempt, first_free)
+            self._folder_is_synced = self._journal_is_synced = False
             return True
+
+    # -- the disk itself --------------------------------------------------------------------------
+
+    def _sync_parts(self) -> OSError | None:
+        """Sync the part being written, then those that were left; what failed is left to rewrite.
+
+        In this order: a part that is left meanwhile is synced as one of the others.
+        """
+        failure = None
+        with self._lock:
+            if self._held != _NO_DESCRIPTOR and not self._file_is_ours():
+                self._replace_vanished()
+        try:
+            self._sync_held()
+        except OSError as error:
+            self._record_failure(error)
+            failure = error
+            with self._lock:
+                self._open_part(has_failed=True)
+                self._has_failed = False
+                if self.lost:
+                    self._fd = _NO_DESCRIPTOR  # their number is still to be written
+        left = self._left.sync(self.folder)
+        if left is not None:
+            self._record_failure(left)
+        return failure or left
+
+    def _sync_held(self) -> None:
+        if self._has_failed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+        if self._held == _NO_DESCRIPTOR:
+            return
+        try:
+            os.fsync(self._held)
+        except OSError as error:
+            self._has_failed = True
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def _write_number_of_lost(self) -> str | None:
+        """Try to end a fault, so that its records are counted; why that is not possible, if so."""
+        with self._lock:
+            return self._write_held(b"") if self.lost else None
+
+    def _record_failure(self, error: OSError) -> None:
+        """Report once, until a sync succeeds, that the disk fails."""
+        if self._is_unsynced:
+            return
+        self._is_unsynced = True
+        reason = _say(error)
+        self._on_fault(
+            f"the disk failed to store {self.path}: {reason}. Epochal writes the records again now"
+            " and at each flush(), which raises OSError until that succeeds."
+        )
+        self.append(
+            encode({"log": "event", "t": now(), "name": "sync-failed", "reason": reason}), now()
+        )
+
+    def _adopt(self, part: OrphanedPart) -> None:
+        with self._lock:
+            self._deleted.adopt(part)
+
+    def _sync_folders(self) -> None:
+        """Sync the names of new parts, and once those of the run and of the folders above it."""
+        with contextlib.suppress(FileNotFoundError):  # somebody has moved the run
+            if not self._journal_is_synced:
+                self._journal_is_synced = True  # before: a part may be made meanwhile
+                try:
+                    sync_folder(self.folder.journal)
+                except OSError:
+                    self._journal_is_synced = False
+                    raise
+            if not self._folder_is_synced:
+                sync_folder(self.folder.path)
+                sync_folders_above(self.folder.path)
+                self._folder_is_synced = True
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _open_part(self, *, carry: bool = False) -> None:
+    def _open_part(self, *, carry: bool = False, has_failed: bool = False) -> None:
         """Open a new part behind the descriptor; raises OSError and leaves the old one in place.
 
         ``carry``: begin it with the records of the old one. Whatever else a deleted file holds, or
-        still gets from other threads, is collected from it later.
+        still gets from other threads, is collected from it later. ``has_failed``: the old one is to
+        be written again.
         """
+        if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
+            self._forget_descriptor()
         name, fresh = self._create_next()
-        left = None
+        old_name, old, left = self.name, _NO_DESCRIPTOR, None
         try:
             header = text = self._header(name)
             if self._held != _NO_DESCRIPTOR:
-                left = OrphanedPart(os.dup(self._held), copied=self._header_bytes)
+                old = os.dup(self._held)
+                left = OrphanedPart(old, copied=self._header_bytes)
                 text += left.take() if carry else b""
             write_whole(fresh, text)
         except OSError:
@@ -212,13 +349,16 @@ class JournalWriter:
         self._size = len(text)
         self._torn = False
         self._fd = self._held
-        if left is not None:
+        if left is not None and left.is_deleted():
             self._deleted.adopt(left)
+        elif left is not None:
+            self._left.add(old_name, old, has_failed=has_failed)
 
     def _create(self, name: PartName) -> int:
         if self.folder.sealed_path(name).exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        return os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644)
+        self._journal_is_synced = False
+        return _with_high_number(os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644))
 
     def _create_next(self) -> tuple[PartName, int]:
         """Create the first part name that is free; O_EXCL, so two writers never share a file."""
@@ -236,6 +376,7 @@ class JournalWriter:
                 if made_folder:
                     raise
                 self.folder.journal.mkdir(parents=True, exist_ok=True)
+                self._folder_is_synced = False
                 self._restore()
                 made_folder = True
 
@@ -254,9 +395,22 @@ class JournalWriter:
                     # The full part goes on growing: a large file is better than a lost record.
                     self._on_fault(f"cannot start a new part beside {self.path}: {_say(error)}")
                     self._part_bytes *= 2
+                if len(self._left) > _MOST_LEFT:
+                    self._sync_oldest()
             self._deleted.collect(self._write_again)
             if self.on_tick is not None:
                 self.on_tick()
+
+    def _sync_oldest(self) -> None:
+        """Bring the part that was left first to the disk, where nobody flushes; never raises."""
+        if not self._sync_lock.acquire(blocking=False):
+            return  # a thread that syncs does this as well
+        try:
+            failure = self._left.sync(self.folder, at_most=1)
+            if failure is not None:
+                self._record_failure(failure)
+        finally:
+            self._sync_lock.release()
 
     def _file_is_ours(self) -> bool:
         """Whether the descriptor still leads to our file, and that file still has a name."""
@@ -270,6 +424,14 @@ class JournalWriter:
         close_if_same(self._held, self._file_id)
         self._fd = self._held = _NO_DESCRIPTOR
         self._deleted.close()
+        self._left.close()
+
+    def _forget_descriptor(self) -> None:
+        """The descriptor is not ours any more, so not ours to close."""
+        self._left.add_by_name(self.name, self.folder, self._file_id, has_failed=self._has_failed)
+        self._has_failed = False
+        self._fd = self._held = _NO_DESCRIPTOR
+        self.name = _next(self.name)
 
     # -- deleted files ----------------------------------------------------------------------------
 
@@ -277,8 +439,7 @@ class JournalWriter:
         """The file was deleted or its descriptor taken: go on in a new part."""
         gone = self.path
         if self._status_of_ours() is None:
-            self._fd = self._held = _NO_DESCRIPTOR  # not ours any more, so not ours to close
-            self.name = _next(self.name)
+            self._forget_descriptor()
             made = self._try_open() is None
             what = "lost its file descriptor"
         else:
@@ -341,7 +502,7 @@ class JournalWriter:
 
     def _make_writable(self, error: OSError) -> str | None:
         """None when writing is worth a try, else why it is not."""
-        if self._held == _NO_DESCRIPTOR:
+        if self._held == _NO_DESCRIPTOR or self._status_of_ours() is None:
             return self._try_open()
         if self._fd == _NO_DESCRIPTOR:
             return None  # already in the slow path: try the same file again
@@ -356,9 +517,6 @@ class JournalWriter:
         if at < self._retry_open_at and self._reason:
             return self._reason
         self._retry_open_at = at + _CHECK_EVERY_S
-        if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
-            self._held = _NO_DESCRIPTOR
-            self.name = _next(self.name)
         try:
             self._open_part()
         except OSError as error:
@@ -381,6 +539,8 @@ class JournalWriter:
             return _say(error)
 
     def _write_with_notice(self, line: bytes) -> str | None:
+        if self._status_of_ours() is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         notice = (b"\n" if self._torn else b"") + self._loss_notice()
         written = os.write(self._held, notice + line)
         self._size += written
@@ -425,13 +585,26 @@ class JournalWriter:
         """After a fork: the child gets a file of its own, made when it first logs."""
         if self._closed:
             return
-        self._lock = threading.RLock()
+        self._lock, self._sync_lock = threading.RLock(), threading.RLock()
         self._let_go()
         self.on_tick = None
         self.name = PartName(f"child-{os.getpid()}", self.name.attempt, 0)
         self.lost = self.lost_total = 0
         self._reason = ""
         self._retry_open_at = 0.0
+        self._has_failed = self._is_unsynced = False
+        self._journal_is_synced = False
+
+
+def _with_high_number(descriptor: int) -> int:
+    """Give an open file one of the last numbers, if one is free."""
+    lowest = min(os.sysconf("SC_OPEN_MAX"), _HIGHEST_DESCRIPTOR) - _LAST_NUMBERS
+    try:
+        high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(lowest, 0))
+    except OSError:
+        return descriptor
+    os.close(descriptor)
+    return high
 
 
 def _is_whole(written: int, length: int) -> bool:

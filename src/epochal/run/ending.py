@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FINISH_WAIT_S = 5.0
 # Somebody who stops a training wants it to stop; the companion goes on by itself.
 _IMPATIENT = frozenset({"interrupted", "terminated"})
+# Also then the disk gets so long for what was recorded last.
+_LEAST_SYNC_S = 0.5
 
 
 class Deadline:
@@ -179,7 +181,9 @@ class Ending:
         try:
             with ExitStack() as stack:  # last in, first out
                 stack.callback(self.on_close.drain)
+                stack.callback(self._sync)
                 stack.callback(self._write_last_record)
+                stack.callback(self._sync)
                 stack.callback(recorder.write_fault_counts)
                 stack.callback(recorder.flush_values)  # those that callbacks logged
                 stack.callback(self.on_finish.drain_within, left_s, self._report_running)
@@ -196,6 +200,9 @@ class Ending:
             " finish() no longer waits for it. It is stopped when the process ends;"
             " init(finish_wait_s=60) would give it a minute."
         )
+
+    def _sync(self) -> None:
+        self._recorder.sync_within(max(self.deadline.left_s(), _LEAST_SYNC_S))
 
     def _write_last_record(self) -> None:
         self._recorder.write_last_record(self._outcome)

@@ -422,10 +422,31 @@ class Recorder:
             )
 
     def flush(self) -> None:
-        """Wait until everything logged so far is on the disk itself."""
+        """Wait until everything logged so far is on the disk itself; raises OSError if not."""
         self._pending.flush()
-        self.samples.sync()
-        if self._writer is not None:
+        if self._writer is not None and not self.finished:
+            self._sync()
+
+    def sync_within(self, limit_s: float) -> None:
+        """Wait so many seconds for the disk, at the end; what it did not store is reported.
+
+        After the last record this waits for that record alone.
+        """
+        if self._writer is None:
+            return
+        call = self._writer.sync_closed if self.finished else self._sync
+        stack = self.guard.wait_for("sync", _unless_it_fails, call, budget_s=limit_s)
+        if stack is not None:
+            self.console.notice(
+                f"the disk has not stored all records of run {self.name!r} within {limit_s:.1f} s,"
+                " and finish() no longer waits for it. Until it has, power loss can lose them."
+            )
+
+    def _sync(self) -> None:
+        assert self._writer is not None
+        try:
+            self.samples.sync()
+        finally:
             self._writer.sync()
 
     def _write_or_defer(self, record: Record) -> None:
@@ -542,6 +563,12 @@ class Recorder:
         last_step = {"last_step": self.step} if self.step >= 0 else {}
         record = {"log": "finish", "t": now(), **outcome, **last_step}
         return encode(self.redactor.record(record))
+
+
+def _unless_it_fails(sync: Callable[[], None]) -> None:
+    """Sync; the one who syncs has reported it if the disk fails."""
+    with contextlib.suppress(OSError):
+        sync()
 
 
 def _discard(line: bytes, at: float) -> None:

@@ -741,7 +741,10 @@ class Run:
     # -- the end ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Wait until everything logged so far is on the disk itself and power loss spares it.
+        """Wait until everything logged so far is on the disk itself, where power loss spares it.
+
+        What the disk fails to store is reported and written again. If that fails too, an
+        ``OSError`` is raised, and again by each later call until everything is on the disk.
 
         Example:
             run.flush()
@@ -766,10 +769,11 @@ class Run:
 
     @called_by_program("run.finish", _guard_of)
     def finish(self, status: str = "finished", *, reason: str | None = None) -> None:
-        """End the run: write the last record and close.
+        """End the run: write the last record, close, and wait until the disk has everything.
 
-        Whatever callbacks raise, the record is written. Calling it again does nothing, except that
-        it completes what an interruption left undone.
+        It waits for the disk at most as long as ``finish_wait_s`` says, and reports a disk that
+        fails without raising. Whatever callbacks raise, the record is written. Calling it again
+        does nothing, except that it completes what an interruption left undone.
 
         Args:
             status: ``finished``, or another status such as ``failed``.

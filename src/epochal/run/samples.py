@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
+from epochal.atomic_file import sync_folder, sync_or_rewrite
 from epochal.errors import UsageError
 from epochal.format import format_bytes
 from epochal.journal.layout import RunFolder
@@ -51,6 +52,7 @@ class SampleStore:
         self._warned = False
         self._noted: set[str] = set()
         self._unsynced: set[str] = set()
+        self._failed: set[str] = set()  # of them, those that the disk has failed to store
 
     def file(self, data: bytes, media_type: str) -> str:
         """Store some bytes, and return the name of their file."""
@@ -136,18 +138,33 @@ class SampleStore:
         self._used = used
 
     def sync(self) -> None:
-        """Wait until the files stored so far are on the disk itself."""
-        names, self._unsynced = self._unsynced, set()
+        """Wait until the files stored so far are on the disk itself; raises OSError if one is not.
+
+        A file that the disk fails to store is written again, and tried again at the next call.
+        """
+        blobs = self._recorder.folder.blobs
+        names = tuple(self._unsynced)
+        if not names:
+            return
         for name in names:
-            for path in (name, f"{name}{RAW}"):
+            for path in (blobs / f"{name}{RAW}", blobs / name):  # encoded from the first
                 try:
-                    descriptor = os.open(self._recorder.folder.blobs / path, os.O_RDONLY)
-                except OSError:
+                    sync_or_rewrite(path, rewrites=name in self._failed)
+                except FileNotFoundError:
                     continue
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                except OSError as error:
+                    self._report_failure(name, error)
+                    raise
+            self._failed.discard(name)
+        sync_folder(blobs)
+        sync_folder(blobs.parent)
+        self._unsynced.difference_update(names)
+
+    def _report_failure(self, name: str, error: OSError) -> None:
+        if name not in self._failed:
+            self._failed.add(name)
+            failed = f"the disk failed to store blobs/{name}: {error.strerror or error}"
+            self._report(f"{failed}. Each flush() tries it again.", "sync-failed", reason=failed)
 
     def _size_on_disk(self) -> int:
         try:

@@ -25,8 +25,8 @@ _TEXTS = ("name", "level", "status", "reason", "sentence", "text", "value")
 _TOLD = frozenset("step metrics eval epoch message finding event text resume".split())
 _BOOKKEEPING_EVENTS = frozenset({"telemetry", "hardware"})
 _FAILURES = frozenset(
-    "exception vanished callback-running records-lost values-lost blob-lost sinks-failed"
-    " companion-lost companion-failed alert-failed out-of-memory".split()
+    "exception vanished callback-running records-lost sync-failed values-lost blob-lost"
+    " sinks-failed companion-lost companion-failed alert-failed out-of-memory".split()
 )
 # Fields of events that are times, in Unix seconds.
 _TIMES = frozenset({"asked", "at"})

@@ -22,6 +22,7 @@ EVENTS = (
     Event(
         "records-lost", "any", "records could not be written", (*counts("count"), *texts("reason"))
     ),
+    Event("sync-failed", "any", "the disk failed to store records or a file", texts("reason")),
     Event(
         "values-lost",
         "training",
