@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from epochal.atomic_file import sync_folder, sync_or_rewrite
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder, is_patch
 from epochal.journal.regular_file import read_regular, regular_only
@@ -227,7 +228,10 @@ def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
         # Another process was quicker, or these pixels cannot be encoded: the others can.
         with contextlib.suppress(FileNotFoundError, EpochalError):
             data = encode(read_raw(_raw_content(raw)))
-            store_blob(folder, raw.name.removesuffix(RAW), data)
+            file = raw.name.removesuffix(RAW)
+            store_blob(folder, file, data)
+            sync_or_rewrite(folder.blobs / file)  # as durable as what is deleted now
+            sync_folder(folder.blobs)
             raw.unlink()
     return True
 

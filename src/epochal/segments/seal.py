@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from epochal.atomic_file import replaced_file, sync_folder
+from epochal.atomic_file import replaced_file, sync_folder, sync_or_rewrite
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
@@ -60,6 +60,10 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
     content = read_content(journal)
     if not covered:
         _write(content, name, target)
+    elif into is None:  # whoever wrote it may have met a power cut or a fault before its name was
+        sync_or_rewrite(target)
+        sync_folder(target.parent)
+        sync_folder(target.parent.parent)
     segment = Segment(target)
     if journal.stat().st_size != segment.journal_bytes:
         if into is None and not covered:
@@ -71,6 +75,7 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
                 kept.writelines(text + b"\n" for text in content.damage)
                 kept.flush()
                 os.fsync(kept.fileno())
+            sync_folder(journal.parent)
         with contextlib.suppress(FileNotFoundError):  # another process has sealed it as well
             journal.unlink()
         sync_folder(journal.parent)
@@ -88,7 +93,6 @@ def _write(content: PartContent, name: PartName, target: Path) -> None:
             segment.check_pages()
             if segment.num_records != content.num_records:
                 raise FormatError(f"{name.stem} was not sealed: its segment lacks some records.")
-    sync_folder(target.parent)
     if is_first:
         sync_folder(target.parent.parent)
 

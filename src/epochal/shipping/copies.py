@@ -131,7 +131,6 @@ class HubCopy:
         path.parent.mkdir(exist_ok=True)
         with replaced_file(path, durable=True) as temporary:
             temporary.write_bytes(text)
-        sync_folder(path.parent)
 
 
 def _is_same_part(copy: Path, target: Path) -> bool:

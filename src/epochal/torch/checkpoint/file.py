@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save, save_file
 from torch import Tensor
 
-from epochal.atomic_file import replaced_file, sync_folder
+from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
 
 Layout = Literal["safetensors", "fdl"]
@@ -92,7 +92,6 @@ def write_checkpoint(
                 _write_fdl(file, content)
         else:
             _write_safetensors_file(temporary, content)
-    sync_folder(path.parent)
 
 
 def read_checkpoint(source: Source) -> Content:

@@ -262,6 +262,7 @@ def publish(
     write_manifest(temporary, complete)
     sync_folder(temporary)
     _put_in_place(temporary, final)
+    sync_folder(folder)
     (final / _WRITER).unlink()
     _point(folder, "latest", complete)
     if best is not None:
@@ -271,7 +272,7 @@ def publish(
 
 
 def _point(folder: Path, pointer: Pointer, manifest: Manifest) -> None:
-    with replaced_file(folder / pointer) as temporary:
+    with replaced_file(folder / pointer, durable=True) as temporary:
         temporary.write_text(f"{manifest.name}\n", encoding="ascii")
 
 
@@ -288,6 +289,7 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     except OSError:
         os.rename(old, final)
         raise
+    sync_folder(final.parent)
     shutil.rmtree(old)
 
 
