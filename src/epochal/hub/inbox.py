@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -81,6 +82,20 @@ def append_durably(path: Path, new: bytes) -> None:
         os.close(descriptor)
 
 
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _cut_off(path: Path, size: int) -> None:
+    """Cut a file to a size that it had before; one that is not there has none."""
+    if file_size(path) > size:
+        os.truncate(path, size)
+
+
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
@@ -111,6 +126,10 @@ class _Run:
     folder: RunFolder
     lock: threading.Lock = field(default_factory=threading.Lock)
     parts: dict[str, GrowingPart] = field(default_factory=dict)
+    # What the disk has of parts to which it failed to append.
+    failed: dict[str, int] = field(default_factory=dict)
+    # Parts that were here before, and that the disk has.
+    synced: set[str] = field(default_factory=set)
 
 
 class Inbox:
@@ -183,12 +202,15 @@ class Inbox:
                 is_new_project = not project.is_dir()
                 folder, name = create_run_folder(project, checked["name"])
                 checked["name"] = name
-                write_json(folder.identity, checked)
+                try:
+                    write_json(folder.identity, checked)
+                    sync_folder(project)
+                    if is_new_project:
+                        sync_folder(self.root)
+                except OSError:  # at the next try the run would be there, and perhaps not lasting
+                    shutil.rmtree(folder.path, ignore_errors=True)
+                    raise
                 self._set_folder(run_id, folder.path)
-                sync_folder(folder.path)
-                sync_folder(project)
-                if is_new_project:
-                    sync_folder(self.root)
         run = self._run(run_id)
         with run.lock:
             if run.project != checked["project"]:
@@ -223,6 +245,11 @@ class Inbox:
         with contextlib.suppress(OSError):  # a folder that is read-only
             encode_pending(run.folder)  # of a run that was written here
         with run.lock:
+            for name in run.folder.parts():
+                if name.stem in run.failed:
+                    self._part(run, name)
+                elif name.stem not in run.parts:
+                    self._sync_known(run, name)
             return state_of(run.folder, self._counts)
 
     # -- what shippers send -----------------------------------------------------------------------
@@ -381,13 +408,25 @@ class Inbox:
 
     def _part(self, run: _Run, name: PartName) -> GrowingPart:
         part, path = run.parts.get(name.stem), run.folder.part_path(name)
+        if name.stem in run.failed:  # the next fsync would succeed, and prove nothing
+            _cut_off(path, run.failed[name.stem])
+            del run.failed[name.stem]
         # A file that another process changed was restored from a backup under a running hub.
         if part is None or part.size != file_size(path):
             lines, end = self._counts.whole(path)
             if file_size(path) > end:  # what follows the last whole line was never acknowledged
                 os.truncate(path, end)
+            self._sync_known(run, name)
             part = run.parts[name.stem] = GrowingPart(path, lines, end)
         return part
+
+    def _sync_known(self, run: _Run, name: PartName) -> None:
+        """Sync a part that this hub did not write: one that was killed may not have done it."""
+        if name.stem not in run.synced and run.folder.part_path(name).exists():
+            _sync_file(run.folder.part_path(name))
+            sync_folder(run.folder.journal)
+            sync_folder(run.folder.path)
+            run.synced.add(name.stem)
 
     def _append(self, run: _Run, part: GrowingPart, *, first: int, lines: bytes) -> int:
         if first > part.lines:
@@ -406,11 +445,13 @@ class Inbox:
             append_durably(part.path, new)
             if is_first:
                 sync_folder(run.folder.journal)
+                sync_folder(run.folder.path)
         except OSError:
-            # A full disk leaves a piece: take it away, so that the next try begins on a line.
+            # Take away what the disk does not have, so that nothing of it is taken for received.
             run.parts.pop(part.path.stem, None)
+            run.failed[part.path.stem] = part.size
             with contextlib.suppress(OSError):
-                os.truncate(part.path, part.size)
+                self._part(run, named_part(part.path.stem))
             raise
         part.lines += new.count(b"\n")
         part.size += len(new)
@@ -428,11 +469,11 @@ class Inbox:
         target = partial.with_name(name)
         if is_patch(name):
             partial.chmod(0o600)
-        descriptor = os.open(partial, os.O_RDWR)
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            _sync_file(partial)
+        except OSError:  # at the next try fsync would succeed, although the disk has not all of it
+            partial.unlink()
+            raise
         if kind == "segments":  # from here on, nothing is appended to the part
             run.parts.pop(target.stem, None)
         os.replace(partial, target)
