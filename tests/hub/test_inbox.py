@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import os
 import resource
 import shutil
 import tempfile
@@ -20,6 +23,7 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError
 from epochal.journal.layout import json_bytes
 from epochal.shipping.protocol import merged_labels
+from tests.doubles.journals import failing_sync
 
 STEM = "loop.0001.0000"
 IDENTITY = {"id": "one", "name": "a", "project": "p"}
@@ -230,3 +234,61 @@ def test_what_was_changed_is_read_at_once(tmp_path: Path) -> None:
         for number in range(20):
             ledger.claim(f"run{number}", "p", f"writer{number}")
             assert ledger.writer_of(f"run{number}") == f"writer{number}"
+
+
+def test_lines_that_the_disk_failed_to_store_are_not_there_at_the_next_request(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "p" / "a" / "journal" / f"{STEM}.jsonl"
+    inbox.append("one", STEM, first=0, lines=lines(0, 3))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("epochal.hub.inbox._sync_data", fail)
+    monkeypatch.setattr(os, "truncate", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        inbox.append("one", STEM, first=3, lines=lines(3, 9))
+    assert part.read_bytes() == lines(0, 9)
+    for request in (
+        lambda: inbox.append("one", STEM, first=9, lines=b""),
+        lambda: inbox.state("one"),
+    ):
+        with pytest.raises(OSError, match="Input/output error"):
+            request()
+    monkeypatch.undo()
+    assert inbox.state("one").parts[STEM].lines == 3
+    assert inbox.append("one", STEM, first=3, lines=lines(3, 9)) == 9
+
+
+def test_a_file_that_the_disk_failed_to_store_is_sent_again(inbox: Inbox, tmp_path: Path) -> None:
+    text = b"GIF89a"
+    digest, name = hashlib.sha256(text).hexdigest(), "a.gif"
+
+    def put() -> int:
+        return inbox.put_file("one", "blobs", name, text, offset=0, size=len(text), sha256=digest)
+
+    with failing_sync(), pytest.raises(OSError, match="Input/output error"):
+        put()
+    assert list((tmp_path / "p" / "a" / "blobs").iterdir()) == []
+    assert put() == len(text)
+
+
+def test_a_run_whose_folder_the_disk_failed_to_store_is_not_there(tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path)
+    with failing_sync(tmp_path / "p"), pytest.raises(OSError, match="Input/output error"):
+        inbox.register("one", IDENTITY)
+    with pytest.raises(UnknownRunError):
+        inbox.state("one")
+    inbox.register("one", IDENTITY)
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["a"]
+
+
+def test_a_hub_syncs_once_what_another_has_left(inbox: Inbox, tmp_path: Path) -> None:
+    inbox.append("one", STEM, first=0, lines=lines(0, 3))
+    part = tmp_path / "p" / "a" / "journal" / f"{STEM}.jsonl"
+    later = Inbox(tmp_path)
+    with failing_sync(times=0) as synced:
+        later.state("one")
+        later.state("one")
+    assert synced.count(part) == 1

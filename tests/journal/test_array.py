@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from epochal.errors import FormatError
 from epochal.journal.array import ArrayFile, with_iso_time
+from tests.doubles.journals import descriptor_of
 
 RECORDS = [{"log": "step", "step": n, "text": 'a "b" ]}\n,'} for n in range(3)]
 
@@ -95,3 +97,18 @@ def test_a_record_longer_than_the_blanks_is_whole(tmp_path: Path) -> None:
         json.loads(path.read_text())
     file.close()
     assert [len(one["text"]) for one in json.loads(path.read_text())] == [5000, 10, 100_000, 10]
+
+
+def test_a_descriptor_that_became_somebody_elses_gets_nothing(tmp_path: Path) -> None:
+    file = ArrayFile(tmp_path / "log.json")
+    file.append({"a": 1})
+    descriptor = descriptor_of(file.path)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    os.dup2(other, descriptor)
+    file.append({"a": 2})
+    os.dup2(other, descriptor_of(file.path))
+    file.close()
+    assert os.fstat(other).st_size == 0
+    assert json.loads(file.path.read_text()) == [{"a": 1}, {"a": 2}]
+    os.close(other)
+    os.close(descriptor)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
+from epochal.journal.descriptor import close_if_same, file_id, status_if_same
 from epochal.journal.line import decode_json, encode_json
 from epochal.records import Record
 
@@ -51,6 +52,7 @@ class ArrayFile:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._file_id = file_id(self._fd)
         try:
             self.place, self._is_empty = self._find_end()
         except BaseException:
@@ -59,6 +61,8 @@ class ArrayFile:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one record; raises OSError when it cannot, and leaves the array as it was."""
+        if status_if_same(self._fd, self._file_id) is None:
+            self._reopen()
         separator = b"\n" if self._is_empty else b",\n"
         text = separator + encode_json(record)
         try:
@@ -78,9 +82,19 @@ class ArrayFile:
         """Take the blanks away and close the file."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
+                if status_if_same(self._fd, self._file_id) is None:
+                    self._reopen()
                 os.ftruncate(self._fd, self.place + len(_END))
-            os.close(self._fd)
+            close_if_same(self._fd, self._file_id)
             self._fd = -1
+
+    def _reopen(self) -> None:
+        """Open the file again: the program has closed its descriptor, or given it to another."""
+        descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        if file_id(descriptor) != self._file_id:
+            os.close(descriptor)
+            raise OSError(f"{self.path} is another file by now.")
+        self._fd = descriptor
 
     def _find_end(self) -> tuple[int, bool]:
         """Where the next record goes, and whether it is the first."""

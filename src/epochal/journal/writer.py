@@ -253,6 +253,8 @@ class JournalWriter:
             self._record_failure(error)
             failure = error
             with self._lock:
+                if self._closed:
+                    raise
                 self._open_part(has_failed=True)
                 self._has_failed = False
                 if self.lost:

@@ -78,6 +78,7 @@ class Ending:
         self.wait_s = FINISH_WAIT_S
         self.deadline = Deadline()
         self._is_running = False
+        self._is_disk_late = False
         self._outcome: dict[str, str] = {}
 
     @property
@@ -202,7 +203,9 @@ class Ending:
         )
 
     def _sync(self) -> None:
-        self._recorder.sync_within(max(self.deadline.left_s(), _LEAST_SYNC_S))
+        if not self._is_disk_late:
+            limit_s = max(self.deadline.left_s(), _LEAST_SYNC_S)
+            self._is_disk_late = not self._recorder.sync_within(limit_s)
 
     def _write_last_record(self) -> None:
         self._recorder.write_last_record(self._outcome)

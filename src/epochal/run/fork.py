@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epochal.atomic_file import sync_folder
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
@@ -72,6 +73,9 @@ class Parent:
             ) as place:
                 copy = RunFolder(Path(place))
                 self._write_copy(copy, identity)
+                for made in (copy.blobs, copy.journal):
+                    if made.exists():
+                        sync_folder(made)
                 if copy.blobs.exists():
                     os.replace(copy.blobs, folder.blobs)
                 os.replace(copy.journal, folder.journal)  # from here on it is listed as a run
@@ -93,6 +97,7 @@ class Parent:
             with copy.part_path(name).open("wb") as file:
                 file.write(part_header(name, identity=identity, rank=-1 if rank is None else rank))
                 file.writelines(self._kept_lines(part, copy))
+                file.flush()
                 os.fsync(file.fileno())
 
     def _kept_lines(self, part: PartName, copy: RunFolder) -> Iterator[bytes]:

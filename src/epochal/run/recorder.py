@@ -427,13 +427,13 @@ class Recorder:
         if self._writer is not None and not self.finished:
             self._sync()
 
-    def sync_within(self, limit_s: float) -> None:
-        """Wait so many seconds for the disk, at the end; what it did not store is reported.
+    def sync_within(self, limit_s: float) -> bool:
+        """Wait so many seconds for the disk, at the end; False if it has not answered by then.
 
-        After the last record this waits for that record alone.
+        What it did not store is reported. After the last record this waits for that record alone.
         """
         if self._writer is None:
-            return
+            return True
         call = self._writer.sync_closed if self.finished else self._sync
         stack = self.guard.wait_for("sync", _unless_it_fails, call, budget_s=limit_s)
         if stack is not None:
@@ -441,6 +441,7 @@ class Recorder:
                 f"the disk has not stored all records of run {self.name!r} within {limit_s:.1f} s,"
                 " and finish() no longer waits for it. Until it has, power loss can lose them."
             )
+        return stack is None
 
     def _sync(self) -> None:
         assert self._writer is not None

@@ -51,7 +51,8 @@ class SampleStore:
         self._measured_at = -math.inf
         self._warned = False
         self._noted: set[str] = set()
-        self._unsynced: set[str] = set()
+        patch = (recorder.identity.get("git") or {}).get("patch")  # stored before the run was open
+        self._unsynced: set[str] = set() if patch is None else {patch}
         self._failed: set[str] = set()  # of them, those that the disk has failed to store
 
     def file(self, data: bytes, media_type: str) -> str:
