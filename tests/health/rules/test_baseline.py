@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from epochal.health.rules.baseline import NoBetterThanBaseline
 from epochal.records import Record
-from tests.health.curve_records import START, evals, falling, flat, in_order, steps
+from tests.health.curve_records import START, evals, falling, flat, in_order, noise, steps
 from tests.health.data_records import epoch
 from tests.health.machine_records import opened, updated
 
@@ -94,6 +95,20 @@ def test_without_a_baseline_evaluations_are_compared_with_the_first_ones() -> No
     assert "the first evaluations" in found.sentence
     falling = evals([0.8 - 0.005 * n for n in range(18)], every=50)
     assert opened(NoBetterThanBaseline, in_order(steps(flat(900, 0.8)), falling)) == []
+
+
+def test_a_long_flat_end_is_compared_with_the_first_evaluations_of_the_run() -> None:
+    levels = [2.3 + 8 * math.exp(-n / 300) for n in range(10_000)]
+    losses = [a + b for a, b in zip(levels, noise(10_000, 0.05), strict=True)]
+    told = [losses[n] + 0.1 for n in range(49, 10_000, 50)]
+    assert opened(NoBetterThanBaseline, in_order(steps(losses), evals(told, every=50))) == []
+    # Accuracies that no longer change are those of a model that has learned.
+    shares = [0.3, 0.5, 0.7, *[0.8] * 197]
+    records = in_order(steps(losses), evals(told, every=50, accuracy=shares))
+    assert opened(NoBetterThanBaseline, records) == []
+    # After as many evaluations, a model that has learned nothing is still found.
+    records = in_order(steps(flat(5000, 0.8)), evals(flat(100, 0.8, width=0.005), every=50))
+    assert len(opened(NoBetterThanBaseline, records)) == 1
 
 
 def test_a_training_loss_that_falls_needs_patience() -> None:

@@ -17,6 +17,7 @@ from epochal.health.text import INPUTS_REACH_THE_OUTPUT
 _Baseline = tuple[str, float, float, float]
 # What the best constant answer costs: as cross entropy, or as squared error.
 _COSTS = ("entropy", "variance")
+_FIRST = 4  # evaluations whose mean is that of the beginning, and of now
 
 
 class NoBetterThanBaseline(Rule):
@@ -68,6 +69,7 @@ class NoBetterThanBaseline(Rule):
     def reset(self) -> None:
         """A new process evaluates and reads its data again."""
         self._values: dict[str, list[tuple[int | None, float]]] = {}
+        self._first: dict[str, list[float]] = {}  # of the run: the newest are bounded
         # The spread of the targets by whether they are of training, and the one that counts.
         self._spreads: dict[bool, dict[str, float]] = {}
         self._targets: dict[str, float] = {}
@@ -94,6 +96,8 @@ class NoBetterThanBaseline(Rule):
                     values = self._values.setdefault(name, [])
                     values.append((observation.step, share))
                     del values[: -4 * self.thresholds.patient]
+                    first = self._first.setdefault(name, [])
+                    first += [share] if len(first) < _FIRST else []
                     names.append(name)
             # The loss first: it tells a model that learns rare classes from a constant answer.
             names.sort(key=lambda name: name != loss)
@@ -107,9 +111,8 @@ class NoBetterThanBaseline(Rule):
         limits, is_better, subject = self.thresholds, False, loss or "".join(names[:1])
         for name in names:
             values = [value for _, value in self._values[name]]
-            known = (
-                self._of_loss(values, classes) if name == loss else self._of_share(values, classes)
-            )
+            of = self._of_loss if name == loss else self._of_share
+            known = of(values, self._first[name], classes)
             for what, value, lowest, highest in known:
                 outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
                 count = next(outside, len(values))  # of evaluations in a row
@@ -147,7 +150,9 @@ class NoBetterThanBaseline(Rule):
         is_falling = _falls(levels[len(levels) // 3 :], 0.003)
         return not is_rising and not is_falling and not self._is_related
 
-    def _of_loss(self, losses: list[float], classes: int) -> Iterator[_Baseline]:
+    def _of_loss(
+        self, losses: list[float], first: list[float], classes: int
+    ) -> Iterator[_Baseline]:
         near = self.thresholds.near
         for cost in (self._targets[name] for name in _COSTS if self._targets.get(name, 0) > 0):
             what = "always predicting the average target"
@@ -156,20 +161,22 @@ class NoBetterThanBaseline(Rule):
             guess = math.log(classes)
             what = f"guessing among {classes:,} classes"
             yield what, guess, (1 - near / 3) * guess, (1 + 2 * near) * guess
-        if len(losses) >= self.thresholds.patient and min(losses) > 0.96 * losses[0] > 0:
-            first = fmean(losses[:4])
-            if fmean(losses[-4:]) > 0.99 * first:
-                yield "the first evaluations", first, 0.96 * first, 1.15 * first
+        if len(losses) >= self.thresholds.patient and min(losses) > 0.96 * first[0] > 0:
+            level = fmean(first)
+            if fmean(losses[-_FIRST:]) > 0.99 * level:
+                yield "the first evaluations", level, 0.96 * level, 1.15 * level
 
-    def _of_share(self, shares: list[float], classes: int) -> Iterator[_Baseline]:
+    def _of_share(
+        self, shares: list[float], first: list[float], classes: int
+    ) -> Iterator[_Baseline]:
         majority = self._targets.get("majority", 0.0)
         if majority > 0:
             yield "always predicting the most frequent class", majority, 0.0, majority + 0.02
         elif classes > 1:
             chance, room = 1 / classes, min(0.03, 0.5 / classes)
             yield f"guessing among {classes:,} classes", chance, chance - room, chance + room
-        elif max(shares) - min(shares) < 1e-3 and 0.01 < shares[0] < 0.95:
-            yield "the first evaluation", shares[0], shares[0] - 1e-3, shares[0] + 1e-3
+        elif max(*shares, first[0]) - min(*shares, first[0]) < 1e-3 and 0.01 < first[0] < 0.95:
+            yield "the first evaluation", first[0], first[0] - 1e-3, first[0] + 1e-3
 
 
 def _falls(values: list[float], share: float) -> bool:
