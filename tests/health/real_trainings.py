@@ -6,7 +6,7 @@ Each is recorded as a user would record it. Seeds are fixed and one thread compu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from epochal.store.local.by_path import load_run
 
 VOCABULARY, CONTEXT, WIDTH, BATCH = 16, 24, 32, 16
 CLASSES, FEATURES, RATE = 10, 20, 0.05
+PROMPTS, ANSWERS, GROUP = 8, 12, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,38 @@ def _evaluate(run: Run, model: nn.Module, inputs: Tensor, labels: Tensor, *, ste
         loss = functional.cross_entropy(guesses, labels)
         accuracy = (guesses.argmax(1) == labels).float().mean()
     run.log({"eval/loss": loss, "eval/accuracy": accuracy}, step=step)
+
+
+def reward_answers(*, collapse_at: int | None = None) -> Iterator[dict[str, float]]:
+    """Reinforce right answers with advantages of groups and a KL penalty; yields the metrics.
+
+    The update of ``collapse_at`` is far too large. All answers of a group are alike then, so that
+    none is better than the others.
+    """
+    policy, first = nn.Linear(PROMPTS, ANSWERS), nn.Linear(PROMPTS, ANSWERS)
+    first.load_state_dict(policy.state_dict())
+    optimizer = torch.optim.Adam(policy.parameters(), lr=0.02)
+    right = torch.randperm(ANSWERS)[:PROMPTS]
+    prompts = torch.arange(PROMPTS).repeat_interleave(GROUP)
+    inputs = functional.one_hot(prompts, PROMPTS).float()
+    before = first(inputs).log_softmax(1).detach()
+    for step in range(400):
+        chances = policy(inputs).log_softmax(1)
+        answers = torch.multinomial(chances.exp().detach(), 1)
+        rewards = (answers[:, 0] == right[prompts]).float().view(PROMPTS, GROUP)
+        spread = rewards.std(1, keepdim=True) + 1e-4
+        advantages = ((rewards - rewards.mean(1, keepdim=True)) / spread).flatten()
+        chosen = chances.gather(1, answers)[:, 0]
+        away = before.gather(1, answers)[:, 0] - chosen
+        kl = (away.exp() - away - 1).mean()
+        loss = -((chosen - chosen.detach()).exp() * advantages).mean() + 0.001 * kl
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step == collapse_at:
+            policy.weight.data += 100.0 * torch.randn_like(policy.weight)
+        shown = {"train/loss": loss, "train/reward": rewards.mean(), "train/kl": kl}
+        yield {name: value.item() for name, value in shown.items()}
 
 
 _WARMED = Settings(lr=0.8, is_sgd=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from epochal.health.engine import Health
 from epochal.health.finding import Finding
-from tests.health.real_trainings import diagnose
+from tests.health.machine_records import metrics
+from tests.health.real_trainings import diagnose, reward_answers
 
 
 def grave(findings: list[Finding]) -> list[str]:
@@ -59,3 +62,26 @@ WRONG_ONCE = {"never-fell", "too-good", "untrained-parameters", "log-order"}
 def test_fast_learners_and_frozen_bodies_are_not_accused(name: str, tmp_path: Path) -> None:
     found = diagnose(name, tmp_path, seed=0)
     assert [f"{f.rule}: {f.sentence}" for f in found if f.rule in WRONG_ONCE] == []
+
+
+def rewarded(collapse_at: int | None = None) -> list[Finding]:
+    """What is found in a policy that is rewarded, at a step a second."""
+    health = Health()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for step, values in enumerate(reward_answers(collapse_at=collapse_at)):
+            health.feed(metrics(step, values))
+    assert values["train/reward"] < 0.4 if collapse_at else values["train/reward"] > 0.9
+    return health.latest()
+
+
+def test_the_loss_of_a_policy_may_rise_from_zero() -> None:
+    assert grave(rewarded()) == []
+
+
+def test_a_reward_that_is_lost_is_found() -> None:
+    (found,) = (one for one in rewarded(collapse_at=250) if one.severity != "info")
+    assert (found.rule, found.series, found.state) == ("divergence", "train/reward", "open")
+    assert found.steps is not None
+    assert 200 < found.steps[0] <= 250 < found.steps[1] < 400
+    assert float(found.evidence["best"]) > 0.9

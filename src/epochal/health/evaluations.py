@@ -15,6 +15,10 @@ _GAMES = frozenset(
     "reward rewards return returns episode d_loss g_loss loss_d loss_g d_losses g_losses disc_loss "
     "gen_loss discriminator generator critic critic_loss actor actor_loss".split()
 )
+_REWARDS = frozenset(
+    "reward rewards return returns mean_reward reward_mean mean_return return_mean episode_reward "
+    "episode_return ep_rew_mean ep_ret_mean rlhf_reward".split()
+)
 _CLASS_KEYS = ("num_classes", "num_labels", "n_classes", "nb_classes", "classes", "num_class")
 
 
@@ -48,6 +52,19 @@ def is_of_a_game(name: str) -> bool:
     """
     lowered = name.lower().replace(".", "/")
     return lowered.split("/")[-1] in _GAMES or not _GAMES.isdisjoint(re.split(r"[/_]", lowered))
+
+
+@lru_cache(maxsize=64)
+def reward_name(names: tuple[str, ...], kind: str) -> str | None:
+    """Return the series of the whole reward in training among those of a record, by its name.
+
+    Other names with a reward in them are of its parts, its deviation or of pairs of answers.
+    """
+    for name in names:
+        words = name.lower().replace(".", "/").removesuffix("/mean").split("/")
+        if words[-1] in _REWARDS and not is_evaluation(name, kind):
+            return name
+    return None
 
 
 def accuracy_of(value: float, classes: int | None) -> float | None:

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from epochal.health.rules.loss import Divergence
 from epochal.records import Record
 from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
@@ -114,3 +116,90 @@ def test_a_loss_that_swings_does_not_diverge() -> None:
         for n, around in enumerate(noise(4000, 0.05))
     ]
     assert opened(Divergence, steps(losses)) == []
+
+
+def course(*levels: tuple[int, float], width: float) -> list[float]:
+    """Straight lines from level to level, over so many points each, with noise."""
+    ends = [levels[0][1], *(level for _, level in levels)]
+    line = [
+        begin + (end - begin) * n / count
+        for begin, (count, end) in zip(ends, levels, strict=False)
+        for n in range(count)
+    ]
+    return [a + b for a, b in zip(line, noise(len(line), width), strict=True)]
+
+
+def rewarded(losses: list[float], rewards: list[float]) -> list[Record]:
+    both = zip(steps(losses), rewards, strict=True)
+    return [{**record, "m": {"train/reward": reward}} for record, reward in both]
+
+
+POLICY = [abs(loss) for loss in course((20, 8e-5), (180, 0.004), (200, 0.004), width=3e-4)]
+# With advantages that are not centred in each batch, the loss has both signs.
+NOISY = course((20, 0.0), (180, 0.3), (200, 0.3), width=0.02)
+LEARNS = course((20, 0.08), (180, 1.0), (200, 1.0), width=0.03)
+
+
+@pytest.mark.parametrize("losses", [POLICY, NOISY], ids=["above zero", "of both signs"])
+def test_the_loss_of_a_policy_rises_from_about_zero(losses: list[float]) -> None:
+    assert opened(Divergence, rewarded(losses, LEARNS)) == []
+    assert opened(Divergence, steps(losses)) == []
+
+
+def test_no_loss_diverges_while_the_reward_is_at_its_best() -> None:
+    losses = course((20, 0.5), (180, 30.0), (200, 30.0), width=0.05)  # values of larger returns
+    assert opened(Divergence, rewarded(losses, LEARNS)) == []
+    (found,) = opened(Divergence, rewarded(losses, flat(400, 0.08)))
+    assert found.series == "train/loss"
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        course((100, 0.008), (200, 1e-3), (100, 0.2), (150, 0.2), width=1e-4),
+        course((100, 5e-4), (200, 5e-5), (100, 0.01), (150, 0.01), width=5e-6),
+        [0.005 * 1.04**n for n in range(300)],
+        [0.05 * 1.02**n for n in range(200)],
+    ],
+    ids=["small", "very small", "without end", "from near zero"],
+)
+def test_small_losses_diverge_too(losses: list[float]) -> None:
+    assert [found.severity for found in opened(Divergence, steps(losses))][-1:] == ["error"]
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [(20, 0.08), (180, 1.0), (60, 0.2), (140, 0.2)],
+        [(50, 0.6), (150, 0.6), (60, 0.1), (140, 0.1)],
+        [(20, -30.0), (180, -4.0), (60, -25.0), (140, -25.0)],
+    ],
+    ids=["learned before", "never rose", "negative"],
+)
+def test_a_reward_that_falls_and_stays_low_is_found(levels: list[tuple[int, float]]) -> None:
+    size = max(abs(level) for _, level in levels)
+    rewards = course(*levels, width=0.03 * size)
+    (found,) = opened(Divergence, rewarded(POLICY, rewards))
+    assert (found.severity, found.series) == ("warning", "train/reward")
+    assert found.steps is not None
+    assert 100 < found.steps[0] <= 210 < found.steps[1]
+    back = [
+        *rewards,
+        *course((20, levels[-1][1]), (80, levels[1][1]), (100, levels[1][1]), width=0),
+    ]
+    losses = [*POLICY, *POLICY[200:]]
+    said = updated(Divergence, rewarded(losses, back))
+    assert [one.state for one in said] == ["open", "closed"]
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [(20, -0.18), (100, -0.65), (280, -0.65)],  # with episodes that last longer
+        [(20, 0.08), (180, 1.0), (60, 0.7), (140, 0.7)],
+        [(20, 0.08), (130, 1.0), (30, 0.2), (30, 1.0), (190, 1.0)],
+    ],
+    ids=["never better", "a little lost", "comes back"],
+)
+def test_other_rewards_are_fine(levels: list[tuple[int, float]]) -> None:
+    assert opened(Divergence, rewarded(POLICY, course(*levels, width=0.03))) == []

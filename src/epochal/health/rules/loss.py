@@ -10,7 +10,8 @@ from typing import Any
 
 from epochal.health.context import Context
 from epochal.health.course import Course, evaluation_is_fine, evaluation_suffers
-from epochal.health.curve import Curve
+from epochal.health.curve import Curve, is_usable
+from epochal.health.evaluations import reward_name
 from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
@@ -328,6 +329,8 @@ def _evaluation_fell(context: Context) -> bool:
 
 
 _ALL = 0.9  # of the gain: what is left of it is noise
+_ZERO = 0.01  # a first loss of a policy; another one so small is rare
+_HIGH = 1.0  # a policy's loss, with normalised advantages, is below
 _EARLY = 50  # points, before which there is rarely a checkpoint to resume from
 _ROSE = "The loss rose from {best} to {level} between {since} and {place}, and has not recovered."
 
@@ -344,6 +347,10 @@ class Divergence(CurveRule):
 
     A loss also rises by design: its terms get weight, its data gets harder, its opponent learns.
     So a second signal is needed: noise and gradients that grow, or evaluations that suffer.
+
+    The loss of a policy starts at about zero and rises while the policy learns: such a rise is not
+    judged, and no rise is while the reward is at its best. What counts there is the reward, which
+    has fallen if much of it is lost and does not come back.
     """
 
     name = "divergence"
@@ -357,7 +364,9 @@ class Divergence(CurveRule):
             "players, it is {times_game:plain} times the best level. The loss is noisier than at "
             "its best and gradients are larger, or evaluations have lost half of their gain. "
             "{lost_points} points are enough if the loss has doubled and all gain is lost; "
-            "{wait_balance} are needed if it never fell."
+            "{wait_balance} are needed if it never fell. A rise from about zero does not count, "
+            "nor does one while the reward is at its best. Or for {wait} points the reward has "
+            "lost {of_reward:percent} of its best level (of its gain, if rewards are negative)."
         ),
         "error": (
             "The same, and the loss is above its start. Not in a game. Or {of_gain_jump:percent} "
@@ -389,6 +398,12 @@ class Divergence(CurveRule):
             "worked, or raise it slowly and by less.",
             "error",
         ),
+        "reward": Message(
+            "The reward fell from {best} to {level} between {since} and {place}, and has not "
+            "recovered.",
+            "Stop, and resume from a checkpoint before the fall with half the learning rate, "
+            "stronger gradient clipping or a stronger penalty for leaving the reference policy.",
+        ),
     }
     causes = frozenset({"divergence"})
     symptom_of = frozenset({"lost values", "instability"})
@@ -415,20 +430,33 @@ class Divergence(CurveRule):
         wait_balance: int = 250
         # Points within which a run that is evaluated is evaluated twice.
         wait_evals: int = 150
+        # Of the best reward: less is lost to harder prompts and to exploration.
+        of_reward: float = 0.5
 
     thresholds: Thresholds
 
     def reset(self) -> None:
         """Count again."""
         self._in_row = 0
+        self._reward: Course | None = None  # of the reward with its sign changed: it falls
+        self._low_in_row = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Compare the level of the loss with its best level."""
+        """Compare the level of the loss, and that of the reward, with the best level."""
+        if observation.is_extreme:
+            return
+        yield from self._judge_reward(observation, context)
+        yield from self._judge_loss(context)
+
+    def _judge_loss(self, context: Context) -> Iterable[Verdict]:
         curve, course = context.updated_curves.get("loss"), context.course
-        if curve is None or course is None or observation.is_extreme or not course.is_known:
+        if curve is None or course is None or not course.is_known:
             return ()
         if curve.count < self.thresholds.least:
             return ()
+        if self._rises_from_zero(course, context) or self._is_rewarded():
+            self._in_row = 0
+            return (Verdict(curve.name, False),)
         jump = self._jump_that_lost(course, context)
         if jump is not None:
             return (self._describe(course, context, jump),)
@@ -442,6 +470,68 @@ class Divergence(CurveRule):
         if not is_far or not (is_open or self._begins(course, context, lasted, risen_at)):
             return (Verdict(curve.name, False),)
         return (self._describe(course, context),)
+
+    def _rises_from_zero(self, course: Course, context: Context) -> bool:
+        """Whether the loss started at about zero and never fell, as that of a policy.
+
+        Where no reward tells that there is a policy, its loss is below 1.
+        """
+        curve, start = course.curve, course.curve.start
+        if start is None or not (context.is_game or course.level < _HIGH):
+            return False
+        width = curve.width_at(start)
+        near = max(_ZERO, 2 * width) if curve.lowest <= 0 else _ZERO
+        return abs(start) <= near and course.gained <= self.thresholds.widths * width
+
+    def _is_rewarded(self) -> bool:
+        """Whether the reward has risen, and is at its best."""
+        reward = self._reward
+        return reward is not None and not reward.is_hurt()
+
+    def _follow_reward(self, observation: Observation) -> Course | None:
+        """Return the course of the reward, if the record has a point of it."""
+        values = observation.values
+        if self._reward is None:
+            name = reward_name(tuple(values), observation.kind)
+            self._reward = None if name is None else Course(Curve(name, axis="step"))
+        reward = self._reward
+        value = math.nan if reward is None else values.get(reward.curve.name, math.nan)
+        if reward is None or observation.step is None or not is_usable(value):
+            return None
+        reward.curve.push(observation.step, -value)
+        reward.follow()
+        return reward
+
+    def _judge_reward(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Follow the first reward that a run logs, and compare its level with the best."""
+        limits, at, reward = self.thresholds, observation.step, self._follow_reward(observation)
+        if at is None or reward is None or reward.best is None:
+            return ()
+        curve = reward.curve
+        if curve.count < limits.least:
+            return ()
+        # Rewards that are never negative are themselves what may be lost.
+        most = reward.gained if curve.highest > 0 else -reward.best
+        width = curve.width_at(reward.best)
+        is_low = most > limits.widths * width and reward.height > max(
+            limits.of_reward * most, limits.widths / 2 * width, limits.over_worst * reward.worst
+        )
+        self._low_in_row = self._low_in_row + 1 if is_low else 0
+        is_open = context.is_open(self.name, curve.name)
+        is_lost = self._low_in_row >= limits.wait and not reward.is_falling()
+        if not is_low or not (is_open or is_lost):
+            return (Verdict(curve.name, False),)
+        return (
+            self.found(
+                "reward",
+                curve.name,
+                steps=(reward.best_at, at),
+                words={"since": curve.at(reward.best_at), "place": curve.at(at)},
+                best=-reward.best,
+                level=-reward.level,
+                width=width,
+            ),
+        )
 
     def _jump_that_lost(self, course: Course, context: Context) -> RateJump | None:
         """Return the jump to a rate never tried before since which the loss has not come back."""
