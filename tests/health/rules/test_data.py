@@ -296,6 +296,49 @@ def test_loaders_that_scale_differently_are_found_if_the_model_is_not_watched() 
     other = epoch(1, range(100), name="eval", mean=120.0, std=76.0)
     for records in ([train, other], [other, train]):
         (found,) = opened(DataShift, records)
-        assert (found.severity, found.series) == ("warning", "inputs/eval")
+        assert (found.severity, found.series) == ("warning", "data/eval")
     watched = [*TRAINED, inputs(50, "eval", 0.1, 1.0), inputs(100, "eval", 0.1, 1.0)]
     assert opened(DataShift, [*watched, train, other]) == []
+
+
+def test_each_evaluation_loader_has_a_finding_of_its_own() -> None:
+    train = epoch(1, range(100), mean=0.5, std=0.3)
+    loaders = [
+        epoch(number, range(100), name=name, mean=0.5, std=std)
+        for number in range(1, 6)
+        for name, std in (("eval", 0.3), ("test", 76.0), ("small", 0.01))
+    ]
+    for records in ([train, *loaders], [*loaders, train]):
+        said = updated(DataShift, records)
+        found = sorted((one.state, str(one.series)) for one in said)
+        assert found == [("open", "data/small"), ("open", "data/test")]
+        assert any("of 'test' are 253 times larger" in one.sentence for one in said)
+
+
+def test_the_inputs_of_the_first_layer_decide_about_a_shift() -> None:
+    """A model that normalises its inputs may get them in any scale."""
+    passes = [
+        record
+        for step in range(1, 9)
+        for mode, scale in (("train", 1.0), ("eval", 255.0))
+        for record in (
+            inputs(step, mode, scale / 2, scale),
+            inputs(step, mode, 0.0, 1.0, "layers.0"),
+        )
+    ]
+    loaders = [
+        epoch(1, range(100), mean=0.5, std=1.0),
+        epoch(1, range(100), name="eval", mean=127.0, std=255.0),
+    ]
+    assert opened(DataShift, passes) == []
+    said = updated(DataShift, [*loaders, *passes, *loaders])
+    assert [(one.state, one.series) for one in said] == [
+        ("open", "data/eval"),
+        ("closed", "data/eval"),
+    ]
+    for one in passes:
+        if one["where"] == "layers.0" and one["mode"] == "eval":
+            one["std"] = 0.01
+    said = updated(DataShift, passes)
+    assert [(one.state, one.series) for one in said] == [("open", "inputs/eval of layers.0")]
+    assert "of the layer layers.0 are 100 times smaller" in said[0].sentence

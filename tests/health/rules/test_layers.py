@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from epochal.health.engine import Health
 from epochal.health.rules.layers import DeadLayer, InitScale, InputScale, UntrainedParameters
 from epochal.records import Record
 from tests.health.curve_records import falling, steps
@@ -231,10 +232,10 @@ def inputs(scale: float, **fields: object) -> Record:
 
 
 def test_images_that_were_not_divided_by_255_are_a_warning() -> None:
-    (found,) = opened(InputScale, [inputs(255.0, at_step=1)])
+    (found,) = opened(InputScale, [inputs(255.0, at_step=1), inputs(255.0, at_step=2)])
     assert (found.rule, found.severity, found.steps) == ("input-scale", "warning", (1, 1))
     assert found.evidence["highest"] == 255.0
-    fine = [inputs(255.0), inputs(1.0, at_step=50)]
+    fine = [inputs(255.0), inputs(1.0, at_step=50), inputs(1.0, at_step=100)]
     assert [one.state for one in updated(InputScale, fine)] == ["open", "closed"]
 
 
@@ -244,4 +245,32 @@ def test_images_that_were_not_divided_by_255_are_a_warning() -> None:
     ids=["between 0 and 1", "a normalisation comes first", "of an evaluation"],
 )
 def test_other_inputs_are_fine(record: Record) -> None:
-    assert opened(InputScale, [record]) == []
+    assert opened(InputScale, [record, record]) == []
+
+
+def test_the_inputs_of_a_training_of_one_step_are_judged_at_its_end() -> None:
+    health = Health(rules=[InputScale])
+    assert health.feed(inputs(255.0)) == []
+    assert [found.rule for found in health.close()] == ["input-scale"]
+
+
+def of_layer(scale: float, **fields: object) -> Record:
+    return inputs(scale, where="layers.0", **fields)
+
+
+def test_what_the_first_layer_gets_decides() -> None:
+    """Embeddings take category numbers as floats, and a model may normalise its inputs."""
+    passes = [
+        record | {"at_step": at, "mode": mode}
+        for at in range(10)
+        for mode in ("train", "eval")
+        for record in (inputs(500.0), event("checkpoint"), of_layer(1.3))
+    ]
+    assert opened(InputScale, passes) == []
+    large = [record for at in range(9) for record in (inputs(1.0, at_step=at), of_layer(255.0))]
+    said = updated(InputScale, large)
+    assert [(found.state, found.series) for found in said] == [("open", "inputs of layers.0")]
+    assert "the layer layers.0" in said[0].sentence
+    # A layer that is not in every pass.
+    late = [inputs(255.0), inputs(255.0, at_step=1), inputs(255.0, at_step=2), of_layer(1.0)]
+    assert [found.state for found in updated(InputScale, late)] == ["open", "closed"]

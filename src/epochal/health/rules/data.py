@@ -549,6 +549,9 @@ class DataShift(DataRule):
     """The model gets other data in evaluation than in training.
 
     Evaluation inputs of another distribution than training inputs.
+
+    They are measured at the first layer, at the model and in the loaders. The one that is measured
+    nearest to the first layer decides: a model may normalise its inputs.
     """
 
     name = "data-shift"
@@ -565,8 +568,8 @@ class DataShift(DataRule):
     every_rank = False
     messages = {
         "evaluation": Message(
-            "The evaluation inputs are {how} the training inputs: their mean is {mean} and their "
-            "standard deviation {std}, but {train_mean} and {train_std} in training.",
+            "The evaluation inputs{of} are {how} the training inputs: their mean is {mean} and "
+            "their standard deviation {std}, but {train_mean} and {train_std} in training.",
             "Prepare both in the same way: the same scale, mean and standard deviation.",
         )
     }
@@ -582,33 +585,63 @@ class DataShift(DataRule):
         """Forget everything."""
         # Mean and standard deviation of inputs: by where they were measured, and in which mode.
         self._inputs: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        # The same of the loaders: of those of training together, and of each one of evaluation.
+        self._trained: list[tuple[float, float]] = []
+        self._loaders: dict[str, list[tuple[float, float]]] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
-        """Compare the inputs of a model, or of loaders if nothing reads those of the model."""
+        """Compare the inputs of the first layer or the model; else those of the loaders."""
         record, window = observation.record, window_of(observation)
-        where, mode, needed = str(record.get("where")), str(record.get("mode")), 2
-        if observation.kind == "data":
-            is_measured = any(key[0] != "data" and key[1] == "eval" for key in self._inputs)
-            if window is None or window.samples < self.thresholds.samples or is_measured:
-                return
-            where, mode, needed = "data", "train" if window.is_training else "eval", 1
-        elif record.get("name") != "inputs":
-            return
         mean, std = number(record.get("mean")), number(record.get("std"))
         if mean is None or std is None:
             return
-        inputs = self._inputs.setdefault((where, mode), [])
-        inputs.append((mean, std))
-        del inputs[:-_MOST_INPUTS]
+        if observation.kind == "data":
+            is_measured = any(mode == "eval" for _, mode in self._inputs)
+            if window is not None and window.samples >= self.thresholds.samples and not is_measured:
+                yield from self._judge_loaders(window, mean, std)
+        elif record.get("name") == "inputs":
+            where, mode = str(record.get("where")), str(record.get("mode"))
+            _keep(self._inputs.setdefault((where, mode), []), mean, std)
+            yield from self._judge_model(where)
+
+    def _judge_loaders(self, window: DataWindow, mean: float, std: float) -> Iterator[Verdict]:
+        """Compare an evaluation loader, or all of them, with the training loaders."""
+        is_training, name = window.is_training, window.name
+        _keep(self._trained if is_training else self._loaders.setdefault(name, []), mean, std)
+        for one, other in self._loaders.items() if self._trained else ():
+            if is_training or one == name:
+                yield self._compare(self._trained, other, f"data/{one}", f" of {one!r}")
+
+    def _judge_model(self, where: str) -> Iterator[Verdict]:
+        """Compare the inputs of the place where this was measured, if that place decides."""
+        measured = [place for place, mode in self._inputs if mode == "eval"]
+        layers = [one for one in measured if one != "model" and (one, "train") in self._inputs]
         train, other = (self._inputs.get((where, one), []) for one in ("train", "eval"))
-        if train and len(other) >= needed:
-            yield self._compare(train, other)
+        # One odd batch proves nothing.
+        if not train or len(other) < 2 or (layers and where not in layers):
+            return
+        is_model = where == "model"
+        verdict = self._compare(
+            train,
+            other,
+            "inputs/eval" if is_model else f"inputs/eval of {where}",
+            "" if is_model else f" of the layer {where}",
+        )
+        yield verdict
+        if not verdict.active:
+            less = () if is_model else ("inputs/eval",)
+            for subject in (*less, *(f"data/{name}" for name in self._loaders)):
+                yield Verdict(subject, False)
 
     def _compare(
-        self, train: list[tuple[float, float]], other: list[tuple[float, float]]
+        self,
+        train: list[tuple[float, float]],
+        other: list[tuple[float, float]],
+        subject: str,
+        of: str,
     ) -> Verdict:
         """Compare all evaluation inputs with all training inputs of one place."""
-        apart, subject = self.thresholds.apart, "inputs/eval"
+        apart = self.thresholds.apart
         means, stds = (sorted(column) for column in zip(*other, strict=True))
         train_means, train_stds = (sorted(column) for column in zip(*train, strict=True))
         std, train_std, how = median(stds), median(train_stds), ""
@@ -623,9 +656,15 @@ class DataShift(DataRule):
         return self.found(
             "evaluation",
             subject,
-            words={"how": how},
+            words={"how": how, "of": of},
             mean=median(means),
             std=std,
             train_mean=median(train_means),
             train_std=train_std,
         )
+
+
+def _keep(inputs: list[tuple[float, float]], mean: float, std: float) -> None:
+    """Add the newest of a bounded number of measurements."""
+    inputs.append((mean, std))
+    del inputs[:-_MOST_INPUTS]

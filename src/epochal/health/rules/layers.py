@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from statistics import median
 
 from epochal.health.branches import in_idle_branches
@@ -385,7 +385,10 @@ class InitScale(Rule):
 class InputScale(Rule):
     """The inputs are not normalised: they are far larger than the weights are made for.
 
-    The model's inputs are far larger than what networks are initialised for.
+    The first layer gets inputs that are far larger than what networks are initialised for.
+
+    What the model gets may be something else: category numbers for embeddings, or what it
+    normalises itself. So it counts only if the first layer gets the same.
     """
 
     name = "input-scale"
@@ -415,25 +418,49 @@ class InputScale(Rule):
 
     thresholds: Thresholds
 
-    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Read the event of a watched model."""
+    def reset(self) -> None:
+        """Forget what was measured."""
+        self._has_layer = False  # whether the first layer gets something else than the model
+        self._waiting: Observation | None = None  # inputs of the model: the layer's may follow
+
+    def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
+        """Read the inputs of a watched model; those of its first layer come right after them."""
         record = observation.record
-        if record.get("name") != "inputs" or record.get("mode") != "train":
-            return ()
+        if record.get("name") != "inputs":
+            return
+        is_training = record.get("mode") == "train"
+        if is_training and record.get("where") != "model":
+            self._has_layer, self._waiting = True, None
+            verdict = self._judge(observation)
+            yield verdict
+            if not verdict.active:
+                yield Verdict("inputs", active=False)
+            return
+        yield from self.finish(context)
+        if is_training and not self._has_layer:
+            self._waiting = observation
+
+    def finish(self, context: Context) -> Iterator[Verdict]:
+        """Judge the inputs of the model that no inputs of a layer came after."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            yield self._judge(waiting)
+
+    def _judge(self, observation: Observation) -> Verdict:
+        record, where = observation.record, str(observation.record.get("where"))
         numbers = [finite(record.get(key)) for key in ("mean", "std", "min", "max")]
         mean, std, lowest, highest = (number or 0.0 for number in numbers)
+        subject = "inputs" if where == "model" else f"inputs of {where}"
         if record.get("after_norm") or math.hypot(mean, std) <= self.thresholds.limit:
-            return (Verdict("inputs", active=False),)
-        step, where = observation.count_of("at_step"), record.get("where")
-        return (
-            self.found(
-                "large",
-                "inputs",
-                steps=(step, step),
-                words={"where": "the model" if where == "model" else f"the layer {where}"},
-                mean=mean,
-                std=std,
-                lowest=lowest,
-                highest=highest,
-            ),
+            return Verdict(subject, active=False)
+        step = observation.count_of("at_step")
+        return self.found(
+            "large",
+            subject,
+            steps=(step, step),
+            words={"where": "the model" if where == "model" else f"the layer {where}"},
+            mean=mean,
+            std=std,
+            lowest=lowest,
+            highest=highest,
         )
