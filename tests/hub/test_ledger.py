@@ -79,7 +79,7 @@ def test_a_token_is_valid_at_each_hub_until_one_revokes_it(two: Two) -> None:
 def test_a_removed_run_is_known_to_each_hub(two: Two) -> None:
     here, there = two
     assert here.removed_at("a") is None
-    here.note_removed("a")
+    here.note_removed("a", "p")
     removed = there.removed_at("a")
     assert removed is not None
     assert abs(time.time() - removed) < 60

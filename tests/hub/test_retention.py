@@ -211,7 +211,7 @@ def test_a_run_that_goes_on_after_it_was_deleted_comes_back_whole(
     trash.mkdir(parents=True)
     there.rename(trash / "a")
     ledger = Ledger(hub.root)
-    ledger.note_removed(run.id)
+    ledger.note_removed(run.id, "p")
     ledger.close()
     assert not there.exists()
     run.log({"loss": 1.0}, step=1)

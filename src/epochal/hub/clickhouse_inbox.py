@@ -68,7 +68,7 @@ class ClickHouseInbox:
         if identity is None or bodies.get(TRASH):
             self._projects.pop(run_id, None)
             return None
-        project = str(identity.get("project", ""))
+        project = slugify(str(identity.get("project", "")))
         self._projects[run_id] = (time.monotonic(), project)
         return project
 
@@ -93,13 +93,15 @@ class ClickHouseInbox:
             before = found[RUN].body if RUN in found else None
             if before is not None and trash is not None and trash.get("erasing"):
                 raise OSError(f"the run {run_id} is being erased: send it again in a minute")
+            if before is not None and slugify(before["project"]) != slugify(checked["project"]):
+                raise ConflictError(f"the run {run_id} belongs to another project.")
             checked["name"] = checked["name"] if before is None else before["name"]
             if before != checked:
                 version = found[RUN].version if RUN in found else 0
                 documents.put(RUN, run_id, checked, after=version)
             if trash is not None:  # it was deleted, and is sent again
                 documents.put(TRASH, run_id, None, after=found[TRASH].version)
-            self._projects[run_id] = (time.monotonic(), checked["project"])
+            self._projects[run_id] = (time.monotonic(), slugify(checked["project"]))
             labels = found[LABELS].body if LABELS in found else None
             return self._state(run_id, checked, labels or {}, is_new=not found)
 

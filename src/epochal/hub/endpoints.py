@@ -186,12 +186,14 @@ class Receiving:
 
         def register() -> Any:
             known = self._inbox.project_of(run_id)
+            # An id stays with the project in which it came, also while its run is in the trash.
+            owner = self._ledger.project_of(run_id) if known is None else known
+            if owner is not None and not who.may("write", owner):
+                # Its project stays unsaid: whoever asks may not see it.
+                raise _ForbiddenError(f"the token {who.name!r} may not write the run {run_id}.")
             if known is None:
                 is_refused = request.query_params.get("unless_removed") == "1"
                 known = self._restored(run_id, is_refused=is_refused)
-            if known is not None and not who.may("write", slugify(known)):
-                # Its project stays unsaid: whoever asks may not see it.
-                raise _ForbiddenError(f"the token {who.name!r} may not write the run {run_id}.")
             if known is None:  # its first bytes are charged to somebody
                 self._ledger.claim(
                     run_id, protocol.checked_identity(run_id, identity)["project"], who.name
@@ -343,11 +345,11 @@ class Receiving:
         if project is None:
             project = await self._in_thread(self._inbox.project_of, run_id)
         who = principal_of(request)
-        is_seen = project is not None and who.may("read", slugify(project))
+        is_seen = project is not None and who.may("read", project)
         if project is None or not (is_seen if who.runs is None else run_id in who.runs):
             # The same answer for a run that does not exist: its existence is nobody's business.
             raise UnknownRunError(f"the hub does not know the run {run_id}.")
-        _check(who, role, project)
+        _check_role(who, role)
         return run_id
 
 
@@ -355,10 +357,15 @@ class _ForbiddenError(UsageError):
     """The token may not do this."""
 
 
-def _check(who: Principal, role: Role, project: str) -> None:
+def _check_role(who: Principal, role: Role) -> None:
     if not who.may(role):
         raise _ForbiddenError(f"the token {who.name!r} may {who.role}, not {role}.")
-    if role != "read" and not who.may(role, slugify(project)):
+
+
+def _check(who: Principal, role: Role, project: str) -> None:
+    """Raise unless someone may do this in a project, which is named as its sender names it."""
+    _check_role(who, role)
+    if not who.may(role, slugify(project)):
         raise _ForbiddenError(f"the token {who.name!r} is not for the project {project!r}.")
 
 

@@ -33,6 +33,7 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
+from epochal.journal.search_bounds import SearchBounds
 from epochal.media.files import blob_is_whole, encode_pending
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
@@ -65,6 +66,15 @@ def file_size(path: Path) -> int:
         return os.stat(path).st_size
     except FileNotFoundError:
         return 0
+
+
+def _version_of(folder: RunFolder) -> tuple[int, int] | None:
+    """The time and the inode of who a run is; None where there is no such file."""
+    try:
+        status = os.stat(folder.identity)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_mtime_ns, status.st_ino
 
 
 def append_durably(path: Path, new: bytes) -> None:
@@ -119,11 +129,16 @@ class RemovedError(EpochalError):
 
 @dataclass(slots=True)
 class _Run:
-    """One run that the hub receives; ``lock`` is held by each change of it."""
+    """One run that the hub receives; ``lock`` is held by each change of it.
+
+    ``project`` is the name of the folder it lies in, which decides who sees it on the page too.
+    ``version`` is of its ``run.json`` when that was last seen to be of this run.
+    """
 
     id: str
     project: str
     folder: RunFolder
+    version: tuple[int, int]
     lock: threading.Lock = field(default_factory=threading.Lock)
     parts: dict[str, GrowingPart] = field(default_factory=dict)
     # What the disk has of parts to which it failed to append.
@@ -143,6 +158,7 @@ class Inbox:
         self, root: Path, *, charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None
     ) -> None:
         self.root = root
+        self._bounds = SearchBounds(root)
         self._charge = charge
         self._lock = threading.Lock()
         self._folder_by_id: dict[str, Path] | None = None
@@ -213,7 +229,7 @@ class Inbox:
                 self._set_folder(run_id, folder.path)
         run = self._run(run_id)
         with run.lock:
-            if run.project != checked["project"]:
+            if run.project != slugify(checked["project"]):
                 raise ConflictError(f"the run {run_id} belongs to the project {run.project!r}.")
             self._update_identity(run, checked)
         return self.state(run_id)
@@ -230,10 +246,9 @@ class Inbox:
         for run_id, path in folders.items():
             with contextlib.suppress(OSError, FormatError):
                 written = (path / "run.json").stat().st_mtime
-                if written < since:
+                if written < since or self._project_at(path) != slugify(project):
                     continue
-                identity = read_json(path / "run.json")
-                if (identity.get("launch_id"), identity.get("project")) == (launch_id, project):
+                if read_json(path / "run.json").get("launch_id") == launch_id:
                     found.append((written, run_id))
         if not found:
             raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
@@ -263,15 +278,12 @@ class Inbox:
         name = named_part(stem)
         if lines and not lines.endswith(b"\n"):
             raise FormatError("the last line has no end: send whole lines.")
-        run = self._runs.get(run_id)
-        if run is not None:
-            with run.lock:
-                part = run.parts.get(stem)
-                # A file that is as this hub left it: its run is here, and the part is not sealed.
-                if part is not None and part.size and part.size == file_size(part.path):
-                    return self._append(run, part, first=first, lines=lines)
         run = self._run(run_id)
         with run.lock:
+            part = run.parts.get(stem)
+            # A file that is as this hub left it: the part is not sealed.
+            if part is not None and part.size and part.size == file_size(part.path):
+                return self._append(run, part, first=first, lines=lines)
             sealed = run.folder.sealed_path(name)
             if sealed.exists():
                 return self._counts.sealed(sealed).lines
@@ -367,8 +379,8 @@ class Inbox:
             self._folder_by_id = {}
             for folder in run_folders(self.root):
                 with contextlib.suppress(OSError, FormatError):
-                    run_id = read_json(folder.identity).get("id")
-                    if isinstance(run_id, str) and run_id not in self._folder_by_id:
+                    run_id = self._id_at(folder)
+                    if run_id is not None and run_id not in self._folder_by_id:
                         self._set_folder(run_id, folder.path)
         return self._folder_by_id
 
@@ -384,24 +396,43 @@ class Inbox:
     def _run(self, run_id: str) -> _Run:
         """A run that is here; raises ``UnknownRunError`` for any other."""
         run = self._runs.get(run_id)
-        if run is not None and run.folder.path.is_dir():
+        if run is not None and run.version == _version_of(run.folder):
             return run  # without the lock: whoever registers a run holds it while the disk syncs
         with self._lock:
-            self._runs.pop(run_id, None)
             path = self._folders().get(run_id)
-            if path is not None and not path.is_dir():  # removed, or moved to the trash
-                del self._folders()[run_id]
-                path = None
-            if path is None:
+            folder = RunFolder(path) if path is not None else None
+            version = None if folder is None else _version_of(folder)
+            found = None if folder is None or version is None else self._id_at(folder)
+            if folder is None or version is None or found != run_id:
+                # It was removed or moved to the trash, and another run may lie there now.
+                self._runs.pop(run_id, None)
+                self._folders().pop(run_id, None)
+                if folder is not None and found is not None:
+                    self._set_folder(found, folder.path)
                 raise UnknownRunError(f"the hub does not know the run {run_id}.")
-            identity = read_json(path / "run.json")
-            run = _Run(run_id, str(identity.get("project", "")), RunFolder(path))
-            self._runs[run_id] = run
+            run = self._runs.get(run_id)
+            if run is None or run.folder.path != folder.path:
+                project = self._project_at(folder.path)
+                run = self._runs[run_id] = _Run(run_id, project, folder, version)
+            run.version = version
             return run
+
+    def _id_at(self, folder: RunFolder) -> str | None:
+        """Whose folder it is; None for nobody's, and where a link leads out of the hub's folder."""
+        names = ("run.json", "labels.json", "journal", "segments", "blobs", "live")
+        inside = [folder.path / name for name in names]
+        if not self._bounds.allows(folder.path) or any(map(self._bounds.leads_out, inside)):
+            return None
+        run_id = read_json(folder.identity).get("id")
+        return run_id if isinstance(run_id, str) else None
+
+    def _project_at(self, path: Path) -> str:
+        """The project of a run in a folder; none for one that lies in no project's."""
+        return path.parent.name if path.parent.parent == self.root else ""
 
     def _update_identity(self, run: _Run, checked: dict[str, Any]) -> None:
         before = read_json(run.folder.identity)
-        checked["name"] = before.get("name", checked["name"])
+        checked |= {key: before[key] for key in ("name", "project") if key in before}
         if before != checked:
             self._charge_growth(run, run.folder.identity, len(json_bytes(checked)))
             write_json(run.folder.identity, checked)

@@ -16,6 +16,7 @@ from typing import Any
 from epochal.atomic_file import between_processes
 from epochal.errors import UsageError
 from epochal.hub.documents import FOLDER, Body, Documents, Recent, SqliteDocuments, documents_at
+from epochal.journal.layout import slugify
 from epochal.server.access import Principal, Role
 
 # Of documents that belong to a hub, and not to the runs that it has.
@@ -158,9 +159,17 @@ class Ledger:
         """Note who sends a run."""
         self.documents.put("claim", run_id, {"project": project, "writer": writer})
 
-    def note_removed(self, run_id: str) -> None:
+    def project_of(self, run_id: str) -> str | None:
+        """The project that a run came in or was deleted from; None for an id that nobody had."""
+        for kind in ("removed", "claim"):
+            known = self.documents.get(kind, run_id)
+            if known is not None and known.get("project") is not None:
+                return slugify(known["project"])
+        return None
+
+    def note_removed(self, run_id: str, project: str) -> None:
         """Note that a run was deleted here, so that its sender does not bring it back."""
-        self.documents.put("removed", run_id, {"t": time.time()})
+        self.documents.put("removed", run_id, {"t": time.time(), "project": project})
 
     def removed_at(self, run_id: str) -> float | None:
         """When a run was deleted here; None for one that was not."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -24,6 +24,7 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, GuessLimitMiddleware
 from epochal.hub.links import Links
 from epochal.hub.retention import Retention, RetentionRules
+from epochal.journal.search_bounds import SearchBounds
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
@@ -35,9 +36,11 @@ from epochal.store.answers import TrashedRun
 from epochal.store.clickhouse.store import ClickHouseStore
 from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView
+from epochal.store.store import RunView, Trash
 
 Charge = Callable[[str, int], None]
+# Folders of a hub, and of the runs in them those that are shown; None for all.
+_Part: TypeAlias = tuple[tuple[Path, ...], frozenset[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +62,21 @@ def runs_in_folder(root: Path, charge: Charge = lambda *_: None) -> HubRuns:
     """The runs in a folder of a hub."""
     inbox = Inbox(root, charge=charge)
 
-    def folders_of(who: Principal) -> tuple[Path, ...] | None:
+    bounds = SearchBounds(root)
+
+    def part_of(who: Principal) -> _Part | None:
         if who.runs is None:
-            return tuple(root / name for name in sorted(who.projects or ())) or None
-        paths = (inbox.folder_of(run_id) for run_id in sorted(who.runs))
-        return tuple(path for path in paths if path is not None) or None
+            paths = bounds.chosen([root / name for name in sorted(who.projects or ())])
+        else:
+            found = (inbox.folder_of(run_id) for run_id in sorted(who.runs))
+            paths = [path for path in found if path is not None]
+        return (tuple(paths), who.runs) if paths else None
 
-    def open_store(folders: tuple[Path, ...]) -> LocalStore:
-        return LocalStore(*folders, cache=cache_folder(), rules=reader_rules())
+    def open_store(part: _Part) -> LocalStore:
+        folders, runs = part
+        return LocalStore(*folders, cache=cache_folder(), rules=reader_rules(), only=runs)
 
-    return HubRuns(str(root), inbox, (root,), folders_of, open_store)
+    return HubRuns(str(root), inbox, ((root,), None), part_of, open_store)
 
 
 def runs_in_database(database: Database) -> HubRuns:
@@ -87,9 +95,10 @@ def runs_in_database(database: Database) -> HubRuns:
 class HubStore:
     """A store of a hub: what is deleted is noted, so that no sender brings it back."""
 
-    def __init__(self, store: LocalStore, ledger: Ledger) -> None:
+    def __init__(self, store: LocalStore, ledger: Ledger, on_restore: Callable[[], None]) -> None:
         self._store = store
         self._ledger = ledger
+        self._on_restore = on_restore
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -98,17 +107,37 @@ class HubStore:
         """Move a run to the trash."""
         # Before the move, so that its sender cannot bring it back even if this process is killed
         # in between. For a run that is still here the note has no effect.
-        self._ledger.note_removed(run.info.id)
+        self._ledger.note_removed(run.info.id, run.info.project)
         try:
             return self._store.remove(run)
         except UsageError:
             self._ledger.forget_removed(run.info.id)
             raise
 
+    @property
+    def trash(self) -> Trash:
+        """The runs that were deleted; one that is restored is received again."""
+        return _HubTrash(self._store.trash, self._on_restore)
+
+
+class _HubTrash:
+    def __init__(self, trash: Trash, on_restore: Callable[[], None]) -> None:
+        self._trash = trash
+        self._on_restore = on_restore
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trash, name)
+
+    def restore(self, run: TrashedRun) -> str:
+        """Move a run back, and let the hub find it."""
+        place = self._trash.restore(run)
+        self._on_restore()
+        return place
+
 
 def open_noting(runs: HubRuns, ledger: Ledger, part: Hashable) -> LocalStore:
     """The store over a part of the runs of a hub."""
-    return cast(LocalStore, HubStore(runs.open(part), ledger))
+    return cast(LocalStore, HubStore(runs.open(part), ledger, runs.inbox.rescan))
 
 
 # Gives each request to an application over just the runs that its sender may see.

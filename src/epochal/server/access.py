@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from string import Template
 from typing import Literal, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
@@ -248,7 +248,7 @@ class AccessMiddleware:
         """Redirect to the same URL without the token, which becomes a cookie."""
         left = urlencode([(name, value) for name, value in query if name != "token"])
         # Relative, so that it works behind a proxy that serves us under a path prefix.
-        target = "./" + scope["path"].rpartition("/")[2] + (f"?{left}" if left else "")
+        target = "./" + quote(scope["path"].rpartition("/")[2]) + (f"?{left}" if left else "")
         response = Response(
             status_code=303, headers={"location": target, "cache-control": "no-store"}
         )

@@ -31,6 +31,7 @@ from epochal.shipping.protocol import (
 
 _BLOCK_BYTES = 1 << 20
 _MOST_KNOWN = 4096
+_MOST_STEM = 200
 
 
 @dataclass(slots=True)
@@ -187,7 +188,8 @@ def piece_of(folder: RunFolder, kind: FileKind, name: str, *, offset: int) -> by
 
 def named_part(stem: str) -> PartName:
     """The name of a part; anything else raises ``UsageError``, because it becomes a path."""
-    name = parse_part_name(f"{stem}.jsonl", ".jsonl")
+    is_short = len(stem) <= _MOST_STEM
+    name = parse_part_name(f"{stem}.jsonl", ".jsonl") if is_short else None
     if name is None or name.stem != stem:
         raise UsageError(f"{stem!r} is not the name of a part of a journal.")
     return name

@@ -32,7 +32,8 @@ PARTIAL_NAME = ".{name}.{digest}.partial"
 # What a hub may ask of a training, and for how long: a run that comes back later goes on.
 CONTROL_ACTIONS = ("stop", "suspend", "continue", "checkpoint")
 CONTROL_EXPIRES_S = 600.0
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# The word for the newest run is no id of one.
+_RUN_ID = re.compile(r"(?!latest$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Raw pixels are encoded before they are sent.
 _BLOB_NAME = re.compile(r"(?!.*\.raw$)[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -50,7 +50,7 @@ def choose(key: str, runs: Sequence[Named]) -> int:
     decides; if it fits several, ``UsageError`` lists them. ``latest`` is the newest of its runs.
     """
     if not key:
-        raise UsageError("a run is named by its id, name, project/name or folder, not by ''.")
+        raise UsageError("a run is named by its id, name or project/name, not by ''.")
     for fits in _WAYS:
         found = [index for index, run in enumerate(runs) if fits(key, run)]
         if len(found) == 1 or (found and fits is _is_latest):

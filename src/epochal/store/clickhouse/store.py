@@ -158,20 +158,24 @@ class ClickHouseStore(LocalStore):
     @property
     def trash(self) -> ClickHouseTrash:
         """The runs that were deleted."""
-        return ClickHouseTrash(self._database)
+        # Who was sent a link to some runs sees no trash.
+        projects = frozenset[str]() if self._run_ids is not None else self._projects
+        return ClickHouseTrash(self._database, projects)
 
     @property
     def boards(self) -> ClickHouseBoards:
         """The boards of the projects."""
         self._scan_once()
-        return ClickHouseBoards(self._database, self._project_names())
+        shown = self._project_names() if self._run_ids is None else []
+        return ClickHouseBoards(self._database, shown)
 
 
 class ClickHouseTrash:
-    """The runs that were deleted; see ``epochal.store.store.Trash``."""
+    """The runs that were deleted, of some projects; see ``epochal.store.store.Trash``."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, projects: Collection[str] | None = None) -> None:
         self._database = database
+        self._projects = projects
 
     def runs(self) -> Sequence[TrashedRun]:
         """All of them, the newest deletion first."""
@@ -181,6 +185,8 @@ class ClickHouseTrash:
             at, body = float(deleted[one.key]["deleted"]), one.body
             if body is not None:  # else it has just been erased
                 name, project = str(body.get("name")), str(body.get("project"))
+                if self._projects is not None and slugify(project) not in self._projects:
+                    continue
                 place = f"{slugify(project)}/{slugify(name)}"
                 about = TrashedRun(
                     id=one.key, name=name, project=project, folder=place, origin=place, deleted=at

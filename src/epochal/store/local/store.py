@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from epochal import query as q
 from epochal.boards import Boards, FolderBoards
-from epochal.errors import FormatError, UsageError
+from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
 from epochal.journal.layout import read_json
@@ -57,7 +57,8 @@ class LocalStore:
     With a ``cache`` folder, rows of runs are kept there between processes, in one index for each
     root. Without one, everything is worked out anew. A root may be a file of another tracker. Links
     below a root that lead out of all roots are followed with ``follow_links`` only. ``rules`` are
-    for runs that were recorded without settings of rules.
+    for runs that were recorded without settings of rules. ``only`` are the ids of the runs that are
+    shown, whichever others lie, or come to lie, below the roots.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class LocalStore:
         cache: Path | None = None,
         follow_links: bool = False,
         rules: RuleSettings | None = None,
+        only: Set[str] | None = None,
     ) -> None:
+        self._only = only
         self._roots = [Path(root).expanduser().absolute() for root in roots]
         self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
         self._cache = cache
@@ -296,7 +299,10 @@ class LocalStore:
             return known
         runs = self._listed(None, Budget())
         named = [run.stored.at(run.status, run_id=run.id) for run in runs]
-        return self._open(runs[choose(key, named)].entry)
+        chosen = self.find(runs[choose(key, named)].id)
+        if chosen is None:  # it went a moment ago
+            raise RunNotFoundError(f"there is no run {key!r}.")
+        return chosen
 
     def find(self, run_id: str) -> LocalRun | None:
         """The run of exactly this id."""
@@ -304,7 +310,9 @@ class LocalStore:
         self._read_rows([e for e in self._entries.values() if e.own_id is None], whole=False)
         self._assign_ids()
         entry = self._by_id.get(run_id)
-        return None if entry is None else self._open(entry)
+        if entry is None or (self._only is not None and not _is_of(entry.place, self._only)):
+            return None
+        return self._open(entry)
 
     def listed_at(self, path: Path) -> LocalRun | None:
         """The listed run of a folder, or the only one of another tracker's file; else None."""
@@ -485,6 +493,11 @@ class LocalStore:
     def _assign_id(self, entry: Entry) -> None:
         """Give a run an id that no other has; one that has it already keeps it."""
         own_id = entry.own_id
+        if own_id is not None and self._only is not None and own_id not in self._only:
+            if entry.id is not None and self._by_id.get(entry.id) is entry:
+                del self._by_id[entry.id]
+            entry.id = None  # lists show what has an id
+            return
         if own_id is None or (entry.id or "").partition("~")[0] == own_id:
             return
         run_id, copy = own_id, 1
@@ -543,6 +556,14 @@ def recall(entry: Entry, indexed: IndexedRun) -> None:
     entry.signature, entry.stamp = indexed.signature, indexed.stamp
     entry.own_id, entry.created = indexed.own_id, indexed.created
     entry.level, entry.is_current = indexed.level, True
+
+
+def _is_of(place: str, runs: Set[str]) -> bool:
+    """Whether the run that lies in a folder at this moment is one of these."""
+    try:
+        return read_json(f"{place}/run.json").get("id") in runs
+    except (OSError, FormatError):
+        return False
 
 
 def _latest_creation(entry: Entry) -> float:
