@@ -106,6 +106,9 @@ def test_a_long_flat_end_is_compared_with_the_first_evaluations_of_the_run() -> 
     shares = [0.3, 0.5, 0.7, *[0.8] * 197]
     records = in_order(steps(losses), evals(told, every=50, accuracy=shares))
     assert opened(NoBetterThanBaseline, records) == []
+    # Nor is a model that has memorised after it learned.
+    rose = [*(1.0 - 0.02 * n for n in range(25)), *flat(175, 1.02, width=0.002)]
+    assert opened(NoBetterThanBaseline, in_order(steps(losses), evals(rose, every=50))) == []
     # After as many evaluations, a model that has learned nothing is still found.
     records = in_order(steps(flat(5000, 0.8)), evals(flat(100, 0.8, width=0.005), every=50))
     assert len(opened(NoBetterThanBaseline, records)) == 1

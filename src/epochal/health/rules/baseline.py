@@ -69,7 +69,9 @@ class NoBetterThanBaseline(Rule):
     def reset(self) -> None:
         """A new process evaluates and reads its data again."""
         self._values: dict[str, list[tuple[int | None, float]]] = {}
-        self._first: dict[str, list[float]] = {}  # of the run: the newest are bounded
+        # Of the whole run, where the newest values are bounded.
+        self._first: dict[str, list[float]] = {}
+        self._lowest: dict[str, float] = {}
         # The spread of the targets by whether they are of training, and the one that counts.
         self._spreads: dict[bool, dict[str, float]] = {}
         self._targets: dict[str, float] = {}
@@ -98,6 +100,7 @@ class NoBetterThanBaseline(Rule):
                     del values[: -4 * self.thresholds.patient]
                     first = self._first.setdefault(name, [])
                     first += [share] if len(first) < _FIRST else []
+                    self._lowest[name] = min(share, self._lowest.get(name, share))
                     names.append(name)
             # The loss first: it tells a model that learns rare classes from a constant answer.
             names.sort(key=lambda name: name != loss)
@@ -112,7 +115,7 @@ class NoBetterThanBaseline(Rule):
         for name in names:
             values = [value for _, value in self._values[name]]
             of = self._of_loss if name == loss else self._of_share
-            known = of(values, self._first[name], classes)
+            known = of(name, values, classes)
             for what, value, lowest, highest in known:
                 outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
                 count = next(outside, len(values))  # of evaluations in a row
@@ -150,33 +153,30 @@ class NoBetterThanBaseline(Rule):
         is_falling = _falls(levels[len(levels) // 3 :], 0.003)
         return not is_rising and not is_falling and not self._is_related
 
-    def _of_loss(
-        self, losses: list[float], first: list[float], classes: int
-    ) -> Iterator[_Baseline]:
+    def _of_loss(self, name: str, losses: list[float], classes: int) -> Iterator[_Baseline]:
         near = self.thresholds.near
-        for cost in (self._targets[name] for name in _COSTS if self._targets.get(name, 0) > 0):
+        for cost in (self._targets[one] for one in _COSTS if self._targets.get(one, 0) > 0):
             what = "always predicting the average target"
             yield what, cost, (1 - near) * cost, (1 + 2 * near) * cost
         if not self._targets and classes > 1:
             guess = math.log(classes)
             what = f"guessing among {classes:,} classes"
             yield what, guess, (1 - near / 3) * guess, (1 + 2 * near) * guess
-        if len(losses) >= self.thresholds.patient and min(losses) > 0.96 * first[0] > 0:
+        first = self._first[name]
+        if len(losses) >= self.thresholds.patient and self._lowest[name] > 0.96 * first[0] > 0:
             level = fmean(first)
             if fmean(losses[-_FIRST:]) > 0.99 * level:
                 yield "the first evaluations", level, 0.96 * level, 1.15 * level
 
-    def _of_share(
-        self, shares: list[float], first: list[float], classes: int
-    ) -> Iterator[_Baseline]:
-        majority = self._targets.get("majority", 0.0)
+    def _of_share(self, name: str, shares: list[float], classes: int) -> Iterator[_Baseline]:
+        majority, first = self._targets.get("majority", 0.0), self._first[name][0]
         if majority > 0:
             yield "always predicting the most frequent class", majority, 0.0, majority + 0.02
         elif classes > 1:
             chance, room = 1 / classes, min(0.03, 0.5 / classes)
             yield f"guessing among {classes:,} classes", chance, chance - room, chance + room
-        elif max(*shares, first[0]) - min(*shares, first[0]) < 1e-3 and 0.01 < first[0] < 0.95:
-            yield "the first evaluation", first[0], first[0] - 1e-3, first[0] + 1e-3
+        elif max(*shares, first) - min(*shares, first) < 1e-3 and 0.01 < first < 0.95:
+            yield "the first evaluation", first, first - 1e-3, first + 1e-3
 
 
 def _falls(values: list[float], share: float) -> bool:
