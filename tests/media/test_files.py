@@ -16,9 +16,12 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.exports.files import safe_path
+from epochal.journal.layout import RunFolder
+from epochal.media.encode import Pixels
+from epochal.media.files import encode_pending, store_pixels
 from epochal.run.run import Run
 from tests.conftest import StartRun
-from tests.doubles.journals import of_kind
+from tests.doubles.journals import failing_sync, of_kind
 
 
 @pytest.fixture
@@ -242,3 +245,16 @@ def test_masks_tables_and_boxes_are_saved_and_a_bad_sample_costs_nothing_else(
     assert main([*command, "show", "run", "--files"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) < 120
     assert [one.name for one in epochal.load(run.dir).samples("se*")] == ["seen"]
+
+
+def test_a_picture_is_on_the_disk_before_its_pixels_are_deleted(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    pixels = Pixels(bytes(12), 2, 2, 3)
+    picture = folder.blobs / store_pixels(folder, pixels)
+    with failing_sync(picture, folder.blobs, times=2), pytest.raises(OSError, match="Input/output"):
+        encode_pending(folder)
+    assert picture.with_name(f"{picture.name}.raw").exists()
+    with failing_sync(times=0) as synced:
+        encode_pending(folder)
+    assert synced == [picture, folder.blobs]
+    assert list(folder.blobs.iterdir()) == [picture]

@@ -17,6 +17,7 @@ from epochal.records import FORMAT_VERSION
 from epochal.segments.finished import sealable_parts
 from epochal.segments.read import Segment
 from epochal.segments.seal import seal_part
+from tests.doubles.journals import failing_sync
 from tests.segments.parts import (
     FINISH,
     HEADER,
@@ -238,3 +239,16 @@ def _chunks(path: Path, column: str) -> Iterator[Any]:
 def _age(folder: RunFolder, name: PartName) -> None:
     long_ago = time.time() - 1000
     os.utime(folder.part_path(name), (long_ago, long_ago))
+
+
+def test_a_segment_that_is_there_already_is_synced_before_its_part_is_deleted(
+    tmp_path: Path,
+) -> None:
+    folder = finished_part(tmp_path, metrics(0, loss=1.5))
+    text = folder.part_path(NAME).read_bytes()
+    seal_part(folder, NAME)
+    folder.part_path(NAME).write_bytes(text)  # as if it had been killed before it deleted this
+    sealed = folder.sealed_path(NAME)
+    with failing_sync(times=0) as synced:
+        seal_part(folder, NAME)
+    assert set(synced) >= {sealed, sealed.parent, folder.path}

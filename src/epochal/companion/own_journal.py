@@ -120,7 +120,7 @@ class OwnJournal:
 class Durable:
     """Syncs the parts of a run that were written on this machine and have grown since.
 
-    ``on_failure`` gets a part that the disk failed to store, and why, once for each part. The
+    When the disk begins to fail, ``on_failure`` gets a part that it did not store, and why. The
     process that writes it meets the same error at its next sync, and writes the part again.
     """
 
@@ -131,7 +131,7 @@ class Durable:
     ) -> None:
         self._folder = folder
         self._on_failure = on_failure
-        self._failed: set[PartName] = set()
+        self._is_failing = False
         self._sizes: dict[PartName, int] = {}
         self._is_ours: dict[PartName, bool] = {}
 
@@ -139,7 +139,7 @@ class Durable:
         """Sync new data to the disk; returns the number of parts."""
         if os.name == "nt":
             return 0  # only the process that writes may ask for it there
-        synced = 0
+        synced, has_failed = 0, False
         for part in self._folder.parts():
             path = self._folder.part_path(part)
             try:
@@ -148,9 +148,11 @@ class Durable:
                 self._sizes.pop(part, None)
             except OSError as error:
                 self._sizes.pop(part, None)
-                if part not in self._failed:
-                    self._failed.add(part)
+                has_failed = True
+                if not self._is_failing:
+                    self._is_failing = True
                     self._on_failure(part, error.strerror or str(error))
+        self._is_failing = has_failed
         return synced
 
     def _sync_part(self, part: PartName, path: Path) -> bool:

@@ -93,6 +93,7 @@ class JournalWriter:
         self._sure_at = 0.0
         self._looked_at = 0.0
         self._check_at = 0.0
+        self._is_due = False
         self._torn = False
         self._reason = ""
         self._retry_open_at = 0.0
@@ -133,12 +134,11 @@ class JournalWriter:
         if written != len(line):
             self._begin_fault(line, written)
         self._size = size = self._size + written
-        # Two bounds: a clock that was set back must not put the next look off.
-        if at >= self._check_at or at < self._looked_at or size >= self._part_bytes:
+        if self._is_due or size >= self._part_bytes:
             try:
                 self._look_after(at)
             except RecursionError:  # the line is down, and the next call looks after the file
-                self._check_at = 0.0
+                self._is_due = True
 
     def close(self) -> None:
         """Close the file; lines appended afterwards are not written."""
@@ -154,12 +154,18 @@ class JournalWriter:
             self._let_go()
 
     def _make_sure(self, at: float) -> None:
-        """Before a write: leave a descriptor that does not lead to our file any more."""
+        """Before a write: leave a descriptor that does not lead to our file any more.
+
+        The file itself is looked after once a second, after the write.
+        """
         if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
             with self._lock:  # another thread may be about to change the file
                 if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
                     self._replace_vanished()
         self._sure_at = at
+        # Two bounds: a clock that was set back must not put the next look off.
+        if at >= self._check_at or at < self._looked_at:
+            self._is_due = True
 
     def append_after_close(self, *lines: bytes) -> None:
         """Write lines after the last record, in a part of their own; the last one ends the run."""
@@ -198,6 +204,8 @@ class JournalWriter:
                 self._sync_folders()
             except OSError as error:
                 self._record_failure(error)
+                if error.errno is not None and error.filename is None:
+                    error.filename = str(self.path)
                 raise
             if reason is not None:
                 raise OSError(
@@ -384,6 +392,7 @@ class JournalWriter:
 
     def _look_after(self, at: float) -> None:
         with self._lock:
+            self._is_due = False
             self._looked_at = at
             self._check_at = at + _CHECK_EVERY_S
             if self._closed or self._fd == _NO_DESCRIPTOR:

@@ -21,7 +21,7 @@ from epochal.errors import UsageError
 from epochal.torch import load_checkpoint, save_checkpoint
 from epochal.torch.checkpoint.manifest import CheckpointNotFoundError, list_manifests, pointed
 from tests.conftest import StartRun
-from tests.doubles.journals import of_kind
+from tests.doubles.journals import failing_sync, of_kind
 from tests.torch.checkpoint.trainings import Training, restore, save
 
 SCRIPT = Path(__file__).with_name("interrupted.py")
@@ -411,3 +411,13 @@ def test_misuse_names_the_argument(tmp_path: Path) -> None:
         restore(tmp_path, state, "../x")
     with pytest.raises(CheckpointNotFoundError, match="no checkpoint step-7"):
         restore(tmp_path, state, 7)
+
+
+def test_a_checkpoint_and_what_names_it_are_on_the_disk_when_it_is_saved(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)))
+    with failing_sync(times=0) as synced:
+        checkpoints.save(1)
+    written = [path.name.split(".")[1] if path.name[0] == "." else path.name for path in synced]
+    assert written.index("step-1") < written.index("latest") < len(written) - 1
+    assert synced[-1] == tmp_path
+    checkpoints.close()
