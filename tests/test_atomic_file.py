@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from epochal.atomic_file import new_text_file, replaced_file, sync_folder
+from epochal.atomic_file import new_text_file, replaced_file, sync_folder, sync_or_rewrite
+from tests.doubles.journals import failing_sync
 
 
 def test_a_block_that_ends_replaces_the_file(tmp_path: Path) -> None:
@@ -39,3 +40,16 @@ def test_a_text_file_makes_its_folders_and_keeps_line_ends(tmp_path: Path) -> No
     with new_text_file(path) as out:
         out.write("x\r\ny\n")
     assert path.read_bytes() == b"x\r\ny\n"
+
+
+def test_a_file_that_is_written_again_keeps_its_content_and_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "uncommitted.patch"
+    path.write_bytes(b"a\0b")
+    path.chmod(0o600)
+    before = path.stat()
+    sync_or_rewrite(path)
+    assert path.stat().st_ino == before.st_ino
+    with failing_sync(path):
+        sync_or_rewrite(path)
+    assert path.stat().st_ino != before.st_ino
+    assert (path.read_bytes(), path.stat().st_mode) == (b"a\0b", before.st_mode)

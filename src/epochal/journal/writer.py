@@ -255,6 +255,7 @@ class JournalWriter:
         with self._lock:
             if self._held != _NO_DESCRIPTOR and not self._file_is_ours():
                 self._replace_vanished()
+            self._deleted.collect(self._write_again)
         try:
             self._sync_held()
         except OSError as error:
