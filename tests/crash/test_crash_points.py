@@ -29,6 +29,7 @@ from epochal.store.store import Store
 from tests.conftest import StartRun
 from tests.crash.crash_points import Child, Crash, Fault, crashes
 from tests.doubles.hub_in_process import HubInProcess
+from tests.doubles.journals import append_step, failing_sync, open_writer, steps
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 Found = tuple[list[Any], list[bytes]]
@@ -126,6 +127,25 @@ def test_a_segment_and_a_blob_that_a_hub_receives(original: Path, run: Run) -> N
     assert pack(original) == 0
     for crash in crashes(original, push):
         check_pushed(crash, expected)
+
+
+# -- what is flushed ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_parts_that_are_synced_and_written_again(original: Path, failures: int) -> None:
+    original.mkdir()
+
+    def sync(folder: Path, child: Child) -> None:
+        writer = open_writer(folder / "run", part_bytes=200)
+        for step in range(5):
+            append_step(writer, step)
+
+        with failing_sync(times=failures):
+            child.attempt(writer.sync)
+
+    for crash in crashes(original, sync):
+        assert steps(crash.folder / "run") == [0, 1, 2, 3, 4], crash
 
 
 # -- what changes in place ------------------------------------------------------------------------
