@@ -61,7 +61,7 @@ class ArrayFile:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one record; raises OSError when it cannot, and leaves the array as it was."""
-        if status_if_same(self._fd, self._file_id) is None:
+        if self._fd >= 0 and status_if_same(self._fd, self._file_id) is None:
             self._reopen()
         separator = b"\n" if self._is_empty else b",\n"
         text = separator + encode_json(record)

@@ -19,7 +19,7 @@ from epochal.journal.layout import PartName, RunFolder
 
 
 @dataclass(slots=True)
-class LeftPart:
+class UnsyncedPart:
     """A part, and a descriptor through which the kernel reports what it could not write."""
 
     name: PartName
@@ -28,18 +28,18 @@ class LeftPart:
     has_failed: bool = False
 
 
-class LeftParts:
+class UnsyncedParts:
     """The parts of one writer that are not known to be on the disk; one caller at a time syncs."""
 
     def __init__(self) -> None:
-        self._parts: list[LeftPart] = []
+        self._parts: list[UnsyncedPart] = []
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def add(self, name: PartName, descriptor: int, *, has_failed: bool = False) -> None:
         """Take over a descriptor of a part that gets no more records."""
-        self._parts.append(LeftPart(name, descriptor, file_id(descriptor), has_failed))
+        self._parts.append(UnsyncedPart(name, descriptor, file_id(descriptor), has_failed))
 
     def add_by_name(
         self, name: PartName, folder: RunFolder, expected: FileId, *, has_failed: bool
@@ -89,7 +89,7 @@ class LeftParts:
         for part in tuple(self._parts):
             self._drop(part)
 
-    def _find(self, part: LeftPart, folder: RunFolder) -> bool:
+    def _find(self, part: UnsyncedPart, folder: RunFolder) -> bool:
         """Whether there is still something to sync: a part that was sealed has been deleted."""
         status = status_if_same(part.descriptor, part.file_id)
         if status is not None:
@@ -100,7 +100,7 @@ class LeftParts:
         part.descriptor = descriptor
         return True
 
-    def _drop(self, part: LeftPart) -> None:
+    def _drop(self, part: UnsyncedPart) -> None:
         self._parts.remove(part)
         close_if_same(part.descriptor, part.file_id)
 

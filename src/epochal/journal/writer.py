@@ -28,7 +28,7 @@ from pathlib import Path
 from epochal.atomic_file import sync_folder, sync_folders_above, sync_or_rewrite
 from epochal.journal.deleted import DeletedParts, OrphanedPart
 from epochal.journal.descriptor import close_if_same, file_id, status_if_same, write_whole
-from epochal.journal.durable import LeftParts
+from epochal.journal.durable import UnsyncedParts
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
@@ -84,7 +84,7 @@ class JournalWriter:
         self._file_id = (0, 0)
         self._header_bytes = 0
         self._deleted = DeletedParts()
-        self._left = LeftParts()
+        self._left = UnsyncedParts()
         self._sync_lock = threading.RLock()
         self._has_failed = False  # fsync of the part being written, which could not be left since
         self._is_unsynced = False
