@@ -66,10 +66,16 @@ class ConditionTracker:
                 self._counts[comparison] = count + 1 if meets else 0
         return self._is_met(self.condition.tree) if values else None
 
-    def _is_met(self, tree: q.Condition) -> bool:
+    @property
+    def holds(self) -> bool:
+        """Whether the last values meet the condition, for however many points."""
+        return self._is_met(self.condition.tree, most=1)
+
+    def _is_met(self, tree: q.Condition, most: int = _MOST_POINTS) -> bool:
         if isinstance(tree, q.Junction):
-            return (any if tree.word == "or" else all)(map(self._is_met, tree.operands))
-        return isinstance(tree, q.Comparison) and self._counts[tree] >= tree.points
+            met = (self._is_met(operand, most) for operand in tree.operands)
+            return any(met) if tree.word == "or" else all(met)
+        return isinstance(tree, q.Comparison) and self._counts[tree] >= min(tree.points, most)
 
 
 def _comparisons(tree: q.Condition) -> list[q.Comparison]:

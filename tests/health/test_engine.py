@@ -70,9 +70,9 @@ def test_patience_waits_for_verdicts_in_a_row() -> None:
 
 def test_release_and_cooldown_hold_it_back() -> None:
     health = Health(rules=[Patient])
-    found = feed(health, [2, 2, 2, 0, 2, 0, 0] + [2] * 12)
+    found = feed(health, [2, 2, 2, 0, 0, 2, 0, 0, 0] + [2] * 12)
     assert [f.state for f in found] == ["open", "closed", "open"]
-    assert found[-1].steps == (7, 14)
+    assert found[-1].steps == (9, 15)
 
 
 def test_open_findings_are_those_not_closed() -> None:

@@ -300,6 +300,7 @@ class Health:
         self, rule: Rule, verdict: Verdict, *, step: int | None, t: float, news: list[Finding]
     ) -> None:
         if verdict.active and self.context.open and self._is_explained(rule, verdict.subject):
+            self._trackers.interrupt(rule, verdict.subject)
             return
         finding = self._trackers.update(rule, verdict, step=step, t=t)
         if finding is not None:

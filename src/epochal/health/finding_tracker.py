@@ -18,8 +18,9 @@ _LEAST_S = 100.0
 class FindingTracker:
     """The state of one rule and one subject: verdicts in a row, and the open finding.
 
-    It opens after ``patience`` verdicts that hold, and closes after ``release`` that do not; after
-    closing it stays shut for ``cooldown_steps``. ``finding`` is what was said last.
+    It opens after ``patience`` verdicts that hold. It closes after ``release`` in a row that do
+    not, once they rest on as much evidence as opened it; after closing it stays shut for
+    ``cooldown_steps``. ``finding`` is what was said last.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -27,6 +28,8 @@ class FindingTracker:
         self._rule = rule
         self._holding = 0
         self._clear = 0
+        self._recovered = 0.0  # the extent of the verdicts that do not hold
+        self._needed = 0.0  # the extent of those that opened the finding
         self._began: tuple[int | None, float] = (None, 0.0)
         self._held: Verdict | None = None
         self._last_held: int | None = None
@@ -36,8 +39,8 @@ class FindingTracker:
     def update(self, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
         """Take in a verdict; what it returns was just opened, closed or made more severe."""
         if not verdict.active:
-            return self._hear_clear(t)
-        self._clear = 0
+            return self._hear_clear(verdict.extent, t)
+        self.interrupt()
         self._holding += 1
         if self._holding == 1:
             first = verdict.steps[0] if verdict.steps is not None else step
@@ -52,6 +55,10 @@ class FindingTracker:
             return None
         self.finding = self._opened(verdict, t)
         return self.finding
+
+    def interrupt(self) -> None:
+        """Begin to count recovery again: the fault was seen, and is not reported now."""
+        self._clear, self._recovered = 0, 0.0
 
     @property
     def grown(self) -> Finding | None:
@@ -81,7 +88,8 @@ class FindingTracker:
 
     def forget_from(self, step: int, *, t: float) -> Finding | None:
         """A new attempt takes over at ``step``: close what began there or after."""
-        self._holding = self._clear = 0
+        self._holding = 0
+        self.interrupt()
         if self._closed_at is not None and self._closed_at >= step:
             self._closed_at = None
         finding = self.finding
@@ -89,12 +97,13 @@ class FindingTracker:
             return None
         return self._close(finding, t)
 
-    def _hear_clear(self, t: float) -> Finding | None:
+    def _hear_clear(self, extent: float, t: float) -> Finding | None:
         self._holding = 0
         if self.finding is None:
             return None
         self._clear += 1
-        if self._clear < self._rule.release:
+        self._recovered += extent
+        if self._clear < self._rule.release or self._recovered < self._needed:
             return None
         return self._close(self.finding, t)
 
@@ -102,10 +111,12 @@ class FindingTracker:
         grown = self.grown or finding
         if grown.steps is not None:
             self._closed_at = grown.steps[1]
-        self.finding, self._held, self._clear = None, None, 0
+        self.finding, self._held = None, None
+        self.interrupt()
         return replace(grown, state="closed", t=t)
 
     def _opened(self, verdict: Verdict, t: float) -> Finding:
+        self._needed = max(verdict.extent, self._holding)
         first, began_t = self._began
         steps = verdict.steps
         if steps is None and first is not None and self._last_held is not None:
@@ -128,6 +139,7 @@ class FindingTracker:
         finding = self.finding
         if finding is None or not is_more_severe(verdict.severity, finding.severity):
             return None
+        self._needed = max(self._needed, verdict.extent)
         self.finding = replace(
             finding,
             severity=verdict.severity,
@@ -168,6 +180,12 @@ class FindingTrackers:
         if news is not None:
             self._keep(key, tracker)
         return news
+
+    def interrupt(self, rule: Rule, subject: str) -> None:
+        """An active verdict that another finding explains is no news, but no recovery either."""
+        tracker = self._trackers.get((rule.name, subject))
+        if tracker is not None:
+            tracker.interrupt()
 
     def grown(self) -> list[Finding]:
         """The open findings as far as they have come, the oldest first."""

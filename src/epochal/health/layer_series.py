@@ -101,16 +101,20 @@ def named(layers: Sequence[str]) -> str:
 class StreakCounter:
     """Counts for how many samples in a row each part has ailed, and which one a finding names.
 
-    The one that is named stays the same for as long as it ails, so that the finding does.
+    The one that is named stays the same for as long as it ails, so that the finding does. It has
+    recovered after as many samples in a row in which it is well.
     """
 
     def __init__(self, *, needed: int) -> None:
         self._needed = needed
         self._streaks: dict[str, tuple[int, int]] = {}  # samples in a row, step of the first
         self._lead: str | None = None
+        self._well: dict[str, int] = {}  # of parts that were named: samples in a row
 
-    def note(self, name: str, *, ails: bool, step: int) -> None:
-        """Take in one sample of one part."""
+    def note(self, name: str, *, ails: bool, step: int, is_well: bool = True) -> None:
+        """Take in one sample of one part; ``is_well`` False: it may be as ill as before."""
+        if name in self._well:
+            self._well[name] = self._well[name] + 1 if is_well and not ails else 0
         if not ails:
             self._streaks.pop(name, None)
             return
@@ -126,22 +130,24 @@ class StreakCounter:
         return self._streaks[name][1]
 
     def forget(self) -> None:
-        """Count again; named layers stay named until a sample clears them."""
+        """Count again; named layers stay named until samples clear them."""
         self._streaks.clear()
+        self._well = dict.fromkeys(self._well, 0)
 
     def verdicts(
         self, subject: Callable[[str], str], describe: Callable[[Sequence[str]], Verdict]
     ) -> Iterator[Verdict]:
-        """A verdict on the part that is named, and one that clears it when it has recovered.
+        """A verdict on the part that is named, and on those that were and have recovered.
 
         ``subject`` is what a part is called in findings; ``describe`` makes the verdict on all the
         parts that ail, the one that is named first.
         """
         names = self.names()
-        if self._lead is not None and self._lead not in names:
-            yield Verdict(subject(self._lead), active=False)
-            self._lead = None
-        if self._lead is None and names:
-            self._lead = names[0]
+        for name in [name for name, count in self._well.items() if count >= self._needed]:
+            del self._well[name]
+            yield Verdict(subject(name), active=False, extent=self._needed)
+        if self._lead not in names:
+            self._lead = names[0] if names else None
         if self._lead is not None:
+            self._well[self._lead] = 0
             yield describe([self._lead, *(name for name in names if name != self._lead)])

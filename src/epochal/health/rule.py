@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -89,12 +90,21 @@ class Message(NamedTuple):
     severity: Severity = "warning"
 
 
+# The extent of a verdict that is certain by itself, such as that a silent run logs again.
+CONCLUSIVE = math.inf
+
+
 class Verdict(NamedTuple):
     """Whether a rule sees its fault in one subject now.
 
     ``subject`` is the series (or GPU, rank, layer) it is about: a rule has at most one open finding
     for each. Sentence, evidence and advice matter only where ``active``. ``steps`` is where the
     fault lies; without it, the steps from the first active verdict to the last.
+
+    ``extent`` is the amount of evidence, in a unit of the rule such as points, evaluations, samples
+    or seconds. For an active verdict it is everything that the verdict is based on. For another one
+    it is what has come since the last verdict. A finding is resolved once verdicts that are not
+    active add up to the extent that opened it. What proves nothing gets no verdict.
     """
 
     subject: str
@@ -104,6 +114,7 @@ class Verdict(NamedTuple):
     steps: tuple[int, int] | None = None
     evidence: Mapping[str, float | int | str] = MappingProxyType({})
     advice: str = ""
+    extent: float = 1.0
 
 
 class Rule(ABC):
@@ -130,7 +141,7 @@ class Rule(ABC):
     # and largest loss, evaluation loss and gradient norm. They may open a finding, and close none.
     wants_extremes: ClassVar[bool] = False
     patience: int = 1  # active verdicts in a row before a finding opens
-    release: int = 1  # verdicts in a row that are not active before it closes
+    release: int = 1  # verdicts in a row that are not active before it closes, at the least
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again
     # Whether a later verdict replaces sentence and evidence of an open finding, because it covers
     # the fault from its beginning to now. Otherwise only the steps of the finding grow.
@@ -178,12 +189,13 @@ class Rule(ABC):
         steps: tuple[int, int] | None = None,
         severity: Severity | None = None,
         words: Mapping[str, str] = MappingProxyType({}),
+        extent: float = 1.0,
         **evidence: float | int | str,
     ) -> Verdict:
         """Return an active verdict with a message of this rule, filled with the evidence.
 
         ``words`` fill placeholders without becoming evidence. ``severity`` replaces that of the
-        message.
+        message, and ``extent`` is the amount of evidence (see ``Verdict``).
         """
         template = self.messages[message]
         values = {**declared(self.thresholds), **evidence, **words}
@@ -195,6 +207,7 @@ class Rule(ABC):
             steps,
             evidence,
             fill(template.advice, values),
+            extent,
         )
 
     @classmethod

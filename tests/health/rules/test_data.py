@@ -35,6 +35,14 @@ def test_many_constant_samples_are_found() -> None:
     assert opened(DataValues, [read])[0].evidence["share"] == 0.4
 
 
+def test_broken_samples_come_back_with_the_next_epoch() -> None:
+    """Windows of an epoch without them prove nothing before all samples were read again."""
+    broken = epoch(1, range(40), dataset_samples=200, nonfinite_samples=1, ended=False)
+    well = [epoch(1 + n // 4, range(40), dataset_samples=200, ended=False) for n in range(6)]
+    assert [one.state for one in updated(DataValues, [broken, *well[:4]])] == ["open"]
+    assert [one.state for one in updated(DataValues, [broken, *well])] == ["open", "closed"]
+
+
 def test_features_that_never_change_are_a_warning() -> None:
     (found,) = opened(DataValues, [epoch(1, range(100), constant_features=8, features=10)])
     assert found.severity == "warning"
@@ -77,6 +85,10 @@ def test_labels_out_of_range_are_found() -> None:
     assert (found.severity, found.evidence["highest"]) == ("warning", 10)
     assert len(opened(DataLabels, [model, labelled(-1, 9)])) == 1
     assert len(opened(DataLabels, [labelled(1, 10)], config={"num_classes": 10})) == 1
+    # A record that does not repeat the range says nothing.
+    assert [
+        one.state for one in updated(DataLabels, [model, labelled(1, 10), epoch(2, range(40))])
+    ] == ["open"]
     # An ignored label, labels in range, numbers that are no classes, and one output.
     for lowest, highest in ((-100, 9), (0, 9), (0, 4000)):
         assert opened(DataLabels, [model, labelled(lowest, highest)]) == []
@@ -107,6 +119,25 @@ def test_other_orders_are_no_fault_and_end_one() -> None:
     # A full batch has no order.
     whole = [epoch(n, range(100), orders=[[1, 100, 7]]) for n in (1, 2)]
     assert opened(DataOrder, whole) == []
+
+
+def test_a_partial_epoch_is_no_new_order() -> None:
+    """Digests are taken after 2, 4, 8 … batches and at the end, which may come early."""
+
+    def part(number: int, batches: int) -> Record:
+        counts = [count for count in (2, 4, 8, 16, 32) if count < batches] + [batches]
+        orders = [[count, 8 * count, digest(range(8 * count))] for count in counts]
+        samples = range(8 * batches)
+        return epoch(number, samples, sampler="SequentialSampler", orders=orders, batches=batches)
+
+    whole = [part(number, 40) for number in (1, 2, 3)]
+    assert [one.state for one in updated(DataOrder, [*whole, part(4, 10)])] == ["open"]
+    # Nor is a part of a new order as much as the epoch that had the same one.
+    new = [epoch(number, shuffled(number), orders=[[2, 50, number]]) for number in (4, 5, 6)]
+    new = [{**one, "samples": 50} for one in new]
+    same = [epoch(number, range(100), orders=[[2, 50, 0], [4, 100, 0]]) for number in (1, 2)]
+    assert [one.state for one in updated(DataOrder, [*same, new[0]])] == ["open"]
+    assert [one.state for one in updated(DataOrder, [*same, *new])] == ["open", "closed"]
 
 
 def classes(labels: dict[str, int], of_one_class: int, *, batches: int = 20) -> Record:

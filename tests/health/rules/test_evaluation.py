@@ -51,6 +51,16 @@ def test_passes_that_belong_to_training_are_fine_and_the_right_mode_closes_it() 
     assert updated(EvalMode, right)[-1].state == "closed"
 
 
+def test_an_export_and_a_generated_sample_are_no_evaluation() -> None:
+    wrong = trained(21, every=10, passes_at=10)
+    assert updated(EvalMode, wrong)[-1].state == "open"
+    without = [step(30, loss=1.0), passes(30, dropouts=0)]
+    assert updated(EvalMode, [*wrong, *without])[-1].state == "open"
+    logged = {"log": "eval", "t": START + 40.5, "step": 40, "loss": 1.0}
+    again = [step(40, loss=1.0), logged, passes(40, dropouts=0)]
+    assert updated(EvalMode, [*wrong, *without, *again])[-1].state == "closed"
+
+
 def watched(number: int, norms: Sequence[float]) -> Record:
     return metrics(number, layers(number, "running_stats/{}/norm", list(norms)))
 

@@ -150,7 +150,7 @@ def test_a_slow_start_is_no_drop() -> None:
 
 
 def test_it_closes_when_the_speed_is_back() -> None:
-    speeds = noisy(1000, 0.03, 200) + noisy(500, 0.03, 60) + noisy(1000, 0.03, 60)
+    speeds = noisy(1000, 0.03, 200) + noisy(500, 0.03, 60) + noisy(1000, 0.03, 80)
     assert [f.state for f in updated(ThroughputDrop, run(speeds))] == ["open", "closed"]
 
 

@@ -112,6 +112,7 @@ class NoBetterThanBaseline(Rule):
     ) -> Iterator[Verdict]:
         """Return one verdict on all metrics of an evaluation; none if it is not known."""
         limits, is_better, subject = self.thresholds, False, loss or "".join(names[:1])
+        is_open = context.is_open(self.name, subject)
         for name in names:
             values = [value for _, value in self._values[name]]
             of = self._of_loss if name == loss else self._of_share
@@ -120,21 +121,21 @@ class NoBetterThanBaseline(Rule):
                 outside = (n for n, v in enumerate(reversed(values)) if not lowest <= v <= highest)
                 count = next(outside, len(values))  # of evaluations in a row
                 needed = limits.evals if self._is_certain(context) else limits.patient
-                if count >= needed and not (name == loss and _falls(values[-needed:], 0.005)):
+                is_long = count >= (1 if is_open else needed)
+                if is_long and not (name == loss and _falls(values[-needed:], 0.005)):
                     first, last = self._values[name][-count][0], self._values[name][-1][0]
                     yield self.found(
                         "baseline",
                         subject,
                         steps=None if first is None or last is None else (first, last),
                         words={"metric": name, "what": what},
+                        extent=needed,
                         value=values[-1],
                         baseline=value,
                         evaluations=count,
                     )
                     return
-                # One lucky evaluation is no better model.
-                newest = values[-limits.evals :]
-                is_better |= max(newest) < lowest if name == loss else min(newest) > highest
+                is_better |= values[-1] < lowest if name == loss else values[-1] > highest
             if is_better and self._targets:
                 break
         if is_better:

@@ -33,7 +33,8 @@ class ConditionMet(Rule):
     healthy = "None of your conditions is met."
     reports = {
         "warning": "A condition of `[[rules.conditions]]` or `init(rules=[…])` is met. You may set "
-        "another severity. The finding closes after some points that do not meet the condition."
+        "another severity. The finding closes after as many points in a row that do not meet the "
+        "condition as it asks for, and at least three."
     }
     messages = {"met": Message("{sentence}", "{advice}")}
     kinds = frozenset()
@@ -64,8 +65,11 @@ class ConditionMet(Rule):
                 continue  # the records around it were skipped: it is not one of a row of points
             found = ((name, self._value(name, observation, context)) for name in condition.metrics)
             is_met = tracker.update({name: value for name, value in found if value is not None})
+            if is_met is not None and context.is_open(self.name, setting.when):
+                is_met = tracker.holds  # without the points in a row that it took to open
             if is_met:
-                yield self._met(setting, tracker.values, observation.step)
+                met = self._met(setting, tracker.values, observation.step)
+                yield met._replace(extent=condition.most_points)
             elif is_met is not None:
                 yield Verdict(setting.when, False)
 

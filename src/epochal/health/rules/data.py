@@ -29,7 +29,7 @@ from epochal.health.data_window import (
 )
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
+from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import times
 
 _MOST_ORDERS = 4096
@@ -47,10 +47,14 @@ class DataRule(Rule):
     def reset(self) -> None:
         """Forget everything: a new process counts its epochs from 1."""
         self.epochs = Epochs()
+        # By loader: an epoch, its samples so far, and those of the longest epoch before it.
+        self._sizes: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
         """Check one record of a loader; a finding about one rank names it."""
         window = window_of(observation)
+        if window is not None:
+            self._add_size(window)
         for verdict in () if window is None else self.check(window, context):
             if verdict.active and verdict.subject.endswith(f" of rank {observation.rank}"):
                 sentence = f"{verdict.sentence[:-1]}, on {context.rank_name(observation.rank)}."
@@ -70,15 +74,34 @@ class DataRule(Rule):
         about: str = "",
         severity: Severity | None = None,
         words: Mapping[str, str] = MappingProxyType({}),
+        extent: float | None = None,
         **evidence: float | int | str,
     ) -> Verdict:
-        """Return the verdict of one check; rows with the same ``about`` share their finding."""
+        """Return the verdict of one check; rows with the same ``about`` share their finding.
+
+        Without an ``extent``, as many healthy samples as an epoch has resolve the finding: what is
+        wrong with some samples comes back with them in the next epoch.
+        """
         subject = window.subject(about or message)
         if not holds:
-            return Verdict(subject, False)
+            return Verdict(subject, False, extent=window.samples if extent is None else extent)
         words = {"name": window.name, "epoch": f"{window.epoch:,}", **words}
-        found = self.found(message, subject, steps=None, severity=severity, words=words, **evidence)
+        extent = self._epoch_samples(window) if extent is None else extent
+        found = self.found(
+            message, subject, steps=None, severity=severity, words=words, extent=extent, **evidence
+        )
         return found._replace(evidence={k: v for k, v in evidence.items() if v != ""})
+
+    def _add_size(self, window: DataWindow) -> None:
+        number, samples, longest = self._sizes.get(window.loader, (window.epoch, 0, 0))
+        if number != window.epoch:
+            samples, longest = 0, max(samples, longest)
+        self._sizes[window.loader] = (window.epoch, samples + window.samples, longest)
+
+    def _epoch_samples(self, window: DataWindow) -> int:
+        """Return how many samples an epoch has; as far as is known while the first one lasts."""
+        _, samples, longest = self._sizes.get(window.loader, (0, window.samples, 0))
+        return longest or max(samples, window.count("dataset_samples"))
 
 
 class DataValues(DataRule):
@@ -131,7 +154,13 @@ class DataValues(DataRule):
         if features:
             is_most = constant >= limits.features * features
             yield self.row(
-                is_most, "features", window, constant_features=constant, features=features
+                is_most,
+                "features",
+                window,
+                # Features that change in one sample are not constant.
+                extent=None if is_most else CONCLUSIVE,
+                constant_features=constant,
+                features=features,
             )
         for which in ("nonfinite", "constant") if batches else ():
             samples = window.count(f"{which}_samples")
@@ -196,7 +225,8 @@ class DataLabels(DataRule):
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Check a record of a training split."""
         if window.is_training:
-            yield self._range(window, context)
+            if "label_range" in window.record:
+                yield self._range(window, context)
             if "targets" in window.record:
                 yield self._answer(window, context)
 
@@ -217,10 +247,13 @@ class DataLabels(DataRule):
         places = whole_numbers(window.record["telling"].get("features")) if told else ()
         # Of a small dataset the same samples come again and again.
         different = min(told.get("samples", 0.0), window.count("dataset_samples") or math.inf)
+        holds = bool(places) and different >= limits.samples and not self._is_task
         return self.row(
-            bool(places) and different >= limits.samples and not self._is_task,
+            holds,
             "answer",
             window,
+            # The figures are of all samples so far: those that have the answer no longer do.
+            extent=None if holds else CONCLUSIVE,
             features=shown(places),
             samples=int(told.get("samples", 0)),
         )
@@ -272,6 +305,10 @@ class DataOrder(DataRule):
         super().reset()
         # By loader, batches and digest: the first epoch that had this order.
         self._epochs: dict[tuple[str, int, int, int], int] = {}
+        # By loader and batches: the first epoch that had an order of so many.
+        self._lengths: dict[tuple[str, int, int], int] = {}
+        # By loader: the epoch and the samples up to which its order was judged.
+        self._judged: dict[tuple[str, int], tuple[int, int]] = {}
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Compare the order with earlier epochs, and the labels of batches with those of all."""
@@ -284,17 +321,23 @@ class DataOrder(DataRule):
         last = (window.epoch, 0, 0)
         for batches, samples, digest in window.orders():
             if batches >= self.thresholds.batches and samples >= self.thresholds.samples:
-                key = (*window.loader, batches, digest)
-                last = (self._epochs.get(key, window.epoch), batches, samples)
+                key, length = (*window.loader, batches, digest), (*window.loader, batches)
+                # A partial epoch ends after batches that no other order can be compared at.
+                if self._lengths.setdefault(length, window.epoch) < window.epoch:
+                    last = (self._epochs.get(key, window.epoch), batches, samples)
                 if len(self._epochs) < _MOST_ORDERS:
                     self._epochs.setdefault(key, window.epoch)
         same_as, batches, samples = last
-        if batches and window.epoch > 1:
+        if batches:
+            epoch, before = self._judged.get(window.loader, (0, 0))
+            self._judged[window.loader] = (window.epoch, samples)
+            holds, passed = same_as < window.epoch, samples - before * (epoch == window.epoch)
             yield self.row(
-                same_as < window.epoch,
+                holds,
                 "order",
                 window,
                 severity="warning" if window.text("sampler") else None,
+                extent=None if holds else passed,
                 same_as=same_as,
                 batches=batches,
                 samples=samples,
@@ -537,6 +580,7 @@ class DataLeak(DataRule):
             "leak",
             window._replace(name=other, rank=0),
             place.split()[0],
+            extent=1,  # one comparison of all samples so far
             severity="error" if share >= limits.error_share else "warning",
             words={"evaluation": other, "training": training, "by": place.split()[0]},
             of_evaluation=share,
@@ -657,6 +701,7 @@ class DataShift(DataRule):
             "evaluation",
             subject,
             words={"how": how, "of": of},
+            extent=len(other),
             mean=median(means),
             std=std,
             train_mean=median(train_means),

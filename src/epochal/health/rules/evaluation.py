@@ -36,7 +36,8 @@ class EvalMode(EvaluationRule):
     All passes without gradients around an evaluation had dropout or BatchNorm in training mode.
 
     A training may run its model without gradients and in training mode by design, as for pseudo
-    labels. Such passes come without an evaluation as well, and then nothing is reported.
+    labels. Such passes come without an evaluation as well, and then nothing is reported. Passes in
+    evaluation mode without an evaluation, as of an export or a sample, resolve nothing.
     """
 
     name = "eval-mode"
@@ -77,7 +78,7 @@ class EvalMode(EvaluationRule):
         dropouts, norms = observation.count_of("dropouts"), observation.count_of("batchnorms")
         subject = context.role_names.get("eval_loss", "eval")
         if not dropouts and not norms:
-            return (Verdict(subject, False),)
+            return () if step is None else (Verdict(subject, False),)
         self._is_by_design = self._is_by_design or step is None
         if self._is_by_design or step is None:
             return ()
@@ -131,7 +132,8 @@ class StaleBatchNorm(EvaluationRule):
         norms, self._step = RUNNING_STATS.of(observation.values), observation.step
         for layer, norm in norms.items():
             at, before = self._norms.get(layer, (self._step, math.nan))
-            self._still.note(layer, ails=norm == before, step=at)
+            changes = norm != before and not math.isnan(before)
+            self._still.note(layer, ails=norm == before, step=at, is_well=changes)
             self._norms[layer] = (self._step, norm)
         if norms:
             yield from self._still.verdicts(RUNNING_STATS.name, self._describe)
@@ -181,13 +183,17 @@ class EvalFlat(EvaluationRule):
         if curve is None or curve.count < limits.evals:
             return ()
         values, value = curve.window(limits.evals), curve.points[-1][1]
-        is_coarse = float(f"{value:.3g}") == value
-        is_at_rest = rate.peak is not None and not rate.is_near_peak(limits.rate)
-        if is_coarse or is_at_rest or max(values) - min(values) > 1e-6 * abs(value):
+        if max(values) - min(values) > 1e-6 * abs(value):
             return (Verdict(curve.name, False),)
+        is_coarse = float(f"{value:.3g}") == value
+        if is_coarse or (rate.peak is not None and not rate.is_near_peak(limits.rate)):
+            return ()
         steps = steps_of(curve, curve.points[-limits.evals][0], curve.points[-1][0])
-        words = {"name": curve.name}
-        return (self.found("equal", curve.name, steps=steps, words=words, value=value),)
+        words, extent = {"name": curve.name}, limits.evals
+        equal = self.found(
+            "equal", curve.name, steps=steps, words=words, extent=extent, value=value
+        )
+        return (equal,)
 
 
 class EvalGap(EvaluationRule):
@@ -423,12 +429,19 @@ class DoubleSoftmax(EvaluationRule):
         name = context.role_names["eval_loss"]
         if accuracy <= 1 / classes + limits.above or not is_near:
             self._row.clear()
-            yield Verdict(name, False)
+            if not is_near:
+                yield Verdict(name, False)
             return
         self._row.append(observation.step or limits.steps * len(self._row))
         if len(self._row) >= limits.evals and self._row[-1] - self._row[0] >= limits.steps:
             yield self.found(
-                "softmax", name, loss=loss, accuracy=accuracy, classes=classes, floor=floor
+                "softmax",
+                name,
+                extent=len(self._row),
+                loss=loss,
+                accuracy=accuracy,
+                classes=classes,
+                floor=floor,
             )
 
 
@@ -538,6 +551,7 @@ class Overfitting(CurveRule):
                 curve.name,
                 steps=steps_of(curve, first, now.at),
                 words=words,
+                extent=self.thresholds.evals,
                 now=now.loss,
                 train=now.train,
                 start=train.start,

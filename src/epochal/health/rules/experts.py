@@ -156,7 +156,9 @@ class MoeImbalance(Rule):
         values = observation.values
         if observation.kind == "experts":
             self._learn(observation, context)
-            yield self._judge_layers(observation.record, context)
+            verdict = self._judge_layers(observation.record, context)
+            if verdict is not None:
+                yield verdict
         elif not _RECENT.keys().isdisjoint(values):
             self._learn(observation, context)
             for name, kept in self._recent.items():
@@ -197,10 +199,11 @@ class MoeImbalance(Rule):
         }
         verdict = self._judge_load(levels, context) or self._judge_losses(levels)
         for name in (_IMBALANCE, _AUX_LOSS, _Z_LOSS):
-            if verdict is None or name != verdict.subject:
+            if verdict is not None and name == verdict.subject:
+                yield verdict
+                return  # what comes after the first problem is not judged
+            if name != _IMBALANCE or not self._num_poor:
                 yield Verdict(name, False)
-        if verdict is not None:
-            yield verdict
 
     def _judge_load(self, levels: Mapping[str, float], context: Context) -> Verdict | None:
         limits, most = self.thresholds, self._most
@@ -215,7 +218,8 @@ class MoeImbalance(Rule):
         if has_collapsed and counts and (is_poor or self._num_poor >= limits.lasts):
             evidence: dict[str, Any] = {"worst_layer": self._worst} if self._worst else {}
             evidence |= {"imbalance": levels[_IMBALANCE]} if _IMBALANCE in levels else {}
-            return self.found("collapsed", _IMBALANCE, utilization=use, **evidence)
+            extent = self._num_poor
+            return self.found("collapsed", _IMBALANCE, extent=extent, utilization=use, **evidence)
         if is_poor and counts:
             return self.found(
                 "imbalance",
@@ -225,6 +229,7 @@ class MoeImbalance(Rule):
                     "most": f", and {most:g} is the maximum" if most else " for few experts",
                     "hint": "" if most else _UNKNOWN,
                 },
+                extent=self._num_poor,
                 imbalance=imbalance,
                 limit=poor,
             )
@@ -237,15 +242,19 @@ class MoeImbalance(Rule):
             level = levels.get(name, 0.0)
             if level > limit:
                 severity: Severity | None = "info" if is_healthy else None
-                return self.found(name, name, severity=severity, level=level, limit=limit)
+                return self.found(
+                    name, name, severity=severity, extent=_RECENT[name], level=level, limit=limit
+                )
         return None
 
-    def _judge_layers(self, record: Record, context: Context) -> Verdict:
+    def _judge_layers(self, record: Record, context: Context) -> Verdict | None:
         loads, (poor, _) = layer_loads(record), self._limits()
         self._worst = min(loads, key=lambda load: load.use).layer if loads else None
         bad = [one for one in loads if one.imbalance >= poor or one.use < self.thresholds.use]
-        if not bad or context.is_open(self.name, _IMBALANCE):
+        if not bad:
             return Verdict(_LAYERS, False)
+        if context.is_open(self.name, _IMBALANCE):
+            return None  # the finding about all layers has it
         worst = max(bad, key=lambda load: load.imbalance)
         others = [load.layer for load in bad if load is not worst]
         return self.found(

@@ -16,6 +16,7 @@ from epochal.health.optimizer import is_adaptive
 from epochal.health.rule import CurveRule, Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import CLIPPED, rate_rose, steps_of
 
+_EVERY = 20  # steps between two checks of clipping
 _NORM = "{norm} at {place}, {ratio:times} times the usual {usual}."
 
 
@@ -254,11 +255,11 @@ class AlwaysClipped(Rule):
         limits, name = self.thresholds, context.role_names["norm"]
         self._ratios.append(norm / clipped if clipped > 0 else 1.0)
         self._count += 1
-        if self._count % 20 or len(self._ratios) < limits.window:
+        if self._count % _EVERY or len(self._ratios) < limits.window:
             return ()
         share = sum(ratio > 1.0001 for ratio in self._ratios) / len(self._ratios)
         if share < limits.share:
-            return (Verdict(name, False),)
+            return (Verdict(name, False, extent=_EVERY),)
         typical = median(self._ratios)
         is_grave = typical >= limits.grave and self._count >= limits.early
         # Clipping changes little in the steps of an adaptive optimizer.
@@ -266,7 +267,13 @@ class AlwaysClipped(Rule):
         severity: Severity = "warning" if is_grave else "info"
         return (
             self.found(
-                "clipped", name, severity=severity, clipped=share, ratio=typical, limit=clipped
+                "clipped",
+                name,
+                severity=severity,
+                extent=limits.window,
+                clipped=share,
+                ratio=typical,
+                limit=clipped,
             ),
         )
 

@@ -19,7 +19,7 @@ from epochal.health.layer_series import (
     named,
 )
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
+from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.health.rules.loss_scale import batch_size
 from epochal.records import finite
 
@@ -108,7 +108,8 @@ class UntrainedParameters(Rule):
         unused = in_idle_branches(idle, moves)
         for layer in moves:
             ails = layer in still - unused and has_gradient(layer, gradients)
-            self._unchanged.note(layer, ails=ails, step=self._step)
+            moves_again = layer not in still
+            self._unchanged.note(layer, ails=ails, step=self._step, is_well=moves_again)
         yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -133,7 +134,7 @@ class UntrainedParameters(Rule):
             names = record.get("names")
             listed = [str(one) for one in names] if isinstance(names, list) else []
             if not count or not listed:
-                yield Verdict(_PARAMETERS, active=False)
+                yield Verdict(_PARAMETERS, active=False, extent=CONCLUSIVE)
                 return
             words = {"which": named(listed)}
             yield self.found(
@@ -247,7 +248,8 @@ class DeadLayer(Rule):
             waited = self._waits.get(layer, 0)
             is_long = waited >= self.thresholds.rare * self._longest.get(layer, 0)
             ails = layer in idle - excused and is_long and not is_spare_bias(layer, gradients)
-            self._without_gradient.note(layer, ails=ails, step=self._step)
+            is_well = layer not in idle
+            self._without_gradient.note(layer, ails=ails, step=self._step, is_well=is_well)
             if layer in idle:
                 self._waits[layer] = waited + 1
             elif self._waits.pop(layer, 0):

@@ -17,6 +17,7 @@ from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import steps_of
 
+_MOST_POINTS = 2000  # of a loss that may fall in a straight line
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
 _MOST_UPDATES = 500  # watched steps whose updates are kept
 _EVERY = 50  # points between two comparisons of the whole course
@@ -165,6 +166,7 @@ class LearningRateTooHigh(CurveRule):
             least_norm=self.thresholds.least_norm, least_layers=self.thresholds.layers
         )
         self._large: tuple[int, float, int] | None = None  # step, size and layers of an update
+        self._first: float | None = None  # the first loss, if the next ones were far above it
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Measure updates, and compare the loss with its start and with its best level."""
@@ -178,6 +180,8 @@ class LearningRateTooHigh(CurveRule):
             or self._judge_blow(curve, context)
             or self._judge_usual(curve, context)
         )
+        if not found and self._first is not None and curve.recent_level(10) > self._first:
+            return ()  # it has not come back to where it began
         return (found or Verdict(curve.name, False),)
 
     # -- facts ------------------------------------------------------------------------------------
@@ -236,10 +240,12 @@ class LearningRateTooHigh(CurveRule):
         if values[place] < limits.blow * values[0] or 2 * later > values[place]:
             return None
         (begin, first), (position, high) = curve.points[0], curve.points[place]
+        self._first = first
         return self.found(
             "blow",
             curve.name,
             steps=steps_of(curve, begin, position),
+            extent=curve.count,
             words={"place": curve.at(position), "rate": _of_rate(context, " of ")},
             first=first,
             high=high,
@@ -268,6 +274,7 @@ class LearningRateTooHigh(CurveRule):
             curve.name,
             steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
             words={"loss": f"The loss was {start} at first, then {early}, and is {late}"},
+            extent=curve.count,
             rate=peak,
             optimizer=usual.optimizer,
             lowest=usual.lowest,
@@ -382,7 +389,15 @@ class LearningRateTooLow(CurveRule):
             or (None if context.is_game else self._judge_evaluations(curve, context))
             or self._judge_usual(curve, context)
         )
-        return (found or Verdict(curve.name, False),)
+        if found is not None:
+            return (found._replace(extent=curve.count),)
+        return () if self._is_past(curve, context) else (Verdict(curve.name, False, extent=_EVERY),)
+
+    def _is_past(self, curve: Curve, context: Context) -> bool:
+        """Return True if some checks no longer apply: to find nothing is no recovery then."""
+        rate = context.rate
+        has_fallen = rate.peak is not None and not rate.is_near_peak(0.5)
+        return has_fallen or curve.count > _MOST_POINTS or len(self._evals) > _MOST_EVALS
 
     def _add_rate(self, curve: Curve, context: Context) -> None:
         position, rate = curve.points[-1][0], context.rate.latest
@@ -418,7 +433,7 @@ class LearningRateTooLow(CurveRule):
 
     def _judge_losses(self, curve: Curve, context: Context) -> Verdict | None:
         limits, rate = self.thresholds, context.rate
-        if not limits.points <= curve.count <= 2000 or curve.lowest <= 0:
+        if not limits.points <= curve.count <= _MOST_POINTS or curve.lowest <= 0:
             return None
         first_at, position = curve.blocks[0].first, curve.points[-1][0]
         is_planned = rate.peak is not None and not rate.is_near_peak(0.5)
@@ -576,6 +591,7 @@ class RateEnded(CurveRule):
                 message,
                 name,
                 steps=(self._since, step),
+                extent=self._below,
                 rate=rate,
                 peak=self._peak,
                 since_step=self._since,

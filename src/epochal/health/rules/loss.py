@@ -18,6 +18,7 @@ from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
 
 _EPOCH = "train/epoch"
+_EVERY = 50  # points between two checks of a loss that has never fallen
 _AT_TURN = 3  # points after an epoch began
 _SPIKE = "The loss jumped from {level} to {value} at {place}{noise}."
 
@@ -199,7 +200,7 @@ class Plateau(CurveRule):
         )
         is_known = older - newer + noise <= limits.hidden * curve.gained(newer)
         if not is_flat or not (is_known or context.is_open(self.name, curve.name)):
-            return (Verdict(curve.name, False),)
+            return (Verdict(curve.name, False, extent=limits.every),)
         first, last = curve.points[-2 * window][0], curve.points[-1][0]
         return (
             self.found(
@@ -207,6 +208,7 @@ class Plateau(CurveRule):
                 curve.name,
                 steps=steps_of(curve, first, last),
                 words={"since": curve.at(first), "place": curve.at(last)},
+                extent=2 * window,
                 older=older,
                 newer=newer,
                 width=curve.width,
@@ -274,7 +276,9 @@ class NeverFell(CurveRule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the last third of the run with its first, every so many points."""
         curve, limits = context.updated_curves.get("loss"), self.thresholds
-        if curve is None or curve is self._fell or curve.count % 50 or curve.count < limits.points:
+        if curve is None or curve.count % _EVERY or curve.count < limits.points:
+            return ()
+        if curve is self._fell and not context.is_open(self.name, curve.name):
             return ()
         if context.is_resumed or context.is_game or curve.lowest <= 0 or curve.start is None:
             return ()
@@ -294,11 +298,11 @@ class NeverFell(CurveRule):
         fell_at_once = curve.start - median(last) > noise or curve.start - lowest > noise
         if size > max(limits.errors * error, least) or fell_at_once or _evaluation_fell(context):
             self._fell = curve
-            return (Verdict(curve.name, False),)
+            return (Verdict(curve.name, False, extent=_EVERY),)
         hidden = (size + limits.errors * error) / median(first)
         # What falls just now, or has risen far, is not known to stay where it is.
         if hidden > limits.hidden_most or not 0.98 < now / median(first) < 1.5:
-            return (Verdict(curve.name, False),)
+            return ()
         return (
             self.found(
                 "flat",
@@ -306,6 +310,7 @@ class NeverFell(CurveRule):
                 steps=steps_of(curve, begin, position),
                 severity="warning" if hidden < limits.hidden else "info",
                 words={"place": curve.at(position)},
+                extent=curve.count,
                 first=median(first),
                 now=now,
                 points=curve.count,
@@ -459,7 +464,8 @@ class Divergence(CurveRule):
             return (Verdict(curve.name, False),)
         jump = self._jump_that_lost(course, context)
         if jump is not None:
-            return (self._describe(course, context, jump),)
+            since = sum(position >= jump.position for position, _ in curve.points)
+            return (self._describe(course, context, jump)._replace(extent=since),)
         is_far = self._is_far(course, context)
         self._in_row = self._in_row + 1 if is_far else 0
         lasted = min(self._in_row, len(curve.points))
@@ -469,7 +475,7 @@ class Divergence(CurveRule):
         is_open = context.is_open(self.name, curve.name)
         if not is_far or not (is_open or self._begins(course, context, lasted, risen_at)):
             return (Verdict(curve.name, False),)
-        return (self._describe(course, context),)
+        return (self._describe(course, context)._replace(extent=lasted),)
 
     def _rises_from_zero(self, course: Course, context: Context) -> bool:
         """Whether the loss started at about zero and never fell, as that of a policy.

@@ -17,6 +17,7 @@ from epochal.health.text import steps_of
 
 _BATCH_KEYS = ("batch_size", "train_batch_size", "per_device_train_batch_size", "micro_batch_size")
 _MOST_SAMPLES = 1 << 40
+_EVERY = 50  # points between two checks of returns
 _SIGN = "Check the sign of the loss: what is subtracted, and whether a score is returned as a loss."
 
 
@@ -244,14 +245,19 @@ class LargeReturns(CurveRule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the first losses with those after some time."""
         curve, limits = context.updated_curves.get("loss"), self.thresholds
-        if curve is None or not context.is_game or curve.count < limits.points or curve.count % 50:
+        if curve is None or not context.is_game or curve.count < limits.points:
+            return ()
+        if curve.count % _EVERY:
             return ()
         first, now = curve.blocks[0].level, curve.recent_level(20)
         if min(first, now) < limits.limit:
-            return (Verdict(curve.name, False),)
+            return (Verdict(curve.name, False, extent=_EVERY),)
         steps = steps_of(curve, curve.blocks[0].first, curve.points[-1][0])
-        size = math.sqrt(now)
-        return (self.found("large", curve.name, steps=steps, first=first, now=now, size=size),)
+        size, extent = math.sqrt(now), curve.count
+        large = self.found(
+            "large", curve.name, steps=steps, extent=extent, first=first, now=now, size=size
+        )
+        return (large,)
 
 
 def batch_size(config: Mapping[str, Any]) -> int | None:

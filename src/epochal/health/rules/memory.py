@@ -123,6 +123,7 @@ class MemoryGrowth(Rule):
         """Start again: a new attempt is a new process."""
         self._samples: dict[str, deque[tuple[float, float]]] = {}
         self._trains_since: float | None = None
+        self._judged: dict[str, float] = {}  # by subject: when
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check each memory of a record separately."""
@@ -135,7 +136,13 @@ class MemoryGrowth(Rule):
         for name, value in observation.values.items():
             if name in _TITLES or name.endswith("/dram_used"):
                 samples = self._sampled(observation, name, value) if is_ready else ()
-                yield self._judge(observation, name, value, samples, context)
+                verdict = self._judge(observation, name, value, samples, context)
+                last = self._judged.get(verdict.subject, observation.t)
+                if verdict.active:
+                    yield verdict
+                elif is_ready:  # before, nothing is known of growth
+                    yield verdict._replace(extent=max(0.0, observation.t - last))
+                self._judged[verdict.subject] = observation.t
 
     def _sampled(
         self, observation: Observation, name: str, value: float
@@ -164,9 +171,9 @@ class MemoryGrowth(Rule):
             words={"title": title + context.of_rank(observation.rank)},
             **context.rank_evidence(observation.rank),
         )
-        fast, *slow = (
-            growth_of(samples[-count:]) if len(samples) >= count else None for count in _WINDOWS
-        )
+        windows = [samples[-count:] if len(samples) >= count else () for count in _WINDOWS]
+        fast, *slow = (growth_of(window) if window else None for window in windows)
+        lengths_s = [window[-1][0] - window[0][0] if window else 0.0 for window in windows]
         total = observation.values.get(name.replace("_used", "_total"), 0.0)
         has_total = name.endswith("_used") and total > 0
         if has_total and fast and value >= total / 2 and fast.rise >= 0.01 * total:
@@ -175,6 +182,7 @@ class MemoryGrowth(Rule):
                 return found(
                     "soon full",
                     severity="error" if left_s <= limits.very_soon_s else None,
+                    extent=lengths_s[0],
                     left_s=round(left_s),
                     used_bytes=value,
                     total_bytes=total,
@@ -186,13 +194,14 @@ class MemoryGrowth(Rule):
             return Verdict(subject, False)
         # At an even pace the rise within a window becomes an ever smaller share.
         known = context.open.get((self.name, subject))
-        for growth in slow:
+        for growth, length_s in zip(slow, lengths_s[1:], strict=True):
             if growth and (
                 known or growth.rise >= max(limits.min_bytes, limits.share * growth.before)
             ):
                 before = known.evidence.get("before_bytes") if known else None
                 return found(
                     "grows",
+                    extent=length_s,
                     before_bytes=before or growth.before,
                     now_bytes=growth.before + growth.rise,
                     per_hour_bytes=round(3600 * growth.per_second),

@@ -13,7 +13,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Recent
 from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
+from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
 from epochal.series.window import RecentMedian
 
@@ -137,7 +137,7 @@ class SilentRun(Rule):
         # Of a thousand ranks, only the record of the one that was named may end the silence.
         may_close = rank == self._first or observation.kind == "finish"
         if may_close and context.is_open(self.name, "") and not self._is_silent(observation.t):
-            return (Verdict("", False),)
+            return (Verdict("", False, extent=CONCLUSIVE),)
         return ()
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:

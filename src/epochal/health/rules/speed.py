@@ -14,7 +14,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Recent
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
+from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
 
 _DATA = "phase/data"
@@ -82,6 +82,7 @@ class GpuThrottling(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._since: dict[str, float] = {}
+        self._last: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a record of a GPU that is at work."""
@@ -94,11 +95,13 @@ class GpuThrottling(Rule):
             return
         key, subject = f"{observation.rank}/{observation.writer}/{gpu}", f"gpu/{gpu}/clock"
         shares = {_THERMAL: limits.thermal_share, _POWER: limits.power_share}
+        interval_s = finite(record.get("interval_s")) or 0.0
+        passed_s = interval_s or max(0.0, observation.t - self._last.get(key, observation.t))
+        self._last[key] = observation.t
         if not is_limited or clock >= (1 - shares.get(word, limits.other_share)) * largest:
             self._since.pop(key, None)
-            yield Verdict(subject, False)
+            yield Verdict(subject, False, extent=passed_s)
             return
-        interval_s = finite(record.get("interval_s")) or 0.0
         seconds = observation.t - self._since.setdefault(key, observation.t - interval_s)
         if seconds < limits.lasting_s:
             return
@@ -107,6 +110,7 @@ class GpuThrottling(Rule):
             word if word in self.messages else "other",
             subject,
             words={"gpu": str(gpu), "heat": f" at {temperature:.0f} °C" if temperature else ""},
+            extent=seconds,
             clock_mhz=clock,
             full_mhz=largest,
             lost=round(lost, 3),
@@ -179,7 +183,8 @@ class InputBound(Rule):
         if rank not in self._waits:
             self._waits[rank] = 0
             return  # the first record has the start of the workers in it
-        yield Verdict(_DURATION, False)
+        # Phases tell what the durations could not.
+        yield Verdict(_DURATION, False, extent=CONCLUSIVE)
         wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
         if not wall_ms or wall_ms < 0 or data_ms is None:
             return
@@ -196,6 +201,7 @@ class InputBound(Rule):
                 steps=None if last is None else (max(0, last - covered + 1), last),
                 severity="error" if waits > 1 and is_grave else None,
                 words={"whose": context.of_rank(rank)},
+                extent=waits,
                 **context.rank_evidence(rank),
                 data_ms=data_ms,
                 wall_ms=wall_ms,
@@ -220,7 +226,12 @@ class InputBound(Rule):
             return
         # Not sure: a timer that does not wait for the GPU measures how long it queues work.
         yield self.found(
-            "pauses", _DURATION, share=round(share, 3), duration_ms=duration_ms, wall_ms=wall_ms
+            "pauses",
+            _DURATION,
+            extent=len(self._pauses),
+            share=round(share, 3),
+            duration_ms=duration_ms,
+            wall_ms=wall_ms,
         )
 
 
@@ -334,6 +345,7 @@ class ThroughputDrop(Rule):
             steps=(self._since, recent[-1].step),
             severity="warning" if has_time and self._source else None,
             words={"from": _shown(usual), "to": _shown(now), "unit": unit},
+            extent=len(recent),
             usual=usual,
             now=now,
             less=round(1 - now / usual, 3),
@@ -403,4 +415,5 @@ class LowSpeedOfLight(Rule):
         if level >= limits.share_pct:
             return (Verdict(_SOL, False),)
         severity: Severity = "warning" if level < limits.grave_pct else "info"
-        return (self.found("low", _SOL, severity=severity, sol_pct=level),)
+        extent = limits.window
+        return (self.found("low", _SOL, severity=severity, extent=extent, sol_pct=level),)
