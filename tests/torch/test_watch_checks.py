@@ -336,13 +336,23 @@ def test_passes_in_training_mode_are_told(start_run: StartRun) -> None:
     assert [told[0][name] for name in known] == [1, 1, 1, "2", 0.3]
 
 
-def test_a_right_evaluation_after_wrong_ones_is_told(start_run: StartRun) -> None:
+def test_right_evaluations_after_wrong_ones_are_told(start_run: StartRun) -> None:
     run, model = start_run(), model_with(nn.Dropout(0.3))
     watch(model, run)
     evaluated(model, 1, evaluates=evaluation(model, mode=True))
     evaluated(model, 2, evaluates=evaluation(model, mode=False))
     run.finish()
-    assert [one["dropouts"] for one in events(run)] == [1, 0]
+    assert [one["dropouts"] for one in events(run)] == [1, 0, 0]
+
+
+def test_a_sample_beside_a_wrong_evaluation_does_not_make_it_right(start_run: StartRun) -> None:
+    run, model = start_run(), model_with(nn.Dropout(0.3))
+    watch(model, run)
+    wrong, sample = evaluation(model, mode=True), evaluation(model, mode=False)
+    evaluated(model, 1, evaluates=wrong)
+    evaluated(model, 1, evaluates=lambda: (wrong(), sample()))
+    run.finish()
+    assert [one["dropouts"] for one in events(run)] == [1]
 
 
 def test_a_watched_model_can_be_saved_whole(start_run: StartRun, tmp_path: Path) -> None:

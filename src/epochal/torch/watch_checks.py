@@ -94,12 +94,14 @@ class Detector:
 
 # More evaluations in training mode say nothing new.
 _MOST_REPORTS = 4
+# Passes in evaluation mode may be of an export or a sample: the evaluation may come after them.
+_MOST_RIGHT = 32
 
 
 class EvaluationModes(Detector):
     """Reports passes without gradients if all of them since the last step were in training mode.
 
-    The first evaluation after those in the right mode is reported, too.
+    The passes after those that are in the right mode are reported as well, some times.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -108,6 +110,7 @@ class EvaluationModes(Detector):
         self._dropouts = [(name, one) for name, one in modules if drop_share(one) > 0]
         self._norms = [(name, one) for name, one in modules if isinstance(one, _BatchNorm)]
         self._passes = self._in_training = self._num_reported = 0
+        self._right_left = 0  # passes in evaluation mode that are still reported
         self._fields: dict[str, Any] = {}
 
     def on_forward(self) -> None:
@@ -133,11 +136,13 @@ class EvaluationModes(Detector):
             return []
         if in_training == passes:
             self._num_reported += 1
+            self._right_left = _MOST_RIGHT
             if self._num_reported > _MOST_REPORTS:
                 return []
             return [Fact("evaluation-passes", {"passes": passes, **self._fields})]
-        if not self._num_reported:
+        if in_training or not self._right_left:  # some of both: which was the evaluation?
             return []
+        self._right_left -= 1
         self._num_reported = 0
         return [Fact("evaluation-passes", {"passes": passes, "dropouts": 0, "batchnorms": 0})]
 
