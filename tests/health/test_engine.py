@@ -4,7 +4,7 @@ from epochal.health.context import Context
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.observation import Observation
-from epochal.health.rule import Rule, Verdict
+from epochal.health.rule import CONCLUSIVE, Rule, Verdict
 from epochal.records import Record
 
 
@@ -27,6 +27,28 @@ class Patient(TooHigh):
     patience = 3
     release = 2
     cooldown_steps = 10
+
+
+class Measured(TooHigh):
+    """Sees nothing at 1: neither the fault nor recovery. At -1 recovery is certain."""
+
+    name = "measured"
+    symptom_of = frozenset({"slow steps"})
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        loss = observation.roles.get("loss", 1.0)
+        if loss == 1:
+            return ()
+        extent = 3.0 if loss > 1 else CONCLUSIVE if loss < 0 else 1.0
+        return (Verdict("loss", loss > 1, extent=extent),)
+
+
+class Cause(TooHigh):
+    name = "cause"
+    causes = frozenset({"slow steps"})
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        return (Verdict("cause", observation.roles.get("loss") == 7),)
 
 
 class Ticking(TooHigh):
@@ -73,6 +95,25 @@ def test_release_and_cooldown_hold_it_back() -> None:
     found = feed(health, [2, 2, 2, 0, 0, 2, 0, 0, 0] + [2] * 12)
     assert [f.state for f in found] == ["open", "closed", "open"]
     assert found[-1].steps == (9, 15)
+
+
+def test_recovery_takes_as_much_evidence_as_the_fault() -> None:
+    def states(losses: Iterable[float]) -> list[str]:
+        return [finding.state for finding in feed(Health(rules=[Measured]), losses)]
+
+    assert states([2, 0, 0]) == ["open"]
+    assert states([2, 0, 0, 0]) == ["open", "closed"]
+    assert states([2, 0, 1, 0, 1, 1]) == ["open"]
+    assert states([2, 0, 0, 2, 0, 0]) == ["open"]
+    assert states([2, -1]) == ["open", "closed"]
+
+
+def test_a_fault_that_its_cause_explains_is_no_recovery() -> None:
+    health = Health(rules=[Cause, Measured])
+    feed(health, [2, 0, 0, 7, 0, 0])
+    assert [finding.rule for finding in health.open_findings] == ["measured"]
+    feed(health, [0], start=6)
+    assert health.open_findings == []
 
 
 def test_open_findings_are_those_not_closed() -> None:

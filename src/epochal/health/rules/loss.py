@@ -208,7 +208,7 @@ class Plateau(CurveRule):
                 curve.name,
                 steps=steps_of(curve, first, last),
                 words={"since": curve.at(first), "place": curve.at(last)},
-                extent=2 * window,
+                extent=2 * window + (limits.checks - 1) * limits.every,
                 older=older,
                 newer=newer,
                 width=curve.width,
