@@ -7,7 +7,7 @@ import pytest
 from epochal.health.rules.learning_rate import LearningRateTooHigh, LearningRateTooLow, RateEnded
 from epochal.records import Record
 from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
-from tests.health.machine_records import event, metrics, opened
+from tests.health.machine_records import event, metrics, opened, updated
 
 REWARD = metrics(0, {"reward": 1.0})
 STAYS = flat(200, 2.3)
@@ -55,6 +55,14 @@ def test_large_updates_and_a_loss_that_does_not_fall_are_a_warning(
     fast = steps([2.3 * 0.95**n for n in range(200)], lr=rates)
     (note,) = opened(LearningRateTooHigh, in_order(watched(updates), fast))
     assert note.severity == "info"
+
+
+def test_a_resume_in_which_nothing_is_measured_resolves_nothing() -> None:
+    resume = {"log": "resume", "t": 1.7e9 + 200, "attempt": 2, "step": 200}
+    again = steps(flat(100, 2.3), first=200, lr=0.5)
+    records = in_order(watched({0: 0.1, 1: 0.4}), steps(STAYS, lr=0.5))
+    said = updated(LearningRateTooHigh, [*records, resume, *again])
+    assert [finding.state for finding in said] == ["open"]
 
 
 def test_updates_of_a_usual_size_are_fine() -> None:

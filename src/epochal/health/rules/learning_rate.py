@@ -180,9 +180,13 @@ class LearningRateTooHigh(CurveRule):
             or self._judge_blow(curve, context)
             or self._judge_usual(curve, context)
         )
-        if not found and self._first is not None and curve.recent_level(10) > self._first:
-            return ()  # it has not come back to where it began
+        if found is None and (context.is_resumed or self._is_still_up(curve)):
+            return ()
         return (found or Verdict(curve.name, False),)
+
+    def _is_still_up(self, curve: Curve) -> bool:
+        """Return True if the first steps raised the loss, and it is not back where it began."""
+        return self._first is not None and curve.recent_level(10) > self._first
 
     # -- facts ------------------------------------------------------------------------------------
 
