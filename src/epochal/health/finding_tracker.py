@@ -57,7 +57,7 @@ class FindingTracker:
         return self.finding
 
     def interrupt(self) -> None:
-        """Begin to count recovery again: the fault was seen, and is not reported now."""
+        """Count recovery from its beginning: the fault was seen again."""
         self._clear, self._recovered = 0, 0.0
 
     @property

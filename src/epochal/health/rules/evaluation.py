@@ -427,9 +427,10 @@ class DoubleSoftmax(EvaluationRule):
         of_logits = -accuracy * math.log(accuracy) - (1 - accuracy) * math.log(rest)
         is_near = abs(loss - floor - 1 + accuracy) < limits.near and loss > of_logits + 0.1
         name = context.role_names["eval_loss"]
-        if accuracy <= 1 / classes + limits.above or not is_near:
+        is_guess = accuracy <= 1 / classes + limits.above
+        if is_guess or not is_near:
             self._row.clear()
-            if not is_near:
+            if not is_guess:
                 yield Verdict(name, False)
             return
         self._row.append(observation.step or limits.steps * len(self._row))
