@@ -675,7 +675,7 @@ class DataShift(DataRule):
         if not verdict.active:
             less = () if is_model else ("inputs/eval",)
             for subject in (*less, *(f"data/{name}" for name in self._loaders)):
-                yield Verdict(subject, False)
+                yield Verdict(subject, False, extent=CONCLUSIVE)  # this measurement decides
 
     def _compare(
         self,

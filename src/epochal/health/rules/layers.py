@@ -436,7 +436,7 @@ class InputScale(Rule):
             verdict = self._judge(observation)
             yield verdict
             if not verdict.active:
-                yield Verdict("inputs", active=False)
+                yield Verdict("inputs", active=False, extent=CONCLUSIVE)
             return
         yield from self.finish(context)
         if is_training and not self._has_layer:
