@@ -27,6 +27,14 @@ def test_it_closes_when_the_loss_has_come_back() -> None:
     assert [finding.state for finding in updated(Divergence, steps(losses))] == ["open", "closed"]
 
 
+def test_a_restart_of_the_learning_rate_is_no_recovery() -> None:
+    rates = [1e-3 * (1 - n / 800) for n in range(700)] + [1e-3] * 900
+    stays = falling(600) + flat(1000, 12.0)
+    assert [one.state for one in updated(Divergence, steps(stays, lr=rates))] == ["open"]
+    back = falling(600) + flat(300, 12.0) + flat(700, 2.5)
+    assert [one.state for one in updated(Divergence, steps(back, lr=rates))] == ["open", "closed"]
+
+
 def test_a_loss_that_rises_from_the_first_step_on_names_the_sign() -> None:
     found = opened(Divergence, steps([2.3 * 1.02**n for n in range(200)]))[0]
     assert (found.severity, "sign" in found.advice) == ("error", True)

@@ -445,6 +445,7 @@ class Divergence(CurveRule):
         self._in_row = 0
         self._reward: Course | None = None  # of the reward with its sign changed: it falls
         self._low_in_row = 0
+        self._halfway = math.inf  # between the best level and the one that opened the finding
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the level of the loss, and that of the reward, with the best level."""
@@ -473,8 +474,12 @@ class Divergence(CurveRule):
         is_far = is_far and not evaluation_is_fine(context, risen_at)
         # What is open closes when the loss is back, not when it falls for a moment.
         is_open = context.is_open(self.name, curve.name)
+        if not is_far and is_open and course.level > self._halfway:
+            return ()  # its best level is only the best since a restart of the learning rate
         if not is_far or not (is_open or self._begins(course, context, lasted, risen_at)):
             return (Verdict(curve.name, False),)
+        if not is_open:
+            self._halfway = course.level - course.height / 2
         return (self._describe(course, context)._replace(extent=lasted),)
 
     def _rises_from_zero(self, course: Course, context: Context) -> bool:
@@ -533,6 +538,7 @@ class Divergence(CurveRule):
                 curve.name,
                 steps=(reward.best_at, at),
                 words={"since": curve.at(reward.best_at), "place": curve.at(at)},
+                extent=self._low_in_row,
                 best=-reward.best,
                 level=-reward.level,
                 width=width,
