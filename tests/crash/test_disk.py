@@ -217,3 +217,44 @@ def test_a_program_that_closes_every_descriptor_loses_nothing(start_run: StartRu
         os._exit(0)
     os.waitpid(child, 0)
     assert sorted(steps(run.dir)) == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def make_disk(image: Path, folder: Path) -> None:
+    if os.getuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("only root can mount a disk, and mkfs.ext4 makes it")
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", str(image)], check=True)
+    folder.mkdir()
+    mount("-o", "loop,errors=continue", str(image), str(folder))
+
+
+def test_after_a_flush_a_disk_that_failed_has_everything(
+    tmp_path: Path, small_disk: Path, start_run: StartRun
+) -> None:
+    mount("-o", "remount,size=12m", str(small_disk))
+    image, folder, copy = small_disk / "image", tmp_path / "ext4", tmp_path / "copy"
+    make_disk(image, folder)
+    try:
+        run = start_run(dir=folder, companion=False)
+        log_some(run, 0, 10)
+        run.flush()
+        ballast = fill(small_disk)  # the disk is a file, and gets EIO where it cannot grow
+        log_some(run, 10, 20_000)
+        for step in (20_000, 20_001):
+            with pytest.raises(OSError, match=r"Errno (5|28)"):
+                run.flush()
+            log_some(run, step, step + 1)
+        ballast.unlink()
+        mount("-o", "remount,size=64m", str(small_disk))
+        run.flush()
+        shutil.copyfile(image, tmp_path / "image")  # what a power cut leaves
+        run.finish()
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    copy.mkdir()
+    mount("-o", "loop,ro", str(tmp_path / "image"), str(copy))
+    try:
+        assert steps(copy / run.dir.relative_to(folder)) == list(range(20_002))
+    finally:
+        subprocess.run(["umount", str(copy)], check=True)
