@@ -162,7 +162,10 @@ def remove_the_newest(folder: Path) -> None:
     [
         (cut_the_newest, r"step-2 is damaged: model.safetensors has 40 bytes instead of \d+"),
         (spoil_the_newest_manifest, r"step-2 is damaged: .*manifest.json is not valid JSON"),
-        (remove_the_newest, r"latest names step-2, which is not there; there are: step-1\."),
+        (
+            remove_the_newest,
+            r"latest names step-2, which is no checkpoint here; there are: step-1\.",
+        ),
     ],
 )
 def test_a_damaged_latest_checkpoint_is_replaced_on_request(

@@ -147,7 +147,7 @@ def test_without_a_manifest_there_is_no_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, state, 1)
     save(tmp_path, state, 2)
     (tmp_path / "step-2/manifest.json").unlink()
-    with pytest.raises(CheckpointNotFoundError, match=r"latest, which names step-2,.*: step-1"):
+    with pytest.raises(CheckpointNotFoundError, match=r"latest names step-2, which .*: step-1"):
         restore(tmp_path, state)
     (tmp_path / "latest").unlink()
     assert restore(tmp_path, state).step == 1

@@ -148,6 +148,7 @@ export interface LogLine {
 type Fields = Readonly<Record<string, unknown>>;
 type Written = Pick<LogLine, "level" | "word" | "text">;
 
+const WARNINGS = new Set(["records-lost", "sync-failed", "internal-error"]);
 const LEVELS: Readonly<Record<string, Level>> = {
   trace: "debug", debug: "debug", verbose: "debug", info: "info", msg: "info", stdout: "info", stderr: "info",
   warning: "warning", warn: "warning", error: "error", critical: "error", fatal: "error",
@@ -173,7 +174,7 @@ const WRITERS: Readonly<Record<string, (fields: Fields, step: number | null) => 
       const { title, text, level: told } = fields;
       return { level: LEVELS[words(told).toLowerCase()] ?? "info", word: "alert", text: `${words(title)}${atStep(step)}${text ? `: ${words(text)}` : ""}` };
     }
-    const level = name === "exception" ? "error" : name === "records-lost" || name === "internal-error" ? "warning" : "info";
+    const level = name === "exception" ? "error" : WARNINGS.has(name) ? "warning" : "info";
     const { traceback, ...facts } = fields;
     const trace = typeof traceback === "string" ? `\n${traceback}` : "";
     return { level, word: "event", text: `${name}${atStep(step)} ${factsText(facts)}`.trimEnd() + trace };

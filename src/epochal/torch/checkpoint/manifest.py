@@ -166,7 +166,7 @@ def find(folder: Path, which: Pointer | int | str) -> Path:
         return folder / manifest.name
     wanted = f"{folder} has no checkpoint {which}"
     if name not in (None, which):
-        wanted = f"{folder / str(which)} names {name}, which is not there"
+        wanted = f"{folder / str(which)} names {name}, which is no checkpoint here"
     listed = ", ".join(list(found)[-8:]) or "none"
     raise CheckpointNotFoundError(f"{wanted}; there are: {listed}.")
 
