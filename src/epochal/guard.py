@@ -408,6 +408,8 @@ def called_by_program(
                 return guarded(self, args, kwargs)
             return call_with_room(guarded, self, args, kwargs)
 
+        # A graph of torch.compile leaves such a call to Python.
+        call._torchdynamo_disable = True  # type: ignore[attr-defined]
         return call
 
     return decorate

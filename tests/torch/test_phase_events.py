@@ -33,12 +33,14 @@ def test_a_compiled_step_may_have_phases(start_run: StartRun) -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
         with run.phase("forward"):
             y = x.square().sum()
+        run.event("computed")
         return y + 1
 
     for _ in range(3):
         assert step(torch.ones(3)).item() == 4.0
         run.log({"loss": 1.0})
     run.finish()
+    assert len(of_kind(run.dir, "event")) == 3
     assert "phase/forward" in of_kind(run.dir, "phases")[0]["m"]
 
 

@@ -62,7 +62,7 @@ class Run:
         recorder.ending.explain = self._explain_out_of_memory
         if "torch" in sys.modules:
             hot = (Run.log, Recorder.write, Recorder.write_silent, Phase.__enter__, Phase.__exit__)
-            torch_hooks().exclude_from_compile(*hot)
+            torch_hooks().exclude_from_compile(*hot, Run.phase)
 
     def __repr__(self) -> str:
         return f"<epochal run {self.project}/{self.name} at {self.dir}>"
