@@ -106,6 +106,20 @@ def sync_folder(path: Path) -> None:
             raise
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, so that they survive a power cut."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    try:
+        sync_folder(folder.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # the next try makes and syncs it
+        raise
+
+
 def sync_folders_above(folder: Path) -> None:
     """Write the name of a folder to the disk, and of all above it that this user may have made."""
     place = folder.resolve()

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
-from epochal.atomic_file import between_processes, replaced_file
+from epochal.atomic_file import between_processes, make_folder, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import BOARDS_FOLDER, is_run_folder, json_bytes, slugify
 from epochal.journal.regular_file import read_regular
@@ -123,7 +123,7 @@ def save_board(
     place = folder / BOARDS_FOLDER
     if is_run_folder(place):
         raise UsageError(f"{place} is a run, so there is no folder for boards.")
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     with between_processes(place / _LOCK):
         found = _stored(folder, project)
         if not replaces:
@@ -146,6 +146,7 @@ def remove_board(folder: Path, project: str, name: str, revision: str | None) ->
         found = _stored(folder, project)
         _check(found, name, revision)
         found[name][0].unlink(missing_ok=True)
+        sync_folder(folder / BOARDS_FOLDER)
 
 
 class FolderBoards:

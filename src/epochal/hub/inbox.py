@@ -143,7 +143,7 @@ class _Run:
     parts: dict[str, GrowingPart] = field(default_factory=dict)
     # What the disk has of parts to which it failed to append.
     failed: dict[str, int] = field(default_factory=dict)
-    # Parts that were here before, and that the disk has.
+    # Parts that were here before, and folders, that the disk has.
     synced: set[str] = field(default_factory=set)
 
 
@@ -320,6 +320,8 @@ class Inbox:
                 return self._put_live(run, target, chunk, size=size)
             if target.exists():
                 if file_digest(target) == (sha256, size):
+                    _sync_file(target)  # the hub that received it may not have done it
+                    self._sync_names(run, kind)
                     self._drop_lines(run, kind, name)
                     return size
                 if kind == "blobs" and blob_is_whole(target) is not False:
@@ -508,9 +510,16 @@ class Inbox:
         if kind == "segments":  # from here on, nothing is appended to the part
             run.parts.pop(target.stem, None)
         os.replace(partial, target)
-        sync_folder(target.parent)
+        self._sync_names(run, kind)
         self._drop_lines(run, kind, name)
         return size
+
+    def _sync_names(self, run: _Run, kind: protocol.FileKind) -> None:
+        """Sync the names of received files, and once that of their folder."""
+        sync_folder(run.folder.path / kind)
+        if kind not in run.synced:
+            sync_folder(run.folder.path)
+            run.synced.add(kind)
 
     def _drop_lines(self, run: _Run, kind: protocol.FileKind, name: str) -> None:
         """Delete the lines of a part whose segment is here."""

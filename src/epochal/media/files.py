@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from epochal.atomic_file import sync_folder, sync_or_rewrite
+from epochal.atomic_file import sync_folder
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder, is_patch
 from epochal.journal.regular_file import read_regular, regular_only
@@ -229,9 +229,8 @@ def encode_pending(folder: RunFolder, *, budget_s: float | None = None) -> bool:
         with contextlib.suppress(FileNotFoundError, EpochalError):
             data = encode(read_raw(_raw_content(raw)))
             file = raw.name.removesuffix(RAW)
-            store_blob(folder, file, data)
-            sync_or_rewrite(folder.blobs / file)  # as durable as what is deleted now
-            sync_folder(folder.blobs)
+            # As durable as what is deleted now.
+            _write_once(folder.blobs / file, data, durable=True)
             raw.unlink()
     return True
 
@@ -250,8 +249,14 @@ def _raw_content(path: Path) -> bytes:
     return read_regular(path, max_bytes=MAX_VALUES + 1024)
 
 
-def _write_once(path: Path, *data: bytes | memoryview, mode: int = 0o644) -> None:
-    if path.exists():
+def _write_once(
+    path: Path, *data: bytes | memoryview, mode: int = 0o644, durable: bool = False
+) -> None:
+    """Write a file that nobody changes; `durable` returns when the disk has all of it.
+
+    `durable` also replaces one that is there: a power cut may have left half of it.
+    """
+    if path.exists() and not durable:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
@@ -259,7 +264,12 @@ def _write_once(path: Path, *data: bytes | memoryview, mode: int = 0o644) -> Non
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             for piece in data:
                 file.write(piece)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
+        if durable:
+            sync_folder(path.parent)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -84,7 +84,6 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
 
 def _write(content: PartContent, name: PartName, target: Path) -> None:
     """Make a segment appear under its name, complete and readable."""
-    is_first = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     with replaced_file(target, durable=True) as temporary:
@@ -93,8 +92,7 @@ def _write(content: PartContent, name: PartName, target: Path) -> None:
             segment.check_pages()
             if segment.num_records != content.num_records:
                 raise FormatError(f"{name.stem} was not sealed: its segment lacks some records.")
-    if is_first:
-        sync_folder(target.parent.parent)
+    sync_folder(target.parent.parent)  # an earlier try may have made the folder and failed
 
 
 def _sweep(target: Path) -> None:

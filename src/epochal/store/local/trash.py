@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from epochal.atomic_file import make_folder
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
 from epochal.store.answers import TrashedRun
@@ -42,7 +43,7 @@ def move_to_trash(info: RunRow) -> TrashedRun:
         group = path.parent / TRASH_FOLDER / (stamp if number == 1 else f"{stamp}-{number}")
         if os.path.lexists(group / path.name):
             continue  # the second run of this name within a second
-        group.mkdir(parents=True, exist_ok=True)
+        make_folder(group)
         try:
             os.rename(path, group / path.name)
         except FileNotFoundError:

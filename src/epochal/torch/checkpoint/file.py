@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save, save_file
 from torch import Tensor
 
-from epochal.atomic_file import replaced_file
+from epochal.atomic_file import make_folder, replaced_file
 from epochal.errors import FormatError, UsageError
 
 Layout = Literal["safetensors", "fdl"]
@@ -81,7 +81,7 @@ def write_checkpoint(
         return
     path = Path(destination)
     chosen = layout or ("fdl" if ".fdl" in path.suffixes else "safetensors")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with replaced_file(path, durable=True) as temporary:
         if path.suffix == ".gz":
             # No name and no time inside: equal contents give equal files.

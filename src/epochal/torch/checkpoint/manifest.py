@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 
-from epochal.atomic_file import replaced_file, sync_folder
+from epochal.atomic_file import make_folder, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import read_json, write_json
 from epochal.journal.process import liveness, process_identity
@@ -236,7 +236,7 @@ def verify(path: Path, manifest: Manifest, names: Sequence[str]) -> None:
 def prepare(final: Path) -> Path:
     """Make the folder that becomes a checkpoint when all of it is written."""
     temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-    temporary.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(temporary.parent)
     if temporary.exists():
         shutil.rmtree(temporary)
     temporary.mkdir()
