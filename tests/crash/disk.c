@@ -158,7 +158,9 @@ static void note(char kind, const char *name, uint64_t inode, int64_t number, co
 
 /* Whether a call fails now: its error, 0 for a write that is cut short, or -1. */
 static int fault_of(const char *call, const char *name, const char *path) {
-    if (!fault->times || strcmp(fault->call, call) || !strstr(path, fault->path))
+    int is_meant = strcmp(fault->call, call) == 0 ||
+                   (strcmp(fault->call, "change") == 0 && strcmp(call, "read") != 0);
+    if (!fault->times || !is_meant || !strstr(path, fault->path))
         return -1;
     if (fault->skip) {
         fault->skip--;
@@ -173,8 +175,9 @@ static int fault_of(const char *call, const char *name, const char *path) {
 
 /* -- for the tests ------------------------------------------------------------------------- */
 
-/* Let calls of a kind ("write", "fsync" or "read") fail whose path contains `path`: `times` calls
- * after the first `skip`; -1 is for ever. A write with the error 0 writes half. */
+/* Let calls of a kind fail whose path contains `path`: `times` calls after the first `skip`; -1 is
+ * for ever. Kinds are "write", "fsync", "read", "name" for what opens or changes names, and "change"
+ * for all of them but "read". A write with the error 0 writes half. */
 void disk_fail(const char *call, const char *path, int error, int skip, int times) {
     lock();
     memset(fault, 0, sizeof *fault);
@@ -355,7 +358,8 @@ static int open_noted(const char *name, int base, const char *path, int flags, i
     if (!resolve(base, path, absolute) || !changes)
         return syscall(SYS_openat, base, path, flags, mode);
     lock();
-    int descriptor = syscall(SYS_openat, base, path, flags, mode);
+    int fails = fault_of("name", name, absolute) > 0;
+    int descriptor = fails ? -1 : syscall(SYS_openat, base, path, flags, mode);
     struct stat status;
     if (descriptor >= 0 && fstat(descriptor, &status) == 0)
         note('o', name, status.st_ino, flags, absolute, "", "", 0);
@@ -400,7 +404,7 @@ int creat(const char *path, mode_t mode) {
     if (!(resolve(base, path, first_path) | resolve(second_base, second, second_path)))   \
         return call;                                                                      \
     lock();                                                                               \
-    int result = call;                                                                    \
+    int result = fault_of("name", __func__, first_path) > 0 ? -1 : call;                  \
     if (result == 0)                                                                      \
         note(kind, __func__, 0, 0, first_path, second_path, "", 0);                       \
     unlock();                                                                             \

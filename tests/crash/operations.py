@@ -1,6 +1,8 @@
 """What programs do with Epochal before the power fails; run by ``test_power_cut.py``.
 
-An operation acknowledges what a call has promised when the call returned, and only then.
+An operation acknowledges what a call has promised when the call returned, and only then. While its
+calls may fail, it goes on as a program would that catches errors. At its end the disk works again,
+and the same call has to succeed.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import os
 import sqlite3
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, redirect_stderr
+from collections.abc import Callable
+from contextlib import closing, redirect_stderr
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,14 +28,19 @@ import epochal
 from epochal.boards import Board, save_board
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
-from epochal.journal.layout import RunFolder
+from epochal.hub.serving import open_noting, runs_in_folder
+from epochal.journal.layout import RunFolder, create_run_folder
+from epochal.media.files import encode_pending
 from epochal.media.types import Image
+from epochal.run.fork import find_parent
 from epochal.run.run import Run, recorder_of
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part
 from epochal.shipping.worker import ship_now
 from epochal.store.answers import LabelsEdit
 from epochal.store.local.run_files import edit_labels
+from epochal.store.local.store import open_store
+from epochal.store.store import Store
 from epochal.torch.checkpoint.checkpoints import Checkpoints
 from epochal.torch.checkpoint.manifest import Retention
 from epochal.torch.checkpoint.training_state import TrainingState
@@ -42,46 +49,63 @@ from tests.doubles.companions import wait_for_the_end
 from tests.doubles.hub_in_process import HubInProcess
 
 _PART_BYTES = 3_000
-Promise = dict[str, Any] | Callable[[], dict[str, Any]]
 _FAULTS = (OSError, EpochalError, sqlite3.Error)
+
+Promise = dict[str, Any] | Callable[[], dict[str, Any]]
 
 
 class Program:
-    """A folder, the disk below it, and the fault that begins when the operation says so."""
+    """A folder, the disk below it, and the fault that begins when the operation is ready."""
 
     def __init__(self, folder: Path, disk: Disk, fault: Fault | None) -> None:
         self.folder = folder
         self.disk = disk
-        self._fault = fault
+        self.fault = fault
 
     def ready(self) -> None:
         """Everything so far is on the disk; from here on calls may fail."""
         os.sync()
-        if self._fault is not None:
-            self.disk.fail(self._fault)
+        if self.fault is not None:
+            self.disk.fail(self.fault)
 
     def attempt(self, call: Callable[[], Any], promise: Promise | None = None) -> None:
         """Call, and acknowledge unless it raises what a program may expect of a bad disk."""
         try:
             call()
         except _FAULTS as error:
-            if self._fault is None:
+            if self.fault is None:
                 raise
             self.disk.acknowledge({"raised": type(error).__name__})
         else:
-            if promise is not None:
-                self.disk.acknowledge(promise() if callable(promise) else promise)
+            self._acknowledge(promise)
 
-    @contextmanager
-    def run(self, **named: Any) -> Iterator[Run]:
+    def succeed(self, call: Callable[[], Any], promise: Promise | None = None) -> None:
+        """Call on a disk that works again."""
+        self.disk.work()
+        call()
+        self._acknowledge(promise)
+
+    def _acknowledge(self, promise: Promise | None) -> None:
+        if promise is not None:
+            self.disk.acknowledge(promise() if callable(promise) else promise)
+
+    def start_run(self, **named: Any) -> Run:
         """A run whose parts are small."""
-        run = epochal.init(
-            "tests", "run", dir=self.folder / "runs", console=False, **{"companion": False, **named}
-        )
+        root = self.folder / "runs"
+        run = epochal.init("tests", "run", dir=root, console=False, **{"companion": False, **named})
         writer = recorder_of(run)._writer
         assert writer is not None
         writer._part_bytes = _PART_BYTES
-        yield run
+        return run
+
+    def finished_run(self, num_steps: int = 0) -> RunFolder:
+        """A run that has ended."""
+        run = self.start_run()
+        log(run, 0, num_steps)
+        if num_steps:
+            run.log({"picture": Image(picture(2))}, step=2)
+        run.finish()
+        return RunFolder(run.dir)
 
 
 def log(run: Run, first: int, end: int) -> None:
@@ -93,39 +117,43 @@ def picture(step: int) -> np.ndarray:
     return np.full((4, 4, 3), step, np.uint8)
 
 
-def flush(program: Program) -> None:
-    with program.run() as run:
-        run.flush()
-        program.ready()
-        for first in range(0, 120, 20):
-            log(run, first, first + 20)
-            run.log({"picture": Image(picture(first))}, step=first)
-            program.attempt(run.flush, partial(flushed, run, first + 20, first))
-        log(run, 120, 130)
-
-
-def finish(program: Program, *, companion: bool = False) -> None:
-    with program.run(companion=companion) as run:
-        program.ready()
-        log(run, 0, 100)
-        run.log({"picture": Image(picture(99))}, step=99)
-        promise = {"steps": 100, "picture": 99, "finished": True}
-        program.attempt(run.finish, lambda: {} if was_reported() else promise)
-
-
-def flushed(run: Run, num_steps: int, last_picture: int) -> dict[str, Any]:
-    """What ``flush`` promises: everything but the records whose loss was reported."""
-    promise = {"steps": num_steps, "lost": recorder_of(run).lost_records}
-    return (
-        promise
-        if recorder_of(run).lost_records or was_reported()
-        else {**promise, "picture": last_picture}
-    )
-
-
 def was_reported() -> bool:
     """Whether the run has said that it could not store something."""
     return isinstance(sys.stderr, io.StringIO) and bool(sys.stderr.getvalue())
+
+
+# -- runs -----------------------------------------------------------------------------------------
+
+
+def flush(program: Program) -> None:
+    notes = program.folder.with_name(f"{program.folder.name}-notes.txt")
+    notes.write_text("notes")
+    run = program.start_run()
+    run.flush()
+    program.ready()
+    for first in range(0, 120, 20):
+        log(run, first, first + 20)
+        run.log({"picture": Image(picture(first))}, step=first)
+        run.log_file(notes, step=first)
+        program.disk.acknowledge({"logged": flushed(run, first)})
+        program.attempt(run.flush, partial(flushed, run, first))
+    log(run, 120, 130)
+    program.succeed(run.flush, lambda: {**flushed(run, 100), "steps": 130})
+
+
+def flushed(run: Run, first: int) -> dict[str, Any]:
+    """What ``flush`` promises: everything but the records whose loss was reported."""
+    promise = {"steps": first + 20, "lost": recorder_of(run).lost_records}
+    return promise if was_reported() else {**promise, "picture": first, "file": first}
+
+
+def finish(program: Program, *, companion: bool = False) -> None:
+    run = program.start_run(companion=companion)
+    program.ready()
+    log(run, 0, 100)
+    run.log({"picture": Image(picture(99))}, step=99)
+    promise = {"steps": 100, "picture": 99, "finished": True}
+    program.attempt(run.finish, lambda: {} if was_reported() else promise)
 
 
 def companion(program: Program) -> None:
@@ -134,17 +162,94 @@ def companion(program: Program) -> None:
     finish(program, companion=True)
 
 
+def encode(program: Program) -> None:
+    run = program.start_run()
+    for step in range(3):
+        run.log({"picture": Image(picture(step))}, step=step)
+    run.finish()
+    program.ready()
+    program.disk.acknowledge(*({"picture": step} for step in range(3)))
+    program.attempt(lambda: encode_pending(RunFolder(run.dir)))
+    program.succeed(lambda: encode_pending(RunFolder(run.dir)))
+
+
+def seal(program: Program) -> None:
+    folder = program.finished_run(200)
+    program.ready()
+    program.disk.acknowledge({"steps": 200, "finished": True})
+    program.attempt(lambda: seal_parts(folder))
+    program.succeed(lambda: seal_parts(folder))
+
+
+def seal_parts(folder: RunFolder) -> None:
+    for part in folder.parts():
+        os.utime(folder.part_path(part), (0, 0))  # nobody waits for lines that still come
+    for part in sealable_parts(folder):
+        seal_part(folder, part)
+
+
+def fork(program: Program) -> None:
+    program.finished_run(5)
+    program.ready()
+    project = program.folder / "runs" / "tests"
+
+    def copy() -> None:
+        parent = find_parent("run?step=3", root=project.parent, project="tests")
+        folder, name = create_run_folder(project, "fork")
+        parent.copy_history(folder, {"id": name, "name": name, "project": "tests"})
+
+    program.attempt(copy, {"forks": 1})
+    program.succeed(copy, {"forks": 1})
+
+
+def move(program: Program) -> None:
+    program.finished_run(5)
+    program.ready()
+    there_and_back(program, lambda: open_store(program.folder / "runs"))
+
+
+def move_on_hub(program: Program) -> None:
+    folder, root = program.finished_run(5), program.folder / "hub"
+    with closing(HubInProcess(root)) as receiver:
+        ship_now(folder, receiver, pause_s=0.0)
+    program.ready()
+    there_and_back(program, lambda: open_hub(root))
+
+
+def open_hub(root: Path) -> Store:
+    runs = runs_in_folder(root)
+    return open_noting(runs, Ledger(root), runs.whole)
+
+
+def there_and_back(program: Program, open_new: Callable[[], Store]) -> None:
+    """Delete a run and restore it."""
+
+    def remove() -> None:
+        store = open_new()
+        store.remove(store.run("run"))
+
+    def restore() -> None:
+        store = open_new()
+        store.trash.restore(store.trash.find("run"))
+
+    for _ in range(3):
+        program.attempt(remove, {"place": "trash"})
+        program.attempt(restore, {"place": "runs"})
+
+
+# -- other files ----------------------------------------------------------------------------------
+
+
 class Training:
     """A model of one weight, the number of its save."""
 
     def __init__(self, folder: Path) -> None:
         self.model = nn.Linear(1, 1, bias=False)
-        self.checkpoints = Checkpoints(
-            folder, TrainingState(self.model), keep=Retention(rolling=2), signals=(), overwrite=True
-        )
+        state, keep = TrainingState(self.model), Retention(rolling=2)
+        self.checkpoints = Checkpoints(folder, state, keep=keep, signals=(), overwrite=True)
 
-    def save(self, step: int) -> None:
-        nn.init.constant_(self.model.weight, step)
+    def save(self, step: int, *, number: int | None = None) -> None:
+        nn.init.constant_(self.model.weight, step if number is None else number)
         self.checkpoints.save(step)
 
     def restored(self, step: int | None = None) -> int:
@@ -155,17 +260,18 @@ class Training:
 def checkpoint(program: Program) -> None:
     training = Training(program.folder / "checkpoints")
     program.ready()
-    for step in range(1, 7):
+    for step in range(1, 6):
         program.attempt(partial(training.save, step), {"saved": step})
+    program.attempt(partial(training.save, 5, number=6), {"saved": 6})  # the same step again
+    program.succeed(partial(training.save, 7), {"saved": 7})
 
 
 def label(program: Program) -> None:
-    with program.run() as run:
-        run.finish()
+    folder = program.finished_run()
     program.ready()
-    folder = RunFolder(run.dir)
     for number in range(6):
         program.attempt(partial(edit_labels, folder, noting(number)), {"note": number})
+    program.succeed(partial(edit_labels, folder, noting(6)), {"note": 6})
 
 
 def noting(number: int) -> LabelsEdit:
@@ -174,35 +280,20 @@ def noting(number: int) -> LabelsEdit:
 
 
 def board(program: Program) -> None:
-    folder = program.folder / "runs" / "tests"
-    with program.run() as run:
-        run.finish()
+    program.finished_run()
     program.ready()
     for number in range(6):
         for name in ("one", "two"):
+            call = program.attempt if number < 5 else program.succeed
             new = Board(name=name, query=f"loss < {number}")
-            program.attempt(
+            folder = program.folder / "runs" / "tests"
+            call(
                 partial(save_board, folder, "tests", new, None, replaces=True),
                 {"board": name, "number": number},
             )
 
 
-def seal(program: Program) -> None:
-    with program.run() as run:
-        log(run, 0, 200)
-        run.finish()
-    program.ready()
-    program.disk.acknowledge({"steps": 200, "finished": True})
-
-    for _ in range(2):
-        program.attempt(partial(seal_parts, RunFolder(run.dir)))
-
-
-def seal_parts(folder: RunFolder) -> None:
-    for part in folder.parts():
-        os.utime(folder.part_path(part), (0, 0))  # nobody waits for lines that still come
-    for part in sealable_parts(folder):
-        seal_part(folder, part)
+# -- hubs -----------------------------------------------------------------------------------------
 
 
 def hub(program: Program) -> None:
@@ -210,8 +301,9 @@ def hub(program: Program) -> None:
     (program.folder / "hub").mkdir()
     program.ready()
     # The sender is another machine: its folder is not below the one that is watched.
-    sender = program.folder.with_name(f"{program.folder.name}-sender")
-    run = epochal.init("tests", "sent", dir=sender, console=False, companion=False)
+    run = epochal.init(
+        "tests", "sent", dir=sender_of(program.folder), console=False, companion=False
+    )
     folder = RunFolder(run.dir)
     for first in range(0, 60, 20):
         log(run, first, first + 20)
@@ -221,14 +313,33 @@ def hub(program: Program) -> None:
     run.finish()
     seal_parts(folder)
     program.attempt(partial(send, program, folder), {"steps": 60})
-    for name in ("one", "two"):
-        program.attempt(partial(add_token, program, name))
+    program.succeed(partial(send, program, folder), {"steps": 60})
+
+
+def sender_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-sender")
 
 
 def send(program: Program, folder: RunFolder) -> None:
     """Send what a hub that was just started does not have."""
-    with closing(_Hub(program)) as receiver:
+    receiver = HubInProcess(
+        program.folder / "hub",
+        on_lines=lambda num: program.disk.acknowledge({"lines": num}),
+        on_file=lambda kind: program.disk.acknowledge({"received": kind}),
+    )
+    with closing(receiver):
         ship_now(folder, receiver, pause_s=0.0, tries=1)
+
+
+def token(program: Program) -> None:
+    root = program.folder / "hub"
+    root.mkdir()
+    with closing(Ledger(root)) as ledger:
+        old = ledger.add_token("old", "write")
+    program.ready()
+    for number in range(3):
+        program.attempt(partial(add_token, program, f"token {number}"))
+    program.attempt(lambda: revoke(root), {"revoked": old})
 
 
 def add_token(program: Program, name: str) -> None:
@@ -236,18 +347,19 @@ def add_token(program: Program, name: str) -> None:
         program.disk.acknowledge({"token": ledger.add_token(name, "write")})
 
 
-class _Hub(HubInProcess):
-    def __init__(self, program: Program) -> None:
-        super().__init__(
-            program.folder / "hub",
-            on_lines=lambda num: program.disk.acknowledge({"lines": num}),
-            on_file=lambda kind: program.disk.acknowledge({"file": kind}),
-        )
+def revoke(root: Path) -> None:
+    with closing(Ledger(root)) as ledger:
+        ledger.revoke_token("old")
 
 
-OPERATIONS: dict[str, Callable[..., None]] = {
+# -- the process that runs them -------------------------------------------------------------------
+
+OPERATIONS: dict[str, Callable[[Program], None]] = {
     operation.__name__: operation
-    for operation in (flush, finish, companion, checkpoint, label, board, seal, hub)
+    for operation in (
+        *(flush, finish, companion, encode, seal, fork, move, move_on_hub),
+        *(checkpoint, label, board, hub, token),
+    )
 }
 
 
@@ -277,7 +389,8 @@ def run_in_child(task: dict[str, Any]) -> bytes:
     with open(reading, "rb") as pipe:
         answer = pipe.read()
     os.wait()
-    wait_for_the_end(Path(task["folder"]) / "runs" / "tests" / "run")
+    if task["operation"] == "companion":
+        wait_for_the_end(Path(task["folder"]) / "runs" / "tests" / "run")
     return answer or b'"the operation died"'
 
 

@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 
 SOURCE = Path(__file__).with_name("disk.c")
 _SECTOR_BYTES = (512, 4096)
+# So many of the seeds kill the process, and leave the power on.
+_KILLS = 0.25
 _HEAD = struct.Struct("=Ic3xiiQq4I")
 _CREATES_NAMELESS = getattr(os, "O_TMPFILE", -1)
 # SQLite writes it through memory, and makes it anew after a crash.
@@ -83,7 +85,8 @@ def _normal(path: str) -> str:
 class Fault(NamedTuple):
     """Calls that fail: which, how, after how many others, and how often (-1: for ever).
 
-    A write without an error is cut short.
+    ``call`` is ``write``, ``fsync``, ``read``, ``name`` for what opens files or changes names, or
+    ``change`` for all but ``read``. A write without an error is cut short.
     """
 
     call: str
@@ -157,7 +160,12 @@ class SimulatedDisk:
         )
 
     def record(self, operation: str, folder: Path, *, fault: Fault | None = None) -> Recording:
-        """Run an operation in a new folder; raises AssertionError with what it raised."""
+        """Run an operation in an empty folder; raises AssertionError with what it raised.
+
+        Whatever has a name that begins with that of the folder is deleted first.
+        """
+        for old in folder.parent.glob(f"{folder.name}*") if folder.parent.exists() else ():
+            old.unlink() if old.is_file() else shutil.rmtree(old)
         folder.mkdir(parents=True)
         folder = folder.resolve()
         log = folder.with_name(f"{folder.name}.log")
@@ -321,6 +329,12 @@ class _Replay:
             case "m":
                 self._set(call.path, _Folder())
 
+    def apply_half(self, calls: Sequence[Call]) -> None:
+        """Half of what a process was writing when it was killed."""
+        for call in calls:
+            if call.kind == WRITE and self._chance.random() < 0.5:
+                self.apply(call._replace(data=call.data[: len(call.data) // 2]))
+
     def _open(self, call: Call) -> None:
         if call.number & _CREATES_NAMELESS == _CREATES_NAMELESS:
             self._by_inode[call.inode] = _File()
@@ -446,15 +460,20 @@ class _Replay:
 
 @dataclass(slots=True)
 class PowerCut:
-    """The folder after a power cut, what was acknowledged before it, and how to repeat it."""
+    """The folder after a power cut, and what was acknowledged before it.
+
+    Where only the process was killed, nothing is lost that was written.
+    """
 
     folder: Path
-    acknowledged: list[Any]
+    is_kill: bool
     moment: int
-    seed: int
+    acknowledged: list[Any]
+    num_since: int  # calls since something was acknowledged
 
     def __str__(self) -> str:
-        return f"Power cut after call {self.moment}; acknowledged: {self.acknowledged[-3:]}"
+        what = "The process was killed" if self.is_kill else "The power was cut"
+        return f"{what} after call {self.moment}; acknowledged: {self.acknowledged[-3:]}"
 
 
 def after_everything(recording: Recording, target: Path) -> None:
@@ -465,23 +484,31 @@ def after_everything(recording: Recording, target: Path) -> None:
     replay.write(replay.top, target, is_cut=False)
 
 
-def power_cut(recording: Recording, seed: int) -> PowerCut:
+def power_cut(recording: Recording, seed: str) -> PowerCut:
     """Replace the folder of a recording by what a seed leaves of it."""
     target = recording.folder
     shutil.rmtree(target)
     chance = random.Random(seed)
     moment = _moment(recording.calls, chance)
+    is_kill = chance.random() < _KILLS
+    calls = recording.calls[:moment]
     replay = _Replay(recording.folder, chance)
-    for call in recording.calls[:moment]:
-        replay.apply(call)
-    replay.lose_names()
-    replay.write(replay.top, target, is_cut=True)
-    done = [json.loads(call.data) for call in recording.calls[:moment] if call.kind == NOTE]
-    return PowerCut(target, done, moment, seed)
+    for call in calls:
+        if not (is_kill and call.kind == SYNC_FAILED):
+            replay.apply(call)
+    if is_kill:
+        replay.apply_half(recording.calls[moment : moment + 1])
+    else:
+        replay.lose_names()
+    replay.write(replay.top, target, is_cut=not is_kill)
+    notes = [number for number, call in enumerate(calls) if call.kind == NOTE]
+    done = [json.loads(calls[number].data) for number in notes]
+    return PowerCut(target, is_kill, moment, done, moment - 1 - (notes or [-1])[-1])
 
 
 def _moment(calls: Sequence[Call], chance: random.Random) -> int:
-    """Often right after something was acknowledged, at the end, or anywhere."""
+    """After the preparation: often right after something was acknowledged, or at the end."""
+    begin = max((n for n, call in enumerate(calls) if call.kind == SYNC_ALL), default=-1) + 1
     notes = [number + 1 for number, call in enumerate(calls) if call.kind == NOTE]
-    anywhere = chance.randrange(len(calls) + 1)
+    anywhere = chance.randrange(begin, len(calls) + 1)
     return chance.choice([*([chance.choice(notes)] if notes else []), anywhere, len(calls)])
