@@ -107,17 +107,15 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, so that they survive a power cut."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
+    """Make a folder and those above it that are missing, so that they survive a power cut.
+
+    The name of one that is there is synced as well: whoever made it may have failed to do it.
+    """
+    if not folder.parent.is_dir():
+        make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    try:
+    with contextlib.suppress(PermissionError):  # a folder that this user cannot read
         sync_folder(folder.parent)
-    except OSError:
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # the next try makes and syncs it
-        raise
 
 
 def sync_folders_above(folder: Path) -> None:

@@ -290,10 +290,15 @@ _Entry = _File | _Folder | str  # the last is a symbolic link
 
 
 class _Names(NamedTuple):
-    """A change of names in one or two folders: what is below each name afterwards."""
+    """A change of names in one or two folders: what is below each name afterwards.
+
+    ``folders`` are those that have to agree on it: also a folder that is removed, as it is empty
+    only after what was changed in it before.
+    """
 
     changes: tuple[tuple[_Folder, str, _Entry | None], ...]
-    synced: set[int]  # by which of the folders; shared with later changes
+    folders: set[int]
+    synced: set[int]  # those of them that were synced since
 
 
 class _Replay:
@@ -382,15 +387,16 @@ class _Replay:
         old, new = self._parent(call.path), self._parent(call.second)
         del old[0].entries[old[1]]
         new[0].entries[new[1]] = entry
-        self._names.append(_Names(((*old, None), (*new, entry)), set()))
+        folders = {id(old[0]), id(new[0])}
+        self._names.append(_Names(((*old, None), (*new, entry)), folders, set()))
 
     def _set(self, path: str, entry: _Entry | None) -> None:
         folder, name = self._parent(path)
-        if entry is None:
-            del folder.entries[name]
-        else:
+        before = folder.entries.pop(name, None)
+        if entry is not None:
             folder.entries[name] = entry
-        self._names.append(_Names(((folder, name, entry),), set()))
+        folders = {id(folder), id(before)} if isinstance(before, _Folder) else {id(folder)}
+        self._names.append(_Names(((folder, name, entry),), folders, set()))
 
     def _parent(self, path: str) -> tuple[_Folder, str]:
         above, name = posixpath.split(path)
@@ -415,9 +421,8 @@ class _Replay:
         must_stay: set[int] = set()
         for number in reversed(range(len(self._names))):
             change = self._names[number]
-            folders = {id(folder) for folder, _, _ in change.changes}
-            if change.synced or folders & needed:
-                needed |= folders
+            if change.synced or change.folders & needed:
+                needed |= change.folders
                 must_stay.add(number)
         ended: set[int] = set()
         emptied = {id(f): f for change in self._names for f, _, _ in change.changes}
@@ -425,10 +430,9 @@ class _Replay:
             folder.entries.clear()
         chance = self._chance.choice((0.0, 0.1, 0.5, 1.0))
         for number, change in enumerate(self._names):
-            folders = {id(folder) for folder, _, _ in change.changes}
-            is_lost = folders & ended or self._chance.random() < chance
+            is_lost = change.folders & ended or self._chance.random() < chance
             if number not in must_stay and is_lost:
-                ended |= folders
+                ended |= change.folders
                 continue
             for folder, name, entry in change.changes:
                 if entry is None:

@@ -57,7 +57,9 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedDisk]:
 
 @pytest.fixture
 def place(original: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in memory; readers use the cache that the operation has left in it."""
+    """A folder in memory; readers on the restarted machine use the cache that is left in it."""
+    original.parent.joinpath("boot_id").write_text("restarted")
+    monkeypatch.setattr("epochal.store.local.index._BOOT", original.parent / "boot_id")
     monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(original / "cache"))
     return original
 

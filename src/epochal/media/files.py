@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from epochal.atomic_file import sync_folder
+from epochal.atomic_file import sync_folder, sync_or_rewrite
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder, is_patch
 from epochal.journal.regular_file import read_regular, regular_only
@@ -155,7 +155,7 @@ def store_pixels(folder: RunFolder, pixels: Pixels) -> str:
 
 
 def copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
-    """Link or copy a file into another run, or the pixels that are encoded to it."""
+    """Link or copy a file into another run, or the pixels that are encoded to it; durably."""
     for file in (f"{name}{RAW}", name) if Path(name).name == name else ():
         source, target = folder.blobs / file, copy.blobs / file
         if source.is_file() and not source.is_symlink() and not target.exists():
@@ -165,6 +165,7 @@ def copy_blob(name: str, folder: RunFolder, copy: RunFolder) -> None:
                     os.link(source, target)  # neither is ever changed
                 except OSError:
                     shutil.copyfile(source, target)
+                sync_or_rewrite(target)
 
 
 def blob_bytes(folder: RunFolder, file: str) -> bytes:

@@ -28,6 +28,7 @@ from epochal.store.row import RowDetails, StoredRow
 # Part of the file's name: another build of Epochal has an index of its own.
 VERSION = 12
 _BUSY_S = 5.0
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 # A transaction is ended after so many rows, or after so long.
 _ROWS_AT_ONCE = 256
 _COMMIT_S = 1.0
@@ -233,12 +234,32 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=_BUSY_S, check_same_thread=False, factory=_Connection
     )
-    # Rollback journal: readers on other machines may share the cache folder. What a power cut
-    # damages is made anew.
+    # Rollback journal: readers on other machines may share the cache folder. Nobody waits for the
+    # disk: what a power cut damages is made anew.
     connection.execute("pragma synchronous = off")
     connection.execute(_SCHEMA)
+    _check_after_boot(connection)
     connection.commit()
     return connection
+
+
+def _check_after_boot(connection: sqlite3.Connection) -> None:
+    """Raise ``sqlite3.DatabaseError`` for a file that a power cut has damaged.
+
+    SQLite itself does not notice all of it: a row may be there twice, or not be found. So every
+    page is read when a machine first opens the file after it has started.
+    """
+    try:
+        boot = _BOOT.read_text(encoding="ascii")
+    except OSError:  # no Linux
+        return
+    connection.execute("create table if not exists boots (id text primary key)")
+    if connection.execute("select 1 from boots where id = ?", (boot,)).fetchone() is not None:
+        return
+    (problem,) = connection.execute("pragma integrity_check(1)").fetchone()
+    if problem != "ok":
+        raise sqlite3.DatabaseError(problem)
+    connection.execute("insert or ignore into boots values (?)", (boot,))
 
 
 def _narrowed(condition: q.Condition) -> tuple[str, tuple[Any, ...]]:
