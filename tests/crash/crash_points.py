@@ -5,7 +5,7 @@ that folder as a restarted process would, and compares what it finds with what w
 
 Calls that change files or wait for the disk are counted. Files that Python writes are written with
 ``os.write``, as the interpreter itself does. A statement of SQLite, a write of pyarrow and a
-file of safetensors count as one call each: what they do inside is for their own tests.
+file of safetensors count as one call each. ``simulated_disk.py`` sees what they do inside.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from epochal.atomic_file import make_folder
+from epochal.atomic_file import make_folder, sync_folder
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
 from epochal.store.answers import TrashedRun
@@ -142,6 +142,7 @@ class FolderTrash:
             os.rename(folder, place)
         except FileNotFoundError:
             raise RunNotFoundError(f"{run.project}/{run.name} is no longer in the trash.") from None
+        sync_folder(place.parent)  # before a hub forgets that it was deleted
         _tidy(folder.parent)
         return str(place)
 
