@@ -10,6 +10,8 @@ import contextlib
 import errno
 import os
 import random
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -179,8 +181,8 @@ def check_place(cut: PowerCut, root: Path) -> None:
         assert len(store.runs()) + len(trashed) == 1
         if cut.is_kill and not cut.num_since and promised(cut, "place"):
             assert promised(cut, "place")[-1] == ("trash" if trashed else "runs")
-        for run in trashed:
-            store.trash.restore(run)
+        for deleted in trashed:
+            store.trash.restore(deleted)
     (run,) = epochal.open(root)
     check_steps(run, 5)
     check_samples(run, [{"picture": 2}])
@@ -304,17 +306,23 @@ def test_what_was_promised_by_a_bad_disk_is_there(
 
 def test_every_change_of_a_file_is_seen(disk: SimulatedDisk, place: Path) -> None:
     """The calls alone make the files that the programs have left, whoever has written them."""
-    seen: set[str] = set()
+    suffixes: set[str] = set()
+    seen: Counter[tuple[str, str]] = Counter()
     for operation in OPERATIONS:
         recording = disk.record(operation, place / operation)
         replayed = place / f"{operation}-replayed"
         after_everything(recording, replayed)
         files = contents(replayed)
         assert files == contents(recording.folder)
-        seen |= {path.suffix for path, data in files.items() if data}
+        suffixes |= {path.suffix for path, data in files.items() if data}
+        seen += recording.seen()
         if operation == "companion":
             assert len({call.pid for call in recording.calls}) > 1
-    assert seen >= {".jsonl", ".json", ".png", ".safetensors", ".parquet", ".sqlite"}
+    for (name, suffix), number in sorted(seen.items()):
+        sys.stdout.write(f"{number:7,} {name} {suffix}\n")  # pytest shows it with -rP
+    assert suffixes >= {".jsonl", ".json", ".png", ".safetensors", ".parquet", ".sqlite"}
+    written = {suffix for name, suffix in seen if "write" in name}
+    assert written >= {".jsonl", ".sqlite-wal", ".sqlite-journal", ".partial"}
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
