@@ -152,6 +152,9 @@ def finish(program: Program, *, companion: bool = False) -> None:
     program.ready()
     log(run, 0, 100)
     run.log({"picture": Image(picture(99))}, step=99)
+    writer = recorder_of(run)._writer
+    assert writer is not None
+    writer._part_bytes = writer._size + 1  # the last record fills its part
     promise = {"steps": 100, "picture": 99, "finished": True}
     program.attempt(run.finish, lambda: {} if was_reported() else promise)
 

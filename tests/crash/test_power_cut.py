@@ -179,8 +179,9 @@ def check_place(cut: PowerCut, root: Path) -> None:
     with open_store(root) as store:
         trashed = store.trash.runs()
         assert len(store.runs()) + len(trashed) == 1
-        if cut.is_kill and not cut.num_since and promised(cut, "place"):
-            assert promised(cut, "place")[-1] == ("trash" if trashed else "runs")
+        last = cut.acknowledged[-1].get("place") if cut.acknowledged else None
+        if cut.is_kill and not cut.num_since and last is not None:
+            assert last == ("trash" if trashed else "runs")
         for deleted in trashed:
             store.trash.restore(deleted)
     (run,) = epochal.open(root)

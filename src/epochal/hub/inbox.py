@@ -215,14 +215,12 @@ class Inbox:
             if path is None:
                 self._charge(run_id, len(json_bytes(checked)))
                 project = self.root / slugify(checked["project"])
-                is_new_project = not project.is_dir()
                 folder, name = create_run_folder(project, checked["name"])
                 checked["name"] = name
                 try:
                     write_json(folder.identity, checked)
                     sync_folder(project)
-                    if is_new_project:
-                        sync_folder(self.root)
+                    sync_folder(self.root)  # an earlier try may have made the project and failed
                 except OSError:  # at the next try the run would be there, and perhaps not lasting
                     shutil.rmtree(folder.path, ignore_errors=True)
                     raise

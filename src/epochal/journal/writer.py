@@ -216,9 +216,13 @@ class JournalWriter:
     def sync_closed(self) -> None:
         """Like ``sync``, for what was written last, after ``close``; raises OSError."""
         try:
-            sync_or_rewrite(self.path)
+            # A record that fills its part is followed by a new one.
+            sync_folder(self.folder.journal)
+            for part in range(max(0, self.name.part - 1), self.name.part + 1):
+                with contextlib.suppress(FileNotFoundError):  # sealed meanwhile
+                    sync_or_rewrite(self.folder.part_path(self.name._replace(part=part)))
         except FileNotFoundError:
-            return  # sealed meanwhile
+            return
         except OSError as error:
             self._record_failure(error)
             raise
