@@ -9,6 +9,8 @@
  * The environment: SIMULATED_DISK is the folder, SIMULATED_DISK_LOG the file of notes; the file with
  * the suffix .faults beside it holds the fault for all processes.
  */
+/* Some compilers define this, and headers then declare the calls of such programs themselves. */
+#undef _FORTIFY_SOURCE
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

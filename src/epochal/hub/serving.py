@@ -107,12 +107,16 @@ class HubStore:
         """Move a run to the trash."""
         # Before the move, so that its sender cannot bring it back even if this process is killed
         # in between. For a run that is still here the note has no effect.
-        self._ledger.note_removed(run.info.id, run.info.project)
+        listed = run.info
+        self._ledger.note_removed(listed.id, listed.project)
         try:
-            return self._store.remove(run)
+            moved = self._store.remove(run)
         except UsageError:
-            self._ledger.forget_removed(run.info.id)
+            self._ledger.forget_removed(listed.id)
             raise
+        if moved.id != listed.id:  # a copy, or a run whose file could not be read
+            self._ledger.note_removed(moved.id, listed.project)
+        return moved
 
     @property
     def trash(self) -> Trash:

@@ -50,14 +50,7 @@ def move_to_trash(info: RunRow) -> TrashedRun:
             if not path.exists():
                 raise RunNotFoundError(f"{info.project}/{info.name} is no longer there.") from None
             continue  # another process has just erased the emptied group
-        return TrashedRun(
-            id=info.id,
-            name=info.name,
-            project=info.project,
-            folder=str(group / path.name),
-            origin=str(path),
-            deleted=now,
-        )
+        return _described(group / path.name, path, now)
     raise UsageError(f"there is no free place for {path.name!r} in {path.parent / TRASH_FOLDER}.")
 
 
