@@ -328,3 +328,16 @@ def element_count(value: Any) -> int | None:
 
 def _not_a_number(name: str, value: Any) -> ValueTypeError:
     return ValueTypeError(f"metric {name!r} is of type {type(value).__name__}, not a number.")
+
+
+def is_step_name(name: str) -> bool:
+    """Whether a metric is named after steps, as an axis that programs log themselves is."""
+    return "step" in name.rpartition("/")[2].lower()
+
+
+def whole_step(value: Any) -> int | None:
+    """A step that was logged as a metric; None for what is no whole number."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return value if is_whole else None

@@ -305,6 +305,21 @@ def test_a_row_gets_the_last_value_of_its_step_metric() -> None:
     assert points(run, "epoch") == {0: 1, 3: 1}
 
 
+def test_a_metric_that_is_named_after_steps_is_the_step_of_its_rows() -> None:
+    run = wandb.init()
+    run.log({"early": 1.0})
+    run.define_metric("trainer/global_step")
+    run.define_metric("*", step_metric="trainer/global_step")
+    run.log({"loss": 3.0, "trainer/global_step": 10})
+    run.log({"epoch": 1})
+    run.log({"loss": 2.0, "trainer/global_step": 20})
+    assert run.step == 4  # W&B numbers rows
+    run.finish()
+    assert points(run, "early") == {0: 1.0}
+    assert points(run, "loss") == {10: 3.0, 20: 2.0}
+    assert points(run, "epoch") == {10: 1.0}
+
+
 def test_what_is_no_dict_of_names_is_refused_and_a_finished_run_too() -> None:
     run = wandb.init()
     with pytest.raises(TypeError, match="must be passed a dictionary"):

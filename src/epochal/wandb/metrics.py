@@ -10,7 +10,7 @@ from typing import Any
 from epochal.integrations.rollouts import readable_rollouts
 from epochal.media.types import Table, sample_of
 from epochal.run.run import Run
-from epochal.values import as_float, element_count, plain_json
+from epochal.values import as_float, element_count, is_step_name, plain_json, whole_step
 from epochal.wandb.data_types import Image, is_matplotlib
 from epochal.wandb.errors import Error
 from epochal.wandb.notices import ByAttribute
@@ -73,16 +73,31 @@ class Metric:
 
 
 class StepSync:
-    """Adds the last value of a step metric to rows that hold a metric drawn against it."""
+    """Adds the last value of a step metric to rows that hold a metric drawn against it.
+
+    A step metric that is named after steps is also the step at which its rows are recorded.
+    """
 
     def __init__(self) -> None:
         self._rules: list[tuple[str, str]] = []
         self._last: dict[str, Any] = {}
+        self._axes: dict[str, None] = {}
+        self._step: int | None = None
 
     def add(self, metric: Metric) -> None:
-        """Follow a definition, unless it says ``step_sync=False``."""
-        if metric.step_metric is not None and metric.step_sync is not False:
+        """Follow a definition; with ``step_sync=False`` rows get no last value."""
+        if metric.step_metric is None:
+            return
+        if metric.step_sync is not False:
             self._rules.append((metric.name, metric.step_metric))
+        if is_step_name(metric.step_metric):
+            self._axes[metric.step_metric] = None
+
+    def step_of(self, data: Mapping[str, Any], row: int) -> int:
+        """The step of a row: that of its step metric, or of the last row that has one."""
+        steps = (whole_step(data.get(axis)) for axis in self._axes)
+        self._step = next((step for step in steps if step is not None), self._step)
+        return row if self._step is None else self._step
 
     def complete(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """A row with the step metrics that it lacks."""

@@ -172,7 +172,8 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
         with self._lock:
             row = self._row if step is None else plain_int(step, name="step")
             try:
-                is_plain = write_row(self._run, self._step_sync.complete(data), row)
+                whole = self._step_sync.complete(data)
+                is_plain = write_row(self._run, whole, self._step_sync.step_of(whole, row))
             except RunFinishedError as error:
                 raise UsageError(
                     f"Run ({self.id}) is finished. The call to `log` is not recorded: call"

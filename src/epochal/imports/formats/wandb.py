@@ -28,6 +28,7 @@ from epochal.imports.wandb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import regular_only
 from epochal.records import Record
+from epochal.values import is_step_name, whole_step
 
 # First: a W&B folder may hold event files of TensorBoard.
 ORDER = 10
@@ -140,9 +141,9 @@ class WandbRun(FileRun):
         self._num_rows += 1
         if not (axis := self._step_axis()):
             self._step = own if isinstance(own, int) else self._step
-        elif (step := _whole(row.get(axis))) is not None:
+        elif (step := whole_step(row.get(axis))) is not None:
             self._step = step
-            if _is_step(axis):
+            if is_step_name(axis):
                 del row[axis]
                 self._logged[axis] = step
         self._t = unix_seconds(row.get("_timestamp")) or self._t
@@ -279,7 +280,7 @@ def _find_step_axis(path: Path) -> tuple[str, int]:
     for name, axis in _definitions(path):
         if name == "*":
             axes = {axis: None, **axes}
-        elif _is_step(axis):
+        elif is_step_name(axis):
             axes.setdefault(axis)
     num_rows, last = 0, dict.fromkeys(axes, _NO_STEP)
     num_steps, num_changes = dict.fromkeys(axes, 0), dict.fromkeys(axes, 0)
@@ -287,7 +288,7 @@ def _find_step_axis(path: Path) -> tuple[str, int]:
     for part in _parts(path, "history"):
         num_rows += 1
         for name, value in _row_values(part, last.keys()):
-            if (step := _whole(value)) is None:
+            if (step := whole_step(value)) is None:
                 del last[name]
                 continue
             num_steps[name] += 1
@@ -298,7 +299,7 @@ def _find_step_axis(path: Path) -> tuple[str, int]:
     for axis in last:
         is_in_most = 2 * num_steps[axis] >= num_rows
         is_dense = 2 * num_changes[axis] > num_steps[axis]
-        if axis in logged and is_in_most and (_is_step(axis) or is_dense):
+        if axis in logged and is_in_most and (is_step_name(axis) or is_dense):
             return axis, num_rows
     return "", num_rows
 
@@ -335,18 +336,6 @@ def _is_same(value: Any, logged: float) -> bool:
     """Whether a value of the summary is one that was logged."""
     number = plain_number(value)
     return number == logged or (number is not None and number != number and logged != logged)
-
-
-def _is_step(name: str) -> bool:
-    return "step" in name.rpartition("/")[2].lower()
-
-
-def _whole(value: Any) -> int | None:
-    """A step as W&B has it; None for what is no whole number."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-    return value if is_whole else None
 
 
 def _part(data: bytes) -> tuple[str, Field]:
