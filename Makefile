@@ -9,13 +9,12 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-hub test-frameworks test-lowest rule-check check check-web format bench web site clean FORCE
+.PHONY: help demo test test-fast test-frameworks test-lowest rule-check check check-web format bench web site clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
 	@echo "make test        every test"
 	@echo "make test-fast   the quick tests, in about a minute and a half on two cores"
-	@echo "make test-hub    hubs and stores over chdb and two ClickHouse servers, which it fetches"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
 	@echo "make test-lowest the quick tests without torch, with the oldest versions of the dependencies"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
@@ -59,24 +58,11 @@ FORCE:
 demo: $(VENV)/.base
 	$(BIN)/epochal demo $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.browser $(VENV)/.clickhouse
+test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
-
-# Two ClickHouse servers; where Debian's packages cannot be had, their tests are skipped.
-$(VENV)/.clickhouse: tools/clickhouse_shards.py | $(BIN)/python
-	@$(BIN)/python tools/clickhouse_shards.py fetch \
-		|| echo "no ClickHouse servers could be fetched: their tests will be skipped"
-	@touch $@
-
-$(VENV)/.hub: pyproject.toml constraints.txt $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group hub
-	@touch $@
-
-test-hub: $(VENV)/.hub $(VENV)/.clickhouse
-	EPOCHAL_LONG_TESTS=1 $(BIN)/python -m pytest tests/hub tests/store/clickhouse tests/conformance $(ARGS)
 
 # An environment for each under .frameworks/; the results are written into docs/how-to/integrations.md.
 test-frameworks: $(VENV)/.dev

@@ -11,22 +11,13 @@ runs and sends them with shippers in processes of their own. Meanwhile, at rando
 * ``repeat``: lines are sent twice, late and in the wrong order, and by two shippers at once.
 
 In the end each part on the hub must be the part that was sent: no line lost, none doubled.
-
-With ``--store "two shards"``, two hubs behind a proxy share two ClickHouse servers. Some parts are
-sealed before or while they are sent, and files travel too. Then the faults are ``kill``, ``cut``
-and ``kill shard``: a server is killed, sometimes a hub as well, and starts again. Meanwhile each
-hub must have what any of them acknowledged. In the end a hub that was started last is read.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import math
 import multiprocessing
 import random
-import struct
 import sys
 import tempfile
 import time
@@ -36,12 +27,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-import numpy as np
-
 from benchmarks.hub.faults import (
     Hub,
-    NotingClient,
     RepeatingClient,
     SmallDisk,
     Wire,
@@ -49,27 +36,16 @@ from benchmarks.hub.faults import (
     copy_runs,
     free_port,
     kill,
-    read_told,
     replace_runs,
 )
 from epochal.journal.layout import PartName, RunFolder, write_json
-from epochal.journal.line import decode
-from epochal.segments.seal import seal_part
-from epochal.shipping import shipper as shipping
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import BandwidthLimit, Shipper
-from tools.clickhouse_shards import NUM_SHARDS, Shards
 
 PART = PartName("loop", 1, 0)
 STEM = PART.stem
 FAULTS = ("kill", "cut", "full", "skew", "restore", "repeat")
-STORE = "two shards"
-STORE_FAULTS = ("kill", "kill shard", "cut")
 WEEK_S = 7 * 86400.0
-# Lines and pieces of files that go to the servers are small, so that much is on its way.
-_BATCH_BYTES = 1 << 17
-_FILE_BYTES = 2_000_000
-_SEALED = ("no", "before", "meanwhile")
 
 
 @dataclass(frozen=True)
@@ -102,36 +78,13 @@ def write_run(root: Path, index: int, num_lines: int) -> RunFolder:
     return folder
 
 
-def add_files(folder: RunFolder, chance: random.Random) -> None:
-    """Give a run some files of up to 2 MB."""
-    folder.blobs.mkdir()
-    for number in range(3):
-        data = chance.randbytes(chance.randrange(_FILE_BYTES))
-        (folder.blobs / f"file-{number}.bin").write_bytes(data)
-
-
-def seal(folder: RunFolder) -> None:
-    """Seal the journal of a run."""
-    seal_part(folder, PART, into=folder.segments)
-    folder.part_path(PART).unlink()
-
-
 def ship(
-    folder: Path,
-    url: str,
-    token: str,
-    bytes_per_s: float | None,
-    seed: int | None,
-    over: Path,
-    told: Path | None,
+    folder: Path, url: str, token: str, bytes_per_s: float | None, seed: int | None, over: Path
 ) -> None:
     """Send a run as its companion does, until nothing goes wrong any more and the hub has all."""
     client = HubClient(url, token, timeout_s=10)
     if seed is not None:
         client = RepeatingClient(url, token, chance=random.Random(seed))
-    elif told is not None:
-        client = NotingClient(url, token, told=told)
-        vars(shipping).update(BATCH_BYTES=_BATCH_BYTES, CHUNK_BYTES=_BATCH_BYTES)
     limit = BandwidthLimit(bytes_per_s)
     shipper = Shipper(RunFolder(folder), client, limit=limit)
     while True:
@@ -153,17 +106,8 @@ class Drill:
     """A hub, its shippers, and what goes wrong between them."""
 
     def __init__(
-        self,
-        place: Path,
-        *,
-        faults: Sequence[str],
-        disk_bytes: int,
-        cut_s: float,
-        seed: int,
-        store: str | None = None,
-        limit_s: float = math.inf,
+        self, place: Path, *, faults: Sequence[str], disk_bytes: int, cut_s: float, seed: int
     ) -> None:
-        self._until_s = time.monotonic() + limit_s
         self._cut_s = cut_s
         self._place = place
         self.faults = faults
@@ -174,33 +118,20 @@ class Drill:
         self._disk = SmallDisk(where, size=disk_bytes) if "full" in faults else None
         self.root = where if self._disk is None else self._disk.path
         where.mkdir(parents=True, exist_ok=True)
-        self._shards = None
-        self._told: Path | None = None
-        if store is not None:
-            self._shards = Shards(place / "shards")
-            self._shards.start()
-            self._told = place / "told"
-            self._told.mkdir()
-        self._hub_place = where if self._shards is None else self._shards.address("drill")
-        self.hubs = [
-            Hub(self._hub_place, free_port(), disk=self._disk)
-            for _ in range(1 if self._shards is None else 2)
-        ]
-        self.token = self.hubs[0].add_token("drill")
-        self._wire = Wire(*(hub.port for hub in self.hubs))
+        self.hub = Hub(where, free_port(), disk=self._disk)
+        self.token = self.hub.add_token("drill")
+        self._wire = Wire(self.hub.port)
         self.url = f"http://127.0.0.1:{self._wire.port}"
         self._over = place / "over"
         self._shippers: dict[tuple[Path, int], multiprocessing.process.BaseProcess] = {}
         self._spawn = multiprocessing.get_context("spawn")
         self._copy: Path | None = None
-        for hub in self.hubs:
-            await_port(hub.port)
+        await_port(self.hub.port)
 
     def start_shipper(self, path: Path, number: int, bytes_per_s: float | None) -> None:
         """Start a process that sends a run."""
         seed = self.chance.randrange(1 << 30) if "repeat" in self.faults else None
-        told = None if self._told is None else self._told / path.name
-        args = (path, self.url, self.token, bytes_per_s, seed, self._over, told)
+        args = (path, self.url, self.token, bytes_per_s, seed, self._over)
         process = self._spawn.Process(target=ship, args=args)
         process.start()
         self._shippers[path, number] = process
@@ -238,32 +169,14 @@ class Drill:
             self._disk.fill()
             time.sleep(self.chance.uniform(1.0, 4.0))
             self._disk.free()
-        elif fault == "kill shard":
-            self._kill_shard()
         else:
-            hub = self.chance.choice(self.hubs)
-            hub.kill()
+            self.hub.kill()
             if fault == "restore":
                 fault = self._restore()
             skew_s = self.chance.uniform(-WEEK_S, WEEK_S) if fault == "skew" else 0.0
-            hub.start(skew_s=skew_s)
-            await_port(hub.port)
+            self.hub.start(skew_s=skew_s)
+            await_port(self.hub.port)
         self.counts[fault] += 1
-
-    def _kill_shard(self) -> None:
-        """Kill a server, sometimes a hub as well, and start them again."""
-        assert self._shards is not None
-        number = self.chance.randrange(NUM_SHARDS)
-        self._shards.kill(number)
-        time.sleep(self.chance.uniform(0.0, 2.0))
-        hub = self.chance.choice([*self.hubs, None, None])
-        if hub is not None:
-            hub.kill()
-        self._shards.restart(number)
-        if hub is not None:
-            hub.start()
-            await_port(hub.port)
-            self.counts["kill"] += 1
 
     def _restore(self) -> str:
         """Go back to the copy, or make one if there is none that is older."""
@@ -275,54 +188,11 @@ class Drill:
         self._copy = None
         return "restore"
 
-    def check_told(self) -> int:
-        """Ask a hub for a run: it has what any hub has acknowledged. How many lines of all that is.
-
-        Without a store nothing is asked: a hub may be an older copy.
-        """
-        if self._told is None:
-            return 0
-        told = {path.name: read_told(path) for path in sorted(self._told.iterdir())}
-        if told:
-            run_id = self.chance.choice(list(told))
-            with closing(self._client(self.chance.choice(self.hubs))) as client:
-                state = client.state(run_id)
-            lines = state.parts[STEM].lines if STEM in state.parts else 0
-            there = {STEM: lines, **state.blobs}
-            for name, have in told[run_id].items():
-                if there.get(name, 0) < have:
-                    raise AssertionError(f"{run_id}: {have} of {name} acknowledged, found {there}")
-        return sum(one.get(STEM, 0) for one in told.values())
-
-    def await_lines(self, num_lines: int, bytes_per_s: float | None) -> None:
-        """Return when so many lines have been acknowledged."""
-        while self.check_told() < num_lines:
-            self.watch(bytes_per_s)
-            self._check_time()
-            time.sleep(0.1)
-
     def end(self, bytes_per_s: float | None) -> None:
         """Nothing goes wrong any more: return when the hub has everything."""
         self._over.touch()
         while self.watch(bytes_per_s):
-            self.check_told()
-            self._check_time()
             time.sleep(0.1)
-
-    def fresh_client(self) -> HubClient:
-        """A client of a hub that is started after all others have ended."""
-        for hub in self.hubs:
-            hub.kill()
-        self.hubs = [Hub(self._hub_place, free_port(), disk=self._disk)]
-        await_port(self.hubs[0].port)
-        return self._client(self.hubs[0])
-
-    def _client(self, hub: Hub) -> HubClient:
-        return HubClient(f"http://127.0.0.1:{hub.port}", self.token)
-
-    def _check_time(self) -> None:
-        if time.monotonic() > self._until_s:
-            raise AssertionError("the shippers do not come to an end")
 
     def close(self) -> None:
         """End every process."""
@@ -330,10 +200,7 @@ class Drill:
             process.kill()
             process.join()
         self._wire.close()
-        for hub in self.hubs:
-            hub.kill()
-        if self._shards is not None:
-            self._shards.stop()
+        self.hub.kill()
         if self._disk is not None:
             self._disk.close()
 
@@ -348,90 +215,38 @@ def run_drill(
     cut_s: float = 4.0,
     seed: int = 0,
     bytes_per_s: float | None = None,
-    store: str | None = None,
-    limit_s: float = math.inf,
 ) -> Outcome:
     """Write, send, break, compare; ``bytes_per_s`` limits each shipper, so that there is time.
 
-    The network is cut for an eighth of ``cut_s`` to all of it. After ``limit_s`` the drill fails.
+    The network is cut for an eighth of ``cut_s`` to all of it.
     """
     per_run = num_lines // num_runs
     folders = [write_run(place / "runs", index, per_run) for index in range(num_runs)]
     size = sum(path.stat().st_size for path in (place / "runs").rglob("*.jsonl"))
     sent = [_lines(folder.part_path(PART)) for folder in folders]
     began_s = time.monotonic()
-    drill = Drill(
-        place,
-        faults=faults,
-        disk_bytes=size + (64 << 20),
-        cut_s=cut_s,
-        seed=seed,
-        store=store,
-        limit_s=limit_s,
-    )
-    with closing(drill), contextlib.ExitStack() as stack:
+    drill = Drill(place, faults=faults, disk_bytes=size + (64 << 20), cut_s=cut_s, seed=seed)
+    with closing(drill):
         for index, folder in enumerate(folders):
-            if store is not None:
-                add_files(folder, drill.chance)
-                if _SEALED[index % 3] == "before":
-                    seal(folder)
             # Some runs are sent twice at once, as by a companion and by a person.
             for number in range(2 if "repeat" in faults and index % 4 == 0 else 1):
                 drill.start_shipper(folder.path, number, bytes_per_s)
-        time.sleep(3.0 if store is None else 0.0)
-        for number in range(num_faults):
-            if store is None:
-                time.sleep(drill.chance.uniform(0.3, 1.5))
-            else:
-                drill.await_lines(num_lines * number // (num_faults + 1), bytes_per_s)
-            for folder in folders[2::3] if store and number == num_faults // 2 else ():
-                seal(folder)
+        time.sleep(3.0)
+        for _ in range(num_faults):
+            time.sleep(drill.chance.uniform(0.3, 1.5))
             drill.watch(bytes_per_s)
             drill.go_wrong()
         drill.end(bytes_per_s)
         seconds = time.monotonic() - began_s
         lost = doubled = 0
-        client = None if store is None else stack.enter_context(closing(drill.fresh_client()))
         for folder, lines in zip(folders, sent, strict=True):
-            if client is None:
-                there = drill.root / "drill" / folder.path.name / "journal" / f"{STEM}.jsonl"
-                stored = _lines(there)
-            else:
-                lines, stored = _same(lines), _same(stored_lines(client, folder, lines))
+            there = drill.root / "drill" / folder.path.name / "journal" / f"{STEM}.jsonl"
+            stored = _lines(there)
             lost += len(set(lines) - set(stored))
             doubled += len(stored) - len(set(stored))
             if lines != stored and not lost and not doubled:
                 raise AssertionError(f"{folder.path.name} has its lines in another order")
     return Outcome(per_run * num_runs, lost, doubled, seconds, drill.counts)
-
-
-def stored_lines(client: HubClient, folder: RunFolder, sent: list[bytes]) -> list[bytes]:
-    """The lines of a run that a hub has; its counts, files and series are what they must be."""
-    run_id, lines = folder.path.name, list[bytes]()
-    while block := client.lines(run_id, STEM, first=len(lines)):
-        lines += block.splitlines(keepends=True)
-    part = client.state(run_id).parts[STEM]
-    assert (part.lines, part.records) == (len(sent), len(sent)), f"{run_id}: {part}"
-    for path in sorted(folder.blobs.iterdir()):
-        data = b""
-        while piece := client.file(run_id, "blobs", path.name, offset=len(data)):
-            data += piece
-        assert data == path.read_bytes(), f"{run_id}: {path.name} has other contents"
-    steps = [step for step in range(len(sent) - 1) if step % 50]
-    for pixels in (0, 100):
-        target = f"/api/series?run={run_id}&name=loss&pixels={pixels}"
-        body = client.request("GET", target)
-        (length,) = struct.unpack_from("<I", body, 4)
-        (head,) = json.loads(body[8 : 8 + length])["series"]
-        assert (head["points"], head["duplicates"]) == (len(steps), 0), f"{run_id}: {head}"
-        if head["raw"]:
-            assert np.frombuffer(body, "<f8", len(steps), 8 + length).tolist() == steps, run_id
-    return lines
-
-
-def _same(lines: list[bytes]) -> list[bytes]:
-    """Lines with their fields in one order and their numbers in one form."""
-    return [msgspec.json.encode(decode(line), order="sorted") for line in lines]
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -444,8 +259,7 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--faults", type=int, default=40)
-    parser.add_argument("--only", nargs="+", choices=sorted({*FAULTS, *STORE_FAULTS}))
-    parser.add_argument("--store", choices=(STORE,), help="hubs over ClickHouse servers")
+    parser.add_argument("--only", nargs="+", choices=FAULTS)
     parser.add_argument("--cut", type=float, default=4.0, help="longest cut in seconds")
     parser.add_argument("--rate", type=float, help="bytes a second of each shipper")
     parser.add_argument("--seed", type=int, default=0)
@@ -456,11 +270,10 @@ def main() -> int:
             num_lines=args.lines,
             num_runs=args.runs,
             num_faults=args.faults,
-            faults=args.only or (FAULTS if args.store is None else STORE_FAULTS),
+            faults=args.only or FAULTS,
             cut_s=args.cut,
             seed=args.seed,
             bytes_per_s=args.rate,
-            store=args.store,
         )
     sys.stdout.write(f"{outcome}\n")
     return 1 if outcome.num_lost or outcome.num_doubled else 0

@@ -15,12 +15,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from pathlib import Path
-from typing import Any
 
 from epochal.shipping.client import HubClient
-from epochal.shipping.protocol import FileKind
 
 # Starts a hub whose clock is wrong, and which has no reserve of free space: only the disk ends it.
 HUB = """
@@ -37,19 +34,18 @@ sys.exit(main(["hub", "serve", *sys.argv[2:]]))
 class Hub:
     """A hub on a fixed port that can be killed and started again.
 
-    It is a hub over a folder, which may lie on a small ``disk``, or over the store at an address.
+    It is a hub over a folder, which may lie on a small ``disk``.
     """
 
-    def __init__(self, place: Path | str, port: int, *, disk: SmallDisk | None = None) -> None:
+    def __init__(self, place: Path, port: int, *, disk: SmallDisk | None = None) -> None:
         self._place, self.port = str(place), port
-        self._options = ("--store", place) if isinstance(place, str) else (str(place),)
         self._within = () if disk is None else disk.within
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self, *, skew_s: float = 0.0) -> None:
         """Start it; requests are refused until it listens."""
-        options = [*self._options, "--port", str(self.port)]
+        options = [self._place, "--port", str(self.port)]
         command = [sys.executable, "-c", HUB, str(skew_s), *options]
         self.process = subprocess.Popen([*self._within, *command], stdout=subprocess.DEVNULL)
 
@@ -68,10 +64,10 @@ class Hub:
 
 
 class Wire:
-    """A TCP proxy to some ports in turn; a cut ends every connection within what it was sending."""
+    """A TCP proxy to a port; a cut ends every connection within what it was sending."""
 
-    def __init__(self, *ports: int) -> None:
-        self._to = deque(ports)
+    def __init__(self, port: int) -> None:
+        self._to = port
         self._open: list[socket.socket] = []
         self.is_cut = False
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -99,21 +95,13 @@ class Wire:
             try:
                 if self.is_cut:
                     raise ConnectionResetError
-                far = self._connect()
+                far = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
                 _close(near)
                 continue
             self._open += [near, far]
             for pair in ((near, far), (far, near)):
                 threading.Thread(target=self._copy, args=pair, daemon=True).start()
-
-    def _connect(self) -> socket.socket:
-        for _ in range(len(self._to) - 1):
-            self._to.rotate()
-            with contextlib.suppress(OSError):
-                return socket.create_connection(("127.0.0.1", self._to[0]))
-        self._to.rotate()
-        return socket.create_connection(("127.0.0.1", self._to[0]))
 
     def _copy(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -127,42 +115,6 @@ def _close(one: socket.socket) -> None:
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
     one.close()
-
-
-class NotingClient(HubClient):
-    """Writes into a file how many lines, and which files, the hub has acknowledged."""
-
-    def __init__(self, url: str, token: str, *, told: Path) -> None:
-        super().__init__(url, token, timeout_s=10)
-        self._told = told
-
-    def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
-        """Send lines."""
-        have = super().append(run_id, stem, first=first, lines=lines)
-        self._note(stem, have)
-        return have
-
-    def put_file(
-        self, run_id: str, kind: FileKind, name: str, chunk: bytes, *, size: int, **named: Any
-    ) -> int:
-        """Send a piece of a file."""
-        have = super().put_file(run_id, kind, name, chunk, size=size, **named)
-        if have == size:
-            self._note(name, have)
-        return have
-
-    def _note(self, name: str, have: int) -> None:
-        with open(self._told, "a", encoding="utf-8") as file:
-            file.write(f"{name} {have}\n")
-
-
-def read_told(path: Path) -> dict[str, int]:
-    """The most that was acknowledged of each part, and the sizes of files."""
-    found: dict[str, int] = {}
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        name, _, have = line.partition(" ")
-        found[name] = max(found.get(name, 0), int(have))
-    return found
 
 
 class RepeatingClient(HubClient):

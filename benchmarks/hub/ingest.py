@@ -6,8 +6,8 @@ in this process, each with a connection of its own. Companions are those of smal
 processes of their own. Some event streams of the hub's page are read, in other processes: how old
 is a value when it comes?
 
-``--store "two shards"`` measures a hub over two ClickHouse servers. ``--rate 1 --seconds 3600`` is
-a load of an hour: what matters then is the memory at its start and at its end.
+``--rate 1 --seconds 3600`` is a load of an hour: what matters then is the memory at its start and
+at its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 import epochal
-from benchmarks.hub.drill import STEM, STORE
+from benchmarks.hub.drill import STEM
 from benchmarks.hub.faults import Hub, free_port
 from benchmarks.hub.watch import Watchers
 from epochal.journal.layout import RunFolder, write_json
@@ -33,7 +33,6 @@ from epochal.journal.line import encode_json
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.shipper import Shipper
 from epochal.shipping.worker import ShippingWorker
-from tools.clickhouse_shards import Shards
 
 METRICS = 10
 _NUM_WATCHERS = 10
@@ -246,15 +245,9 @@ def main() -> int:
     parser.add_argument("--companions", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=10.0, help="steps a second of each shipper")
-    parser.add_argument("--store", choices=(STORE,), help="a hub over ClickHouse servers")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        root: Path | str = Path(place) / "hub"
-        if args.store is not None:
-            shards = Shards(Path(place) / "shards")
-            stack.callback(shards.stop)
-            shards.start()
-            root = shards.address("ingest")
+        root = Path(place) / "hub"
         port = free_port()
         hub = Hub(root, port)
         stack.callback(hub.kill)

@@ -15,14 +15,10 @@ from epochal.hub.ledger import Ledger
 from epochal.journal.layout import run_folders
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
-from epochal.store.clickhouse.store import ClickHouseStore
-from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
 from epochal.store.remote.store import RemoteStore
 from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
-from tests.hub.clickhouse import ENGINES, new_database
-from tests.hub.filled_database import fill
 from tests.hub.hub_process import serving_hub
 from tests.server.live import serving
 from tests.store.journals import Journal, settle
@@ -85,17 +81,6 @@ def hub(root: Path) -> Store:
     return _SERVERS.enter_context(RemoteStore(url, token=reading, cache=cache))
 
 
-def tables(engine: str) -> Callable[[Path], Store]:
-    """A hub over ClickHouse received the runs."""
-
-    def open_at(root: Path) -> Store:
-        database = _SERVERS.enter_context(contextlib.closing(Database(new_database(engine))))
-        fill(database, root)
-        return ClickHouseStore(database)
-
-    return open_at
-
-
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
@@ -105,8 +90,6 @@ GROWING: dict[str, Callable[[Path], Store]] = {
 STORES = {**GROWING, "sealed": sealed, "hub": hub}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
-# The local store answers there too, with parts that ask the tables: the contract is enough.
-CLICKHOUSE = {engine: tables(engine) for engine in ENGINES}
 OPENERS: dict[str, dict[str, Callable[[Path], Store]]] = {
     "open_at": STORES,
     # Stores that may erase: nobody erases runs of another machine.
@@ -125,10 +108,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     is_contract = any(mark.name == "contract" for mark in metafunc.definition.iter_markers())
     for name in OPENERS.keys() & set(metafunc.fixturenames):
-        if is_contract:
-            stores = OPENERS[name] | CLICKHOUSE
-        else:
-            stores = OPENERS[name] if "growing" in name else {"local": LocalStore}
+        is_for_all = is_contract or "growing" in name
+        stores = OPENERS[name] if is_for_all else {"local": LocalStore}
         metafunc.parametrize(name, list(stores.values()), ids=list(stores))
 
 

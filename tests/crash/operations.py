@@ -28,7 +28,7 @@ import epochal
 from epochal.boards import Board, save_board
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import open_noting, runs_in_folder
+from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.layout import RunFolder, create_run_folder
 from epochal.media.files import encode_pending
 from epochal.media.types import Image
@@ -220,7 +220,7 @@ def move_on_hub(program: Program) -> None:
 
 
 def open_hub(root: Path) -> Store:
-    runs = runs_in_folder(root)
+    runs = HubRuns(root)
     return open_noting(runs, Ledger(root), runs.whole)
 
 

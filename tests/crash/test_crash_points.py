@@ -17,7 +17,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import EpochalError
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import open_noting, runs_in_folder
+from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.layout import RunFolder, create_run_folder
 from epochal.media.types import Image
 from epochal.run.fork import find_parent
@@ -242,7 +242,7 @@ def test_a_run_that_is_moved_on_a_hub(original: Path, run: Run, every: int, acti
     expected = found(original / "runs")
 
     def hub_store(folder: Path) -> Store:
-        runs = runs_in_folder(folder / "hub")
+        runs = HubRuns(folder / "hub")
         return open_noting(runs, Ledger(folder / "hub"), runs.whole)
 
     if action == "restore":

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import create_hub, runs_in_folder
+from epochal.hub.serving import HubRuns, create_hub
 from epochal.server.access import LOOPBACK
 from epochal.server.app import App
 from epochal.serving import ServerAddress
@@ -29,7 +29,7 @@ def serving_hub(
     def create(port: int) -> App:
         url = f"http://127.0.0.1:{port}"
         address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
-        return create_hub(runs_in_folder(root), ledger, address, clock=clock)
+        return create_hub(HubRuns(root), ledger, address, clock=clock)
 
     with serving_app(create) as server:
         yield server

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.hub.documents import Documents
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import size_of
@@ -95,7 +96,7 @@ def test_boards_belong_to_the_projects_of_a_token(team: HubProcess) -> None:
     for client, projects in ((writer, ["p"]), (reader, ["p"]), (team.client(), ["p", "q"])):
         boards = client.get_json("/api/boards")["boards"]
         assert [stored["project"] for stored in boards] == projects
-    link = Links(team.root).make([id_of(team, "open")], until=time.time() + 600)
+    link = Links(Documents(team.root)).make([id_of(team, "open")], until=time.time() + 600)
     assert team.client(link).get_json("/api/boards") == {"boards": []}
     assert names(team.client()) == ["open", "secret"]
 
@@ -138,10 +139,10 @@ def test_every_token_is_compared_in_constant_time(
         found = ledger.principal(token)
         assert (found is not None) == (token in made)
         assert compared == [True] * 5  # the first that fits does not end it
-    link = Links(tmp_path).make(["run"], until=time.time() + 60)
+    link = Links(Documents(tmp_path)).make(["run"], until=time.time() + 60)
     compared.clear()
-    assert Links(tmp_path).principal(link) is not None
-    assert Links(tmp_path).principal(link[:-3] + "abc") is None
+    assert Links(Documents(tmp_path)).principal(link) is not None
+    assert Links(Documents(tmp_path)).principal(link[:-3] + "abc") is None
     assert compared == [True, True]
     ledger.close()
 
@@ -377,7 +378,7 @@ def test_json_with_as_many_levels_as_can_be_read_again_is_stored(team: HubProces
 
 def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:
     run, secret = id_of(team, "open"), id_of(team, "secret")
-    link = Links(team.root).make([run], until=time.time() + 60)
+    link = Links(Documents(team.root)).make([run], until=time.time() + 60)
     client = team.client(link)
     assert names(client) == ["open"]
     assert client.get_json(f"/api/runs/{run}/config") == {}
@@ -388,7 +389,7 @@ def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:
 
 def test_a_link_changes_nothing(team: HubProcess) -> None:
     run = id_of(team, "open")
-    client = team.client(Links(team.root).make([run], until=time.time() + 60))
+    client = team.client(Links(Documents(team.root)).make([run], until=time.time() + 60))
     sent = {"content-type": "application/json"}
     chosen = b'{"runs":["%s"]}' % run.encode()
     for method, path, body in (
@@ -409,7 +410,7 @@ def test_a_link_ends_while_it_is_used(team: HubProcess) -> None:
     run = id_of(team, "open")
     for lasts_s in (3, 30, 120):  # on a busy machine a request may take longer than a short link
         until = time.time() + lasts_s
-        client = team.client(Links(team.root).make([run], until=until))
+        client = team.client(Links(Documents(team.root)).make([run], until=until))
         with contextlib.suppress(HubError):
             assert names(client) == ["open"]
             break
@@ -423,9 +424,11 @@ def test_a_forged_or_ended_link_is_refused(team: HubProcess) -> None:
     team.kill()  # a new process has counted no wrong tokens of this address yet
     team.start()
     run = id_of(team, "open")
-    links = Links(team.root)
+    links = Links(Documents(team.root))
     good = links.make([run], until=time.time() + 60)
-    ended = Links(team.root, clock=lambda: time.time() - 1000).make([run], until=time.time() - 500)
+    ended = Links(Documents(team.root), clock=lambda: time.time() - 1000).make(
+        [run], until=time.time() - 500
+    )
     body, _, signature = good.partition(".")
     forged = links.make([run, id_of(team, "secret")], until=time.time() + 60).partition(".")[0]
     for bad in (ended, f"{forged}.{signature}", body, good + "x", "share_", "share_x.y"):

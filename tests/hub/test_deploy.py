@@ -9,20 +9,18 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import yaml
 
 from epochal.cli.command import Shared
 from epochal.cli.serve import serve
 from epochal.shipping.protocol import MAX_LINES_BYTES
-from epochal.store.clickhouse.connection import PASSWORD_VARIABLE, parse_address
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
-def compose(name: str = "docker-compose.yml") -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text())
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "docker-compose.yml").read_text())
     return loaded
 
 
@@ -74,16 +72,12 @@ def test_only_the_proxy_is_reached_from_outside() -> None:
     assert services["caddy"]["ports"] == ["80:80", "443:443"]
 
 
-def assert_no_body_is_cut_off(caddyfile: str) -> None:
-    (most,) = re.findall(r"max_size (\d+)MB", caddyfile)
-    assert int(most) * 1_000_000 >= MAX_LINES_BYTES
-
-
 def test_the_proxy_leads_to_the_hub() -> None:
     text = (DEPLOY / "Caddyfile").read_text()
     assert "reverse_proxy hub:6060" in text
     assert text.count("{") == text.count("}")
-    assert_no_body_is_cut_off(text)
+    (most,) = re.findall(r"max_size (\d+)MB", text)
+    assert int(most) * 1_000_000 >= MAX_LINES_BYTES
 
 
 def test_the_image_copies_files_that_exist_and_starts_a_hub() -> None:
@@ -108,22 +102,3 @@ def test_the_unit_starts_a_hub() -> None:
     args = parsed(arguments)
     assert args["host"] == "127.0.0.1"  # a proxy stands in front
     assert str(args["folder"]).startswith(f"/var/lib/{unit['Service']['StateDirectory']}/")
-
-
-def test_two_hubs_share_a_cluster() -> None:
-    services = compose("docker-compose.cluster.yml")["services"]
-    hubs = [services[name] for name in ("hub-1", "hub-2")]
-    assert hubs[0]["command"] == hubs[1]["command"]
-    args = parsed([filled_in(one, HUB_HOST="hub.example.org") for one in hubs[0]["command"]])
-    address = parse_address(args["store"])
-    assert [host for host, _ in address.hosts] == ["clickhouse-1", "clickhouse-2"]
-    cluster = ElementTree.parse(DEPLOY / "clickhouse" / "cluster.xml").getroot()
-    shards = cluster.findall(f"remote_servers/{address.cluster}/shard/replica/host")
-    assert [one.text for one in shards] == [host for host, _ in address.hosts]
-    for host, _ in address.hosts:
-        environment = services[host]["environment"]
-        assert environment["CLICKHOUSE_USER"] == address.user
-        assert environment["CLICKHOUSE_PASSWORD"] == hubs[0]["environment"][PASSWORD_VARIABLE]
-    text = (DEPLOY / "Caddyfile.cluster").read_text()
-    assert "reverse_proxy hub-1:6060 hub-2:6060" in text
-    assert_no_body_is_cut_off(text)

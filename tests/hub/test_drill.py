@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks.hub.drill import STORE, STORE_FAULTS, Outcome, run_drill
+from benchmarks.hub.drill import Outcome, run_drill
 from benchmarks.hub.faults import SmallDisk
-from tools.clickhouse_shards import is_fetched
 
 pytestmark = pytest.mark.slow
 
@@ -48,21 +46,3 @@ def test_nothing_is_lost_when_the_disk_is_full(tmp_path: Path) -> None:
     except OSError as error:
         pytest.skip(str(error))
     assert drill(tmp_path, ["full"], num_faults=3).faults["full"] == 3
-
-
-def test_nothing_is_lost_or_doubled_when_hubs_and_servers_are_killed(tmp_path: Path) -> None:
-    if not is_fetched() or "EPOCHAL_LONG_TESTS" not in os.environ:
-        pytest.skip("It takes minutes and two ClickHouse servers: 'make test-hub' runs it.")
-    outcome = run_drill(
-        tmp_path,
-        num_lines=204_000,
-        num_runs=10,
-        num_faults=14,
-        faults=STORE_FAULTS,
-        store=STORE,
-        bytes_per_s=300_000,
-        limit_s=400,
-    )
-    assert (outcome.num_lost, outcome.num_doubled) == (0, 0)
-    assert outcome.num_lines >= 200_000
-    assert min(outcome.faults["kill"], outcome.faults["kill shard"]) >= 3

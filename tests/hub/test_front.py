@@ -336,3 +336,17 @@ def test_mistakes_are_a_sentence(
 def test_an_address_with_a_password_is_refused() -> None:
     with pytest.raises(ValueError, match="EPOCHAL_HUB_TOKEN"):
         HubClient("https://user:password@host")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--store", "clickhouse://db/epochal"], "leave out --store, and the hub keeps its runs"),
+        ([], "name the folder DIR of the hub."),
+    ],
+)
+def test_a_hub_keeps_its_runs_in_a_folder(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["hub", "serve", *options]) == 2
+    assert said in capsys.readouterr().err

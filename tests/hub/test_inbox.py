@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.hub.documents import SqliteDocuments
 from epochal.hub.inbox import ConflictError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError
@@ -220,7 +219,6 @@ def test_tokens_are_known_while_a_change_waits_for_the_disk(tmp_path: Path) -> N
             found.append("" if principal is None else principal.name)
 
         documents = ledger.documents
-        assert isinstance(documents, SqliteDocuments)
         ledger._tokens._read_s = 0.0
         with ledger._lock, documents._lock:
             looking = threading.Thread(target=look, daemon=True)

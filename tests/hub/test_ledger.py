@@ -1,4 +1,4 @@
-"""What a hub knows beside the runs: the same in a file, and in a table that several hubs share."""
+"""What a hub knows beside the runs, which a command beside it changes too."""
 
 from __future__ import annotations
 
@@ -10,33 +10,26 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
-from epochal.hub.documents import Documents, SqliteDocuments
+from epochal.hub.documents import Documents
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
-from epochal.store.clickhouse.tables import Database
-from tests.hub.clickhouse import new_database
 
-# Hubs read tokens of others again after this time.
+Two = tuple[Ledger, Ledger]
+# What another process changed is read again after this time.
 _SOON_S = 1.1
 
 
-@pytest.fixture(params=["sqlite", "chdb"])
-def documents(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Documents]:
-    if request.param == "sqlite":
-        with contextlib.closing(SqliteDocuments(tmp_path / ".hub" / "hub.sqlite")) as documents:
-            yield documents
-    else:
-        with contextlib.closing(Database(str(new_database("chdb")))) as database:
-            yield database.documents
+@pytest.fixture
+def documents(tmp_path: Path) -> Iterator[Documents]:
+    with contextlib.closing(Documents(tmp_path)) as documents:
+        yield documents
 
 
 @pytest.fixture
-def two(documents: Documents) -> tuple[Ledger, Ledger]:
-    """The ledgers of two hubs that share their documents."""
-    return Ledger(documents), Ledger(documents)
-
-
-Two = tuple[Ledger, Ledger]
+def two(tmp_path: Path) -> Iterator[Two]:
+    """The ledgers of a hub and of a command beside it."""
+    with contextlib.closing(Ledger(tmp_path)) as hub, contextlib.closing(Ledger(tmp_path)) as other:
+        yield hub, other
 
 
 def test_documents_are_listed_by_key_the_last_ones_first(documents: Documents) -> None:
@@ -53,7 +46,7 @@ def test_documents_are_listed_by_key_the_last_ones_first(documents: Documents) -
     assert documents.all("none") == []
 
 
-def test_a_token_is_valid_at_each_hub_until_one_revokes_it(two: Two) -> None:
+def test_a_token_is_valid_until_another_process_revokes_it(two: Two) -> None:
     here, there = two
     token = here.add_token("cluster", "write", ["q", "p"])
     assert there.principal("ep_other") is None
@@ -76,7 +69,7 @@ def test_a_token_is_valid_at_each_hub_until_one_revokes_it(two: Two) -> None:
     ]
 
 
-def test_a_removed_run_is_known_to_each_hub(two: Two) -> None:
+def test_a_removed_run_is_known_to_another_process(two: Two) -> None:
     here, there = two
     assert here.removed_at("a") is None
     here.note_removed("a", "p")
@@ -116,15 +109,11 @@ def test_without_a_name_a_request_is_taken_once(two: Two) -> None:
     assert two[0].take_requests("run", now=1002.0, since=900.0) == []
 
 
-def test_each_hub_knows_which_companions_listen(documents: Documents) -> None:
-    here, there = Ledger(documents), Ledger(documents)
-    here.hear("run")
-    assert here.hears("run")
-    assert not here.hears("other")
-    assert there.hears("run")
-    here.close()
-    time.sleep(_SOON_S)
-    assert not there.hears("run")
+def test_a_hub_knows_which_companions_listen(two: Two) -> None:
+    hub, _ = two
+    hub.hear("run")
+    assert hub.hears("run")
+    assert not hub.hears("other")
 
 
 def test_the_audit_log_is_one_by_time(two: Two) -> None:
@@ -142,7 +131,7 @@ def test_the_audit_log_is_one_by_time(two: Two) -> None:
     assert there.audit(limit=2) == lines[:2]
 
 
-def test_a_link_of_one_hub_is_shown_by_the_other(documents: Documents) -> None:
+def test_a_link_is_shown_until_another_process_revokes_it(documents: Documents) -> None:
     here, there = Links(documents), Links(documents)
     link = here.make(["a", "b"], until=time.time() + 600)
     found = there.principal(link)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.hub.documents import Documents
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.shipping.client import HubClient
@@ -32,7 +33,9 @@ class Hub:
     guest: str
 
     def link(self) -> str:
-        return Links(self.root, clock=lambda: self.now[0]).make([self.run], until=self.now[0] + 60)
+        return Links(Documents(self.root), clock=lambda: self.now[0]).make(
+            [self.run], until=self.now[0] + 60
+        )
 
     def log(self, step: int) -> None:
         line = b'{"log":"metrics","t":1,"step":%d,"m":{"loss":0}}\n' % step
@@ -114,5 +117,5 @@ def test_a_stream_of_a_token_ends_when_the_token_is_revoked(
 def test_streams_of_links_end_when_all_links_are_revoked(hub: Hub) -> None:
     with hub.server.listen(run=hub.run, headers=bearer(hub.link())) as events:
         until(events, "ready")
-        Links(hub.root).revoke_all()
+        Links(Documents(hub.root)).revoke_all()
         rest_of(events)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from epochal.hub.documents import Documents
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
 from epochal.journal.layout import read_json
@@ -43,7 +44,7 @@ class Hub:
         return self.ask(who, "PUT", f"/api/hub/runs/{run}", identity).status
 
     def link(self, run: str) -> None:
-        self.tokens["link"] = Links(self.root).make([run], until=END)
+        self.tokens["link"] = Links(Documents(self.root)).make([run], until=END)
 
     def delete(self, run: str, *, who: str = "alpha") -> str:
         (removed,) = self.ask(who, "POST", "/api/trash", {"runs": [run]}).json["removed"]

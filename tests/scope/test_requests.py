@@ -25,11 +25,12 @@ import msgspec
 import pytest
 
 from epochal.errors import UsageError
+from epochal.hub.documents import Documents
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.links import Links
-from epochal.hub.serving import create_hub, runs_in_folder
+from epochal.hub.serving import HubRuns, create_hub
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.changes import REQUEST_BODIES
@@ -321,7 +322,7 @@ async def running(app: App) -> AsyncIterator[App]:
 
 
 def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
-    ledger, links = Ledger(world.root), Links(world.root)
+    ledger, links = Ledger(world.root), Links(Documents(world.root))
     one, beta = world.alpha[0], world.beta[0]
     everything = world.marks_of(["alpha", "beta"])
     strange = list(world.stray_words())
@@ -351,7 +352,7 @@ def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
     address = ServerAddress("http://localhost:1", "localhost", 1, None, names=LOOPBACK)
     controls = HubControls(ledger, is_allowed=True)
     receiving = Receiving(Inbox(world.root), ledger, controls)
-    app = create_hub(runs_in_folder(world.root), ledger, address, allow_control=True)
+    app = create_hub(HubRuns(world.root), ledger, address, allow_control=True)
     server = Server(app, routes_of(receiving))
     before = _digest([world.outside, world.root / "beta"])
 

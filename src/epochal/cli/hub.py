@@ -12,7 +12,6 @@ command = Group(
             "token": "make, list and revoke the tokens of a hub",
             "share": "make a link that shows some runs to anybody who has it",
             "audit": "print who changed what, the newest first",
-            "migrate": "copy a hub between a folder and a ClickHouse store",
         },
         "Use a hub": {
             "push": "send runs to a hub; with --watch, as they grow",
@@ -20,7 +19,7 @@ command = Group(
         },
     },
     modules={
-        **dict.fromkeys(("token", "share", "audit", "migrate"), "hub_access"),
+        **dict.fromkeys(("token", "share", "audit"), "hub_access"),
         **dict.fromkeys(("push", "pull"), "hub_transfer"),
         "serve": "serve",
     },

@@ -1,4 +1,4 @@
-"""What a hub keeps: ``epochal hub token``, ``hub share``, ``hub audit`` and ``hub migrate``."""
+"""What a hub keeps: ``epochal hub token``, ``hub share`` and ``hub audit``."""
 
 from __future__ import annotations
 
@@ -7,23 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from epochal.cli import options
-from epochal.cli.command import (
-    ERROR,
-    check_own,
-    cli_command,
-    data_command,
-    local_store,
-    named_runs,
-    rules_now,
-    selected_runs,
-)
-from epochal.cli.output import answer, hint, remark, said_json, say, table, terminal_columns
+from epochal.cli.command import check_own, data_command, local_store, named_runs, selected_runs
+from epochal.cli.output import answer, hint, said_json, say, table, terminal_columns
 from epochal.errors import UsageError
 from epochal.format import plural
 from epochal.store.words import format_moment
@@ -31,58 +22,26 @@ from epochal.store.words import format_moment
 if TYPE_CHECKING:
     from epochal.hub.ledger import Ledger
     from epochal.server.access import Role
-    from epochal.store.clickhouse.tables import Database
-    from epochal.store.local.store import LocalStore
 
 ROLES = click.Choice(("read", "write", "admin"))  # each includes the ones before it
 _DAY_S = 86_400.0
 
 
-class _Place(click.Path):
-    """The folder of a hub, or the address of the store that several hubs share."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from epochal.store.clickhouse.connection import is_address
-
-        return value if is_address(str(value)) else super().convert(value, param, ctx)
-
-
-_HUB = _Place(exists=True, file_okay=False, path_type=Path)
 _hub_option = click.option(
-    "--hub", type=_HUB, required=True, metavar="DIR", help="The hub's folder or store address."
+    "--hub",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="The hub's folder.",
 )
 
 
 @contextmanager
-def open_database(address: str) -> Iterator[Database]:
-    """The database that hubs share."""
-    from epochal.store.clickhouse.tables import Database
-
-    with closing(Database(address)) as database:
-        yield database
-
-
-@contextmanager
-def _ledger(hub: Path | str) -> Iterator[Ledger]:
+def _ledger(hub: Path) -> Iterator[Ledger]:
     from epochal.hub.ledger import Ledger
 
-    if isinstance(hub, Path):
-        with closing(Ledger(hub)) as ledger:
-            yield ledger
-    else:
-        with open_database(hub) as database, closing(Ledger(database.documents)) as ledger:
-            yield ledger
-
-
-@contextmanager
-def _store(hub: Path | str) -> Iterator[LocalStore]:
-    from epochal.store.clickhouse.store import ClickHouseStore
-
-    if isinstance(hub, Path):
-        yield local_store(hub)
-    else:
-        with open_database(hub) as database:
-            yield ClickHouseStore(database, rules=rules_now())
+    with closing(Ledger(hub)) as ledger:
+        yield ledger
 
 
 @data_command
@@ -91,9 +50,7 @@ def _store(hub: Path | str) -> Iterator[LocalStore]:
 @_hub_option
 @click.option("--role", type=ROLES, default="write", help="What the token may do (write).")
 @click.option("--project", "projects", multiple=True, help="Only for this project.")
-def token(
-    action: str, name: str | None, hub: Path | str, role: Role, projects: tuple[str, ...]
-) -> None:
+def token(action: str, name: str | None, hub: Path, role: Role, projects: tuple[str, ...]) -> None:
     """Make, list and revoke the tokens of a hub. A new token is printed once."""
     from epochal.journal.layout import slugify
 
@@ -139,12 +96,7 @@ def _list_tokens(ledger: Ledger) -> None:
 @click.option("--days", type=click.FloatRange(0, 3650, min_open=True), default=30.0)
 @click.option("--revoke-all", is_flag=True, help="End every link of this hub instead.")
 def share(
-    runs: tuple[str, ...],
-    where: str | None,
-    hub: Path | str,
-    url: str,
-    days: float,
-    revoke_all: bool,
+    runs: tuple[str, ...], where: str | None, hub: Path, url: str, days: float, revoke_all: bool
 ) -> None:
     """Make a link that shows runs of a hub to anybody who has it, for 30 days or --days.
 
@@ -152,7 +104,7 @@ def share(
     """
     from epochal.hub.links import Links
 
-    with _ledger(hub) as ledger, _store(hub) as store:
+    with _ledger(hub) as ledger:
         links = Links(ledger.documents)
         if revoke_all:
             links.revoke_all()
@@ -160,6 +112,7 @@ def share(
             sentence = "Every link that was given out before is refused from now on."
             answer({"revoked": "all"}, sentence)
             return
+        store = local_store(hub)
         views = named_runs(store, runs) if runs else selected_runs(store, runs, where)
         ids = {view.id: check_own(view) for view in views if runs or not view.outline().hidden}
         until = time.time() + days * _DAY_S
@@ -180,7 +133,7 @@ def share(
 @data_command
 @_hub_option
 @click.option("-n", "--lines", default=100, help="How many lines (100).")
-def audit(hub: Path | str, lines: int) -> None:
+def audit(hub: Path, lines: int) -> None:
     """Print who changed what on a hub, the newest first."""
     with _ledger(hub) as ledger:
         rows = ledger.audit(limit=lines)
@@ -194,31 +147,6 @@ def audit(hub: Path | str, lines: int) -> None:
         # In a pipe or a file nothing of the log is cut off.
         width = terminal_columns() if sys.stdout.isatty() else None
         say(table([name.upper() for name in header], cells, width=width, shrink=(2, 4)))
-
-
-@cli_command
-@click.argument("source", metavar="FROM", type=_HUB)
-@click.argument("target", metavar="TO", type=_Place(file_okay=False, path_type=Path))
-def migrate(source: Path | str, target: Path | str) -> int:
-    """Copy a hub from a folder to a store address, or from there to a folder.
-
-    Runs, boards, tokens and the audit log are copied; what TO has already is not sent again. Stop
-    the hubs first. Deleted runs are left out. The exit code is 2 if a run could not be copied.
-    """
-    from epochal.hub.ledger import only_hub
-    from epochal.hub.migration import copy_hub
-
-    is_out = isinstance(target, Path)
-    folder, address = (target, source) if is_out else (source, target)
-    if not isinstance(folder, Path) or not isinstance(address, str):
-        raise UsageError("one of FROM and TO is a folder, the other the address of a store.")
-    with only_hub(folder), _ledger(folder) as ledger, open_database(address) as database:
-        num_failed = copy_hub(folder, ledger.documents, database, is_out=is_out, tell=remark)
-    if num_failed:
-        say(f"{plural(num_failed, 'run')} could not be copied; repeat the command to try again.")
-        return ERROR
-    say("Everything is copied.")
-    return 0
 
 
 def _user() -> str:

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 import ssl
 import webbrowser
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import click
 from epochal import serving
 from epochal.cli import options
 from epochal.cli.command import cli_command, rules_now, runs_dir, shared
-from epochal.cli.hub_access import ROLES, open_database
+from epochal.cli.hub_access import ROLES
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import Settings, read_settings
@@ -150,7 +150,7 @@ def _urls(server: serving.ServerAddress) -> list[str]:
 @cli_command
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @_address_options
-@click.option("--store", metavar="URL", help="Keep runs there: clickhouse://user@host/database.")
+@click.option("--store", hidden=True)
 @click.option("--max-size", type=options.SIZE, help="Store at most so much, such as 500GB.")
 @click.option("--quota", type=options.SIZE, help="Store at most so much of each token's runs.")
 @click.option("--tls-cert", type=_FILE, help="Serve over TLS with this certificate.")
@@ -176,37 +176,28 @@ def serve(
 ) -> None:
     """Receive runs from other machines into DIR and show them live, until Ctrl-C.
 
-    With --store, several hubs share the runs in ClickHouse. [retention] in DIR/epochal.toml
-    decides which runs go to the trash.
+    [retention] in DIR/epochal.toml decides which runs go to the trash.
     """
     from epochal.hub.ledger import Ledger, only_hub
     from epochal.hub.limits import Budget
-    from epochal.hub.retention import RetentionRules, read_rules
-    from epochal.hub.serving import runs_in_database, runs_in_folder, serve_hub
+    from epochal.hub.retention import read_rules
+    from epochal.hub.serving import HubRuns, serve_hub
 
     tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
-    if store is not None and not (max_size is None and quota is None):
+    if store is not None:
         raise UsageError(
-            "--max-size and --quota measure a folder: with --store, limit the disk of ClickHouse."
+            "a hub over a database is not part of this version; leave out --store, and the hub"
+            " keeps its runs in a folder."
         )
-    if folder is None and store is None:
-        raise UsageError("name the folder DIR of the hub, or a --store.")
-    with ExitStack() as stack:
-        root = None if folder is None else folder.expanduser()
-        if store is not None:
-            database = stack.enter_context(open_database(store))
-            ledger = stack.enter_context(closing(Ledger(database.documents)))
-            budget, runs = None, runs_in_database(database)
-        else:
-            assert root is not None
-            root.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(only_hub(root))
-            ledger = stack.enter_context(closing(Ledger(root)))
-            budget = Budget(root, ledger, most=max_size, most_per_writer=quota)
-            runs = runs_in_folder(root, budget.charge)
-        retention = RetentionRules() if root is None else read_rules(root)
+    if folder is None:
+        raise UsageError("name the folder DIR of the hub.")
+    root = folder.expanduser()
+    root.mkdir(parents=True, exist_ok=True)
+    with only_hub(root), closing(Ledger(root)) as ledger:
+        budget = Budget(root, ledger, most=max_size, most_per_writer=quota)
+        retention = read_rules(root)
         server = serving.find_address(
-            [runs.name],
+            [root],
             port=read_settings().server_port if port is None else port,
             host=host,
             allow_hosts=allow_host,
@@ -217,7 +208,7 @@ def serve(
         first = None if ledger.tokens() else ledger.add_token("admin", "admin")
         try:
             serve_hub(
-                runs,
+                HubRuns(root, budget.charge),
                 ledger,
                 server,
                 budget,
@@ -226,14 +217,14 @@ def serve(
                 allow_control=allow_control,
                 retention=retention,
                 tell=lambda line: say(line, flush=True),
-                on_ready=lambda: _greet(runs.name, server, first, is_tls=tls is not None),
+                on_ready=lambda: _greet(root, server, first, is_tls=tls is not None),
             )
         except KeyboardInterrupt:
             remark("Stopped.")
 
 
 def _greet(
-    place: str, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
+    place: Path, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
 ) -> None:
     urls = [url.partition("?")[0] for url in _urls(server)]
     urls = [url.replace("http://", "https://", 1) if is_tls else url for url in urls]

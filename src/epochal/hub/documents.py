@@ -1,7 +1,6 @@
 """What a hub knows beside the runs, as small documents: each has a kind, a key and a JSON object.
 
-A hub over a folder keeps them in one SQLite file, ``.hub/hub.sqlite``. Hubs over ClickHouse keep
-them in a table that they share. The runs are complete without them.
+They are in one SQLite file, ``.hub/hub.sqlite``. The runs are complete without them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -29,34 +28,20 @@ create table if not exists documents (
 Body: TypeAlias = dict[str, Any]
 
 
-class Documents(Protocol):
-    """The documents of one hub, or of several hubs that share them."""
-
-    def get(self, kind: str, key: str) -> Body | None:
-        """A document; None where there is none."""
-
-    def all(
-        self, kind: str, *, prefix: str = "", limit: int | None = None
-    ) -> list[tuple[str, Body]]:
-        """The documents of a kind whose keys begin with a prefix, by key, the last ones first."""
-
-    def put(self, kind: str, key: str, body: Body | None) -> None:
-        """Store a document in place of the one before, or delete it; returns when that lasts."""
-
-
-class SqliteDocuments:
-    """One file; several threads and processes may use it.
+class Documents:
+    """The documents of the hub in a folder: one file, which threads and processes may share.
 
     Reads have a connection of their own, so that they do not wait for the disk. Raises
     ``UsageError`` for a file that cannot be used, and on a disk without file locks.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, root: Path) -> None:
+        path = root / FOLDER / "hub.sqlite"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.parent.chmod(0o700)
         if not folder_has_locks(path.parent):
             raise UsageError(
-                f"the disk of {path.parent.parent} has no file locks, which a hub needs: keep its"
+                f"the disk of {root} has no file locks, which a hub needs: keep its"
                 " folder on a local disk, or mount a network disk with locks."
             )
         self._lock = threading.Lock()
@@ -109,11 +94,6 @@ class SqliteDocuments:
 
 def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=30.0, check_same_thread=False, isolation_level=None)
-
-
-def documents_at(place: Path | Documents) -> Documents:
-    """The documents of the hub in a folder, unless documents are given."""
-    return SqliteDocuments(place / FOLDER / "hub.sqlite") if isinstance(place, Path) else place
 
 
 class Recent:

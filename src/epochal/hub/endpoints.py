@@ -9,7 +9,7 @@ import functools
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -17,7 +17,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
-from epochal.hub.clickhouse_inbox import ClickHouseInbox
 from epochal.hub.inbox import ConflictError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
@@ -138,7 +137,6 @@ _THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
 _MOST_DIGITS = 18
 _RETRY_FULL_S = 60
-AnyInbox: TypeAlias = Inbox | ClickHouseInbox
 Value = TypeVar("Value")
 P = ParamSpec("P")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -147,7 +145,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Receiving:
     """The handlers; each checks who asks before anything is read or written."""
 
-    def __init__(self, inbox: AnyInbox, ledger: Ledger, controls: HubControls) -> None:
+    def __init__(self, inbox: Inbox, ledger: Ledger, controls: HubControls) -> None:
         self._inbox = inbox
         self._ledger = ledger
         self._controls = controls
@@ -156,7 +154,6 @@ class Receiving:
     def close(self) -> None:
         """End the threads: no request follows."""
         self._pool.close(timeout_s=_CLOSE_TIMEOUT_S)
-        self._inbox.close()
 
     def routes(self) -> list[Route]:
         """The routes of the server that receives."""

@@ -167,9 +167,6 @@ class Inbox:
         self._runs: dict[str, _Run] = {}
         self._counts = PartCounts()
 
-    def close(self) -> None:
-        """Nothing to do: what was received is on the disk."""
-
     # -- runs -------------------------------------------------------------------------------------
 
     def known_project(self, run_id: str) -> str | None:

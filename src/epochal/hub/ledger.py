@@ -15,18 +15,15 @@ from typing import Any
 
 from epochal.atomic_file import between_processes
 from epochal.errors import UsageError
-from epochal.hub.documents import FOLDER, Body, Documents, Recent, SqliteDocuments, documents_at
+from epochal.hub.documents import FOLDER, Body, Documents, Recent
 from epochal.journal.layout import slugify
 from epochal.server.access import Principal, Role
 
-# Of documents that belong to a hub, and not to the runs that it has.
-KINDS = (*("token", "links-key", "claim", "removed", "request", "asked", "audit"),)
 _TOKEN_BYTES = 32  # 256 random bits
 _PREFIX = "ep_"
 _MOST_REQUESTS = 20
 # A companion asks every second; longer ago, it has ended or may not obey.
 _LISTENS_S = 15.0
-_TELL_S = 5.0
 
 
 @contextlib.contextmanager
@@ -74,30 +71,20 @@ class RequestRow:
 
 
 class Ledger:
-    """Safe to use from several threads, and from a command beside running hubs.
+    """Safe to use from several threads, and from a command beside the running hub of a folder."""
 
-    Hubs share it where ``place`` is documents that several hubs have; see ``documents``.
-    """
-
-    def __init__(self, place: Path | Documents) -> None:
-        self.documents = documents_at(place)
-        self._is_shared = not isinstance(place, Path)
+    def __init__(self, root: Path) -> None:
+        self.documents = Documents(root)
         # Of changes that depend on what is stored.
         self._lock = threading.Lock()
         self._tokens = Recent(self.documents, "token")
         self._asked = Recent(self.documents, "asked")
-        self._listening = Recent(self.documents, "listening")
-        # What this process heard: each process writes a document of its own.
-        self._own = secrets.token_hex(8)
+        # When the companion of each run asked for requests last.
         self._heard: dict[str, float] = {}
-        self._told = 0.0
 
     def close(self) -> None:
-        """Close the file; documents that were given stay open."""
-        if self._told:
-            self._listening.put(self._own, None)
-        if isinstance(self.documents, SqliteDocuments) and not self._is_shared:
-            self.documents.close()
+        """Close the file."""
+        self.documents.close()
 
     # -- tokens -----------------------------------------------------------------------------------
 
@@ -229,17 +216,12 @@ class Ledger:
         self.documents.put("request", f"{row.run}/{row.id}", asdict(row))
 
     def hear(self, run_id: str) -> None:
-        """Note that the companion of a run asks for requests, so that all hubs know it."""
-        now = self._heard[run_id] = time.time()
-        if self._is_shared and now - self._told >= _TELL_S:
-            self._told = now
-            self._heard = {run: t for run, t in self._heard.items() if now - t < _LISTENS_S}
-            self._listening.put(self._own, self._heard)
+        """Note that the companion of a run asks for requests."""
+        self._heard[run_id] = time.time()
 
     def hears(self, run_id: str) -> bool:
         """Whether the companion of a run has just asked for requests."""
-        heard = [self._heard, *(self._listening.bodies().values() if self._is_shared else ())]
-        return any(time.time() - by_run.get(run_id, 0.0) < _LISTENS_S for by_run in heard)
+        return time.time() - self._heard.get(run_id, 0.0) < _LISTENS_S
 
     # -- audit ------------------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """Links that show some runs, read-only, to whoever has them, until a date.
 
-A link is a signed statement: which runs, until when. Nothing is stored but the key of the hub, or
-of all hubs that share their documents; a new key, ``epochal hub share --revoke-all``, ends every
-link there is.
+A link is a signed statement: which runs, until when. Nothing is stored but the key of the hub; a
+new key, ``epochal hub share --revoke-all``, ends every link there is.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
-from epochal.hub.documents import Documents, Recent, documents_at
+from epochal.hub.documents import Documents, Recent
 from epochal.server.access import Principal
 
 _PREFIX = "share_"
@@ -30,8 +28,8 @@ _MOST_RUNS = 500
 class Links:
     """Makes and reads the links of one hub."""
 
-    def __init__(self, place: Path | Documents, *, clock: Callable[[], float] = time.time) -> None:
-        self._keys = Recent(documents_at(place), "links-key")
+    def __init__(self, documents: Documents, *, clock: Callable[[], float] = time.time) -> None:
+        self._keys = Recent(documents, "links-key")
         self._clock = clock
 
     def make(self, runs: Sequence[str], *, until: float) -> str:

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from epochal.errors import UsageError
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
-from epochal.hub.clickhouse_inbox import ClickHouseInbox
-from epochal.hub.endpoints import AnyInbox, HubControls, Receiving
+from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, GuessLimitMiddleware
@@ -33,63 +32,41 @@ from epochal.server.responses import error_response
 from epochal.serving import ServerAddress, write_archive
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
-from epochal.store.clickhouse.store import ClickHouseStore
-from epochal.store.clickhouse.tables import Database
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView, Trash
 
 Charge = Callable[[str, int], None]
 # Folders of a hub, and of the runs in them those that are shown; None for all.
-_Part: TypeAlias = tuple[tuple[Path, ...], frozenset[str] | None]
+Part: TypeAlias = tuple[tuple[Path, ...], frozenset[str] | None]
 
 
-@dataclass(frozen=True, slots=True)
 class HubRuns:
-    """Where the runs of a hub are: how they are received, and how they are read.
+    """The runs in the folder of a hub: how they are received, and how they are read.
 
-    ``part_of`` says which part of them a person may see, in a form that ``open`` takes; None for
-    nothing. ``whole`` is all of them.
+    ``charge`` is called before bytes of a run are stored; see ``Inbox``. ``whole`` is the part of
+    the runs that has all of them.
     """
 
-    name: str
-    inbox: AnyInbox
-    whole: Hashable
-    part_of: Callable[[Principal], Hashable | None]
-    open: Callable[[Any], LocalStore]
+    def __init__(self, root: Path, charge: Charge = lambda *_: None) -> None:
+        self.root = root
+        self.inbox = Inbox(root, charge=charge)
+        self.whole: Part = ((root,), None)
+        self._bounds = SearchBounds(root)
 
-
-def runs_in_folder(root: Path, charge: Charge = lambda *_: None) -> HubRuns:
-    """The runs in a folder of a hub."""
-    inbox = Inbox(root, charge=charge)
-
-    bounds = SearchBounds(root)
-
-    def part_of(who: Principal) -> _Part | None:
+    def part_of(self, who: Principal) -> Part | None:
+        """Which part of the runs a person may see; None for nothing."""
         if who.runs is None:
-            paths = bounds.chosen([root / name for name in sorted(who.projects or ())])
+            folders = [self.root / name for name in sorted(who.projects or ())]
+            paths = self._bounds.chosen(folders)
         else:
-            found = (inbox.folder_of(run_id) for run_id in sorted(who.runs))
+            found = (self.inbox.folder_of(run_id) for run_id in sorted(who.runs))
             paths = [path for path in found if path is not None]
         return (tuple(paths), who.runs) if paths else None
 
-    def open_store(part: _Part) -> LocalStore:
+    def open(self, part: Part) -> LocalStore:
+        """The store over a part of the runs."""
         folders, runs = part
         return LocalStore(*folders, cache=cache_folder(), rules=reader_rules(), only=runs)
-
-    return HubRuns(str(root), inbox, ((root,), None), part_of, open_store)
-
-
-def runs_in_database(database: Database) -> HubRuns:
-    """The runs in a database, which other hubs may serve as well."""
-    inbox = ClickHouseInbox(database)
-
-    def open_store(scope: tuple[frozenset[str] | None, frozenset[str] | None]) -> LocalStore:
-        projects, runs = scope
-        return ClickHouseStore(database, rules=reader_rules(), projects=projects, runs=runs)
-
-    return HubRuns(
-        str(database.address), inbox, (None, None), lambda who: (who.projects, who.runs), open_store
-    )
 
 
 class HubStore:
@@ -139,7 +116,7 @@ class _HubTrash:
         return place
 
 
-def open_noting(runs: HubRuns, ledger: Ledger, part: Hashable) -> LocalStore:
+def open_noting(runs: HubRuns, ledger: Ledger, part: Part) -> LocalStore:
     """The store over a part of the runs of a hub."""
     return cast(LocalStore, HubStore(runs.open(part), ledger, runs.inbox.rescan))
 
@@ -162,8 +139,8 @@ class ByPrincipal:
         self,
         whole: App,
         *,
-        part_of: Callable[[Principal], Hashable | None],
-        create: Callable[[Hashable], App],
+        part_of: Callable[[Principal], Part | None],
+        create: Callable[[Part], App],
         most: int = _MOST_APPS,
     ) -> None:
         self._whole = whole
@@ -171,7 +148,7 @@ class ByPrincipal:
         self._create = create
         self._most = most
         self._lock = asyncio.Lock()
-        self._apps: OrderedDict[Hashable, tuple[App, contextlib.AsyncExitStack]] = OrderedDict()
+        self._apps: OrderedDict[Part, tuple[App, contextlib.AsyncExitStack]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request over; end the other applications with this one."""
@@ -236,12 +213,12 @@ def create_hub(
     receiving = Receiving(runs.inbox, ledger, controls)
     links = Links(ledger.documents, clock=clock)
 
-    def create(part: Hashable) -> App:
+    def create(part: Part) -> App:
         is_whole = part == runs.whole
         return create_inner_app(
             partial(open_noting, runs, ledger, part),
             write_archive=write_archive,
-            folders=folders_digest([runs.name]),
+            folders=folders_digest([runs.root]),
             more_routes=receiving.routes() if is_whole else (),
             on_close=receiving.close if is_whole else None,
             controls=controls,

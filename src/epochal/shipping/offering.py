@@ -118,11 +118,10 @@ class PartCounts:
             seen = (status.st_ino, status.st_mtime_ns)
             known = self._sealed.get(path)
             if known is None or known[0] != seen:
-                lines = records = 0
+                lines = 0
                 with contextlib.suppress(FormatError), Segment(path) as segment:
-                    records = segment.num_records
-                    lines = records + segment.num_damaged
-                known = self._sealed[path] = (seen, SegmentState(status.st_size, lines, records))
+                    lines = segment.num_records + segment.num_damaged
+                known = self._sealed[path] = (seen, SegmentState(status.st_size, lines))
                 if len(self._sealed) > _MOST_KNOWN:
                     self._sealed.popitem(last=False)
             return known[1]

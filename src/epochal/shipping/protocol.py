@@ -43,29 +43,23 @@ FileKind = Literal["segments", "blobs", "live"]
 
 
 class PartState(msgspec.Struct, frozen=True):
-    """How much of a part a hub has: whole lines, and the checksum of the last of them.
-
-    ``records`` is how many of them are records; hubs that take no segments say it.
-    """
+    """How much of a part a hub has: whole lines, and the checksum of the last of them."""
 
     lines: int
     crc: int = 0
-    records: int = 0
 
 
 class SegmentState(msgspec.Struct, frozen=True):
-    """A sealed part: its size in bytes, and how many lines and records were sealed into it."""
+    """A sealed part: its size in bytes, and how many lines were sealed into it."""
 
     size: int
     lines: int
-    records: int = 0
 
 
 class RunState(msgspec.Struct, frozen=True):
     """What a hub has of a run; blobs by name with their sizes in bytes.
 
-    ``live`` names the files with the newest readings of machines. A hub that does not take segments
-    is sent the records of sealed parts as lines.
+    ``live`` names the files with the newest readings of machines.
     """
 
     id: str
@@ -78,7 +72,6 @@ class RunState(msgspec.Struct, frozen=True):
     identity: dict[str, Any]
     protocol: int = PROTOCOL
     live: list[str] = []
-    takes_segments: bool = True
 
 
 class Ack(msgspec.Struct, frozen=True):

@@ -10,14 +10,13 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epochal.format import format_bytes
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json, write_json
-from epochal.journal.line import encode
 from epochal.media.files import encode_pending
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
@@ -101,9 +100,6 @@ class Shipper:
         self._is_forgotten = False
         self._sent: dict[str, _Sent] = {}
         self._counts = PartCounts()
-        # What the hub has of each part, and whether it takes sealed ones as they are.
-        self._there: dict[str, PartState] = {}
-        self._takes_segments = True
         # Files of the hub with their sizes, and those that are known to have the same contents.
         self._files: dict[tuple[FileKind, str], int] = {}
         self._same: dict[tuple[FileKind, str], int] = {}
@@ -125,10 +121,7 @@ class Shipper:
                 return False
             if name.stem not in self.conflicts:
                 is_complete &= self._ship_part(name, should_stop)
-        if self._takes_segments:
-            is_complete &= self._ship_files("segments", should_stop)
-        else:
-            is_complete &= self._ship_sealed(should_stop)
+        is_complete &= self._ship_files("segments", should_stop)
         encode_pending(self._folder)
         is_complete &= self._ship_files("blobs", should_stop)
         self._ship_live()
@@ -155,7 +148,6 @@ class Shipper:
                 self._sent[name.stem] = known
             else:
                 self._find_place(name, there)
-        self._takes_segments, self._there = state.takes_segments, dict(state.parts)
         self._files = _files_of(state)
         self._same = {} if self._compare_files else dict(self._files)
 
@@ -191,7 +183,7 @@ class Shipper:
     def _find_place(self, name: PartName, there: PartState) -> None:
         """Go on behind the lines that the hub has, if they are the same lines."""
         offset, crc = self._counts.end_of(self._folder.part_path(name), there.lines)
-        if offset is None or (there.lines and there.crc and crc != there.crc):
+        if offset is None or (there.lines and crc != there.crc):
             self.conflicts[name.stem] = (
                 f"the hub has other lines than {self._folder.part_path(name)}: this folder is"
                 " not the one that was shipped before, or was restored from an older copy."
@@ -250,43 +242,6 @@ class Shipper:
             if error.status == 404:
                 self.forget()
             raise
-
-    def _ship_sealed(self, should_stop: Callable[[], bool]) -> bool:
-        """Send records of sealed parts as lines; whether the hub had all of them."""
-        was_complete = True
-        for name in self._folder.sealed_parts():
-            if should_stop():
-                return False
-            if self._sent.pop(name.stem, None) is not None:
-                self.forget()  # it was sealed since the hub was asked
-                was_complete = False
-            else:
-                with contextlib.suppress(FileNotFoundError):  # sealed again, or removed
-                    was_complete &= not self._ship_sealed_part(name, should_stop)
-        return was_complete
-
-    def _ship_sealed_part(self, name: PartName, should_stop: Callable[[], bool]) -> bool:
-        """Send the records that the hub lacks; whether it lacked any."""
-        from epochal.segments.read import Segment  # pyarrow: only where there are segments
-
-        there = self._there.get(self._stem(name), PartState(0))
-        with Segment(self._folder.sealed_path(name)) as segment:
-            if there.records >= segment.num_records:
-                return False
-            lines = (encode(record) for _, record in segment.records(first=there.records))
-            while block := _batch_of(lines):
-                self._limit.wait(sum(map(len, block)))
-                if should_stop():
-                    return True
-                expected = there.lines + len(block)
-                have = self._append(name, first=there.lines, lines=b"".join(block))
-                if have != expected:
-                    self.forget()
-                    return True
-                there = PartState(have, records=there.records + len(block))
-                self._there[self._stem(name)] = there
-                self.num_lines += len(block)
-        return True
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -356,12 +311,6 @@ class Shipper:
             have = max(state.parts.get(stem, PartState(0)).lines, sealed.lines)
             if have < sent and part.stem not in self.conflicts:
                 missing.append(f"only {have:,} of {sent:,} records of {stem} are there")
-        for part in () if state.takes_segments else self._folder.sealed_parts():
-            have = state.parts.get(self._stem(part), PartState(0)).records
-            num_records = self._counts.sealed(self._folder.sealed_path(part)).records
-            if have < num_records:
-                stem = self._stem(part)
-                missing.append(f"only {have:,} of {num_records:,} records of {stem} are there")
         if missing:
             raise HubError(f"the hub does not have everything: {'; '.join(missing)}.")
 
@@ -404,17 +353,6 @@ class Shipper:
         if merged != base or kept.get("url") != self._client.url:
             write_json(self._folder.path / HUB_FILE, {"url": self._client.url, "labels": merged})
         self._labels_seen, self._labels_due_s = merged, self._clock() + _LABELS_EVERY_S
-
-
-def _batch_of(lines: Iterator[bytes]) -> list[bytes]:
-    """The next lines, about as many as one request holds."""
-    found, size = list[bytes](), 0
-    for line in lines:
-        found.append(line)
-        size += len(line)
-        if size >= BATCH_BYTES:
-            break
-    return found
 
 
 def _whole_lines(path: Path, offset: int) -> bytes:

@@ -1,1 +1,0 @@
-"""The store over ClickHouse, for teams whose runs no longer fit one machine; see ``schema``."""
