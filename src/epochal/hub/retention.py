@@ -178,7 +178,7 @@ class Retention:
         rules: RetentionRules,
         open_store: Callable[[], LocalStore],
         ledger: Ledger,
-        budget: Budget | None,
+        budget: Budget,
         *,
         locked: Callable[[str], AbstractContextManager[object]],
         tell: Callable[[str], object],
@@ -234,7 +234,7 @@ class Retention:
                 self._each(f"{view.info.project}/{view.info.name}", self._move, store, view)
             for run in plan.erase:
                 self._each(f"{run.project}/{run.name}", self._erase, store, run)
-        if plan.erase and self._budget is not None:
+        if plan.erase:
             self._budget.measure_again()
 
     def _move(self, store: LocalStore, view: LocalRun) -> None:

@@ -242,7 +242,7 @@ def serve_hub(
     runs: HubRuns,
     ledger: Ledger,
     server: ServerAddress,
-    budget: Budget | None,
+    budget: Budget,
     *,
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,

@@ -29,7 +29,7 @@ from epochal.series.reduce import Summary
 from epochal.store.answers import Labels
 from epochal.store.local.findings import found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.part import RunSource, unix_time
+from epochal.store.local.part import unix_time
 from epochal.store.local.run_files import fork_of
 from epochal.store.local.state import RunState, all_summaries
 from epochal.store.metrics import set_number
@@ -88,7 +88,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def make_row(
     names: Mapping[str, Any],
     state: RunState,
-    source: RunSource,
+    source: FolderSource,
     *,
     own_id: str,
     created: float,
@@ -165,7 +165,7 @@ def _losses(details: RowDetails, state: RunState) -> dict[str, Summary]:
 
 def _row(
     names: Mapping[str, Any],
-    source: RunSource,
+    source: FolderSource,
     fields: Mapping[str, Any],
     basis: RowBasis,
     *,
@@ -259,9 +259,12 @@ def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
     newest one is damaged or empty.
     """
     run_json, listing = source.run_json, source.listing
-    if source.converted is not None and not source.converted.is_current:
-        return unread_row(source, own_id=own_id, updated=source.converted.changed)
     created, parts = unix_time(run_json.get("created")), listing.journal
+    if source.converted is not None and not source.converted.is_current:
+        updated = source.converted.changed  # nothing else is known before it is converted
+        fields = {"id": own_id, "created": created or updated, "updated": updated}
+        names = names_of(run_json.get, source.labels, source.place)
+        return _row(names, source, {**fields, "is_partial": True}, RowBasis())
     if created is None or listing.sealed or not source.is_plain:
         return None
     attempts = max((name.attempt for name in parts), default=0)
@@ -297,14 +300,6 @@ def partial_row(source: FolderSource, *, own_id: str) -> StoredRow | None:
         finish=records[0] if records and records[0]["log"] == "finish" else None,
         config=_options(parts[name].path for name in sorted(parts) if name.writer == LOOP),
     )
-
-
-def unread_row(source: RunSource, *, own_id: str, updated: float) -> StoredRow:
-    """The row of a run of which nothing but its identity and labels was read."""
-    created = unix_time(source.run_json.get("created")) or updated
-    fields = {"id": own_id, "created": created, "updated": updated, "is_partial": True}
-    names = names_of(source.run_json.get, source.labels, source.place)
-    return _row(names, source, fields, RowBasis())
 
 
 def _options(paths: Iterable[Path]) -> dict[str, Any]:

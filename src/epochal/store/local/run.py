@@ -36,7 +36,7 @@ from epochal.store.local.findings import (
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
 from epochal.store.local.listed import known_summary
-from epochal.store.local.part import RunSource, StalePartError, unix_time
+from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
     faulty_row,
@@ -70,7 +70,7 @@ class LocalRun(RunView):
 
     def __init__(
         self,
-        source: RunSource,
+        source: FolderSource,
         *,
         held: MemoryBudget | None = None,
         index: Index | None = None,
@@ -256,15 +256,11 @@ class LocalRun(RunView):
     def _make_partial(self) -> StoredRow | None:
         self._look_once()
         own_id = recorded_id(self.source.run_json.get)
-        stored = None if own_id is None else self._partial_row(own_id)
+        stored = None if own_id is None else partial_row(self.source, own_id=own_id)
         if stored is not None:
             self._details = None
             self._keep(stored)
         return stored
-
-    def _partial_row(self, own_id: str) -> StoredRow | None:
-        assert isinstance(self.source, FolderSource)
-        return partial_row(self.source, own_id=own_id)
 
     def _make(self) -> StoredRow:
         stored, self._details = self._ask(self._row_of)
@@ -407,36 +403,32 @@ class LocalRun(RunView):
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def _own_metrics(self) -> tuple[Sequence[Metric], Sequence[Metric]]:
-        """Its series, and the numbers that were set beside them."""
-        return self.details.metrics, self.details.set_metrics
-
     @locked
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""
-        return list(self._own_metrics()[0])
+        return list(self.details.metrics)
 
     @locked
     def set_metrics(self) -> list[Metric]:
         """The numbers that the program set with ``run.summary`` under names that no series has."""
-        return list(self._own_metrics()[1])
+        return list(self.details.set_metrics)
 
     @locked
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
-        return next((metric for metric in self._own_metrics()[0] if metric.role == role), None)
+        return next((metric for metric in self.details.metrics if metric.role == role), None)
 
     @locked
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
-        return resolve(name, *self._own_metrics())
+        return resolve(name, self.details.metrics, self.details.set_metrics)
 
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
-            found = formula_series(name, self._own_metrics()[0], self, rank=rank, axis=axis)
+            found = formula_series(name, self.details.metrics, self, rank=rank, axis=axis)
             if found is None:
                 raise self._no_metric(name, rank, axis)
             return found

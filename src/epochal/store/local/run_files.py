@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def patch_file(run_json: Mapping[str, Any]) -> str | None:
     return file if isinstance(file, str) and Path(file).name == file else None
 
 
-def check_labels(labels: Labels, before: Labels) -> None:
+def _check_labels(labels: Labels, before: Labels) -> None:
     """Raise ``UsageError`` unless what differs from the labels before can be shown in one line."""
     if labels.name != before.name and labels.name is not None:
         if not labels.name.strip():
@@ -153,7 +153,7 @@ def check_stored_labels(stored: Mapping[str, Any]) -> None:
         labels = msgspec.convert(stored, Labels)
     except msgspec.ValidationError as error:
         raise UsageError(f"the labels are not valid: {error}.") from error
-    check_labels(labels, NO_LABELS)
+    _check_labels(labels, NO_LABELS)
 
 
 def _check_text(what: str, text: str, most: int, *, allowed: str = "") -> None:
@@ -190,16 +190,12 @@ def edit_labels(folder: RunFolder, edit: LabelsEdit) -> Labels:
         except FormatError:
             before, is_damaged = NO_LABELS, True
         after = edit(before)
-        check_labels(after, before)
+        _check_labels(after, before)
         if is_damaged:
             os.replace(folder.labels, folder.labels.with_name("labels.json.damaged"))
-        write_json(folder.labels, stored_labels(after))
+        set_ones = {k: v for k, v in asdict(after).items() if v is not None and v is not False}
+        write_json(folder.labels, set_ones)
     return after
-
-
-def stored_labels(labels: Labels) -> dict[str, Any]:
-    """Labels as they are stored."""
-    return {k: v for k, v in asdict(labels).items() if v is not None and v is not False}
 
 
 def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
@@ -209,11 +205,6 @@ def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
         # Gone, or met in the middle of a write: the next look finds it.
         with contextlib.suppress(OSError, FormatError):
             said.append(read_json(file))
-    return machines_of(said, now=now)
-
-
-def machines_of(said: Iterable[dict[str, Any]], *, now: float) -> list[Machine]:
-    """The machines whose readings are new, by rank."""
     machines = [machine for one in said if (machine := _machine(one)) is not None]
     found = (machine for machine in machines if abs(now - machine.t) <= STALE_S)
     return sorted(found, key=lambda machine: (machine.rank, machine.node))

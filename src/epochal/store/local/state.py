@@ -272,11 +272,11 @@ def all_summaries(state: RunState) -> dict[tuple[SeriesKey, int], Summary]:
             cut, last = cuts.get(key.axis, {}).get(origin.attempt), piece.summary.last_step
             is_hidden = cut is not None and (last is None or last >= cut)
             pieces.setdefault((key, origin.rank), []).append(None if is_hidden else piece)
-    found = ((key, joined_summary(key[0].axis, some)) for key, some in pieces.items())
+    found = ((key, _joined_summary(key[0].axis, some)) for key, some in pieces.items())
     return {key: summary for key, summary in found if summary is not None}
 
 
-def joined_summary(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:
+def _joined_summary(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:
     """The summary of a series in several parts; None unless its points ascend through them."""
     known = [piece for piece in pieces if piece is not None]
     if len(known) < len(pieces):

@@ -335,14 +335,11 @@ class LocalStore:
             run = self._opened.get(entry.place)
             if run is None:
                 seen = entry.signature if entry.is_current else None
-                run = self._opened[entry.place] = self._run_of(entry, seen)
+                source = self._source_at(entry.place)
+                run = LocalRun(source, held=self._held, index=entry.index, signature=seen)
+                self._opened[entry.place] = run
             run.listed_id = entry.id
             return run
-
-    def _run_of(self, entry: Entry, seen: str | None) -> LocalRun:
-        """The run of an entry, whose files had this signature when they were seen."""
-        source = self._source_at(entry.place)
-        return LocalRun(source, held=self._held, index=entry.index, signature=seen)
 
     def _source_at(self, place: str) -> FolderSource:
         converted = self._converted.get(place)
