@@ -288,7 +288,7 @@ def test_a_script_makes_a_board_and_replaces_it(
         (["a"], {"runs": "abc"}, "runs"),
         ([3], {}, "block 1 must be a text, a list of texts, Markdown or a mapping, not 3"),
         ([["a", 3]], {}, "mapping"),
-        (["a", "train/loss -"], {}, "'train/loss -' in block 2 .* a metric or a number is missing"),
+        (["a", "train/loss -"], {}, "'train/loss -' in block 2 .* expected a metric or a number"),
         ([{"chart": "a", "hight": 2}], {}, "'hight': use chart, samples or text, and any of title"),
         ([{"chart": 3}], {}, r"Expected `str`, got `int` - at `\$.blocks\[0\].series"),
         (["a", {"chart": "a", "width": 5}], {}, r"Invalid enum value 5 - at `\$.blocks\[1\].width"),

@@ -66,7 +66,10 @@ def test_all_points_are_there_when_they_are_few(root: Path, capsys: Capture) -> 
         ("train/los", "run 'x' has no metric 'train/los'. Did you mean 'train/loss'?"),
         ("score", "it is one value without points"),
         ("loss-1", "'loss-1' is read as one name: write 'loss - 1'."),
-        ("loss - 1)", "at `)`, character 9: this parenthesis was not opened"),
+        (
+            "loss - 1)",
+            "this parenthesis was not opened; there is ')' here:\n    loss - 1)\n            ^",
+        ),
     ],
 )
 def test_what_is_no_series_is_a_sentence(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from epochal.condition import Condition
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import run_folders
+from epochal.query.condition import Condition
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
 from epochal.store.local.store import LocalStore

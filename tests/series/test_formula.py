@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.errors import MetricNotFoundError
+from epochal.query.formula import parse_formula
 from epochal.records import Axis
-from epochal.series.formula import MAX_CHARACTERS, MAX_OPERANDS, evaluate, parse_formula
+from epochal.series.formula import evaluate
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
 from tests.series.points import points
@@ -128,72 +128,6 @@ def test_readings_by_time_are_joined_at_equal_times() -> None:
     result = evaluate(formula, {"used": used, "free": free}, Run())
     assert result.at.tolist() == [1, 3]
     assert result.floats == pytest.approx([1 / 11, 4 / 44])
-
-
-def test_a_metric_keeps_its_goal_where_less_stays_less() -> None:
-    goals = {text: (parse_formula(text) or _none()).has_goal_of_metric for text in GOALS}
-    assert goals == GOALS
-
-
-GOALS = {
-    "ema(a, 0.9)": True,
-    "log(min(a))": True,
-    "-a": False,
-    "log(step)": False,
-    "a - b": False,
-    "a / time": False,
-}
-
-
-@pytest.mark.parametrize(
-    "name", ["loss", "train/loss", "a-b", "a/b", "eval/*", "*", "acc (top-1)", "a, b", "x+", "µ/β"]
-)
-def test_a_name_is_no_formula(name: str) -> None:
-    assert parse_formula(name) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("a -b", "at `-`, character 3: an operator is missing before it; write it with spaces"),
-        ("(a)/2", "at `/2`, character 4: an operator is missing before it"),
-        ("a b - c", "at `b`, character 3: an operator is missing"),
-        ("a - ", "at its end: a metric or a number is missing here"),
-        ("a - * b", "at `*`, character 5: a metric or a number is missing"),
-        ("(a - b", "at its end: a closing parenthesis is missing"),
-        ("a - b)", "at `)`, character 6: this parenthesis was not opened"),
-        ("a - b, c", "at `,`, character 6: only functions have commas"),
-        ("a+b - c", "at `a+b`, character 1: write operators with spaces around them"),
-        ("eval/* - 1", "at `eval/*`, character 1: write operators with spaces"),
-        ("a - `b", "at ```, character 5: this quote is not closed"),
-        ("smooth(a)", "there is no such function; there are ema, mean, abs"),
-        ("ema(a)", "write a metric and a weight from 0 to below 1, as in `ema(loss, 0.9)`"),
-        ("ema(a, 1)", "a weight from 0 to below 1"),
-        ("ema(a, b)", "a weight from 0 to below 1"),
-        ("mean(a, 2.5)", "a number of points up to 100000, as in `mean(loss, 25)`"),
-        ("mean(a, 1e9)", "a number of points"),
-        ("log(a, b)", "write a metric, as in `log(loss)`"),
-        ("diff(2)", "write a metric, as in `diff(loss)`"),
-        ("ema(2, 0.5)", "write a metric and a weight"),
-        ("1 + 1", "a formula needs the name of a metric"),
-        ("a + " * 150, f"at most {MAX_CHARACTERS} characters"),
-        (" + ".join("a" * (MAX_OPERANDS + 1)), f"at most {MAX_OPERANDS} operands"),
-        ("(" * 400, "nested at most 20 times"),
-        ('a - log "(" a)', "an operator is missing before it"),
-        ("- " * 200 + "a", "nested at most 20 times"),
-        ("abs(" * 100 + "a", "nested at most 20 times"),
-    ],
-)
-def test_a_mistake_is_a_sentence_with_its_position(text: str, sentence: str) -> None:
-    with pytest.raises(MetricNotFoundError) as failed:
-        parse_formula(text)
-    assert sentence in str(failed.value)
-
-
-@given(st.text(alphabet='ab1.-+*/(), `"ema', max_size=MAX_CHARACTERS))
-def test_no_text_breaks_the_parser(text: str) -> None:
-    with suppress(MetricNotFoundError):
-        parse_formula(text)
 
 
 # -- against a plain evaluation -------------------------------------------------------------------

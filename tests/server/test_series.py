@@ -102,7 +102,7 @@ def test_a_formula_has_every_rank_that_its_metrics_have(tmp_path: Path, server: 
     assert found[:2] == [("a - b", "id-a", 2.0), ("a - b", "id-a", 3.0)]
     assert {one[0] for one in found[2:]} == {"a"}
     reasons = {(one["run"], one["name"]): one["reason"] for one in header["missing"]}
-    assert "a metric or a number is missing here" in reasons["id-a", "a - "]
+    assert "expected a metric or a number; the formula ends here" in reasons["id-a", "a - "]
     assert "needs a metric 'b'" in reasons["id-b", "a - b"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from epochal.cli.main import main
-from epochal.condition import Condition
+from epochal.query.condition import Condition
 from epochal.store.local.store import LocalStore
 from epochal.store.wait import Waited, wait_for_run
 from tests.store.journals import Journal

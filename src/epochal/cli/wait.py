@@ -18,7 +18,7 @@ from epochal.cli.command import (
     shared,
 )
 from epochal.cli.output import hint, said_json, say
-from epochal.condition import Condition
+from epochal.query.condition import Condition
 from epochal.store.wait import ON, wait_for_run
 
 _CODES = {"ended": 0, "finding": FINDINGS, "timeout": TIMEOUT, "until": UNTIL_MET}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
-from epochal.series.formula import is_formula
+from epochal.query.formula import is_formula
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
 from epochal.server.series import SLICE_COLUMNS, SeriesBlock, Slicing, series_block, series_body

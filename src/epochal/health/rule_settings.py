@@ -26,12 +26,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from epochal.condition import Condition
 from epochal.errors import FormatError, UsageError
 from epochal.guard import Guard
 from epochal.health.finding import SEVERITIES
 from epochal.health.rule import Rule, declared, with_values
 from epochal.journal.layout import RunFolder, read_json
+from epochal.query.condition import Condition
 from epochal.settings import Located, Settings, mistake, nearest, read_settings
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
-from epochal.condition import Condition
 from epochal.errors import EpochalError
 from epochal.journal.line import encode_json
+from epochal.query.condition import Condition
 from epochal.store.brief import findings_of, run_brief
 from epochal.store.columns import parse_columns, run_table
 from epochal.store.comparison import compare

@@ -15,6 +15,7 @@ from epochal.console.messages import msg
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError, ValueTypeError
 from epochal.journal.layout import BOARDS_FOLDER, slugify
 from epochal.media.types import Markdown
+from epochal.query.formula import parse_formula
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
@@ -147,8 +148,6 @@ def _block(given: Any, number: int) -> dict[str, Any]:
 
 
 def _check_formulas(series: Iterable[Any], number: int) -> None:
-    from epochal.series.formula import parse_formula  # it needs NumPy
-
     for text in series:
         try:
             parse_formula(str(text))

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
+from epochal.query.formula import parse_formula
 from epochal.series.aggregate import STATISTICS, Number
-from epochal.series.formula import parse_formula
 from epochal.series.goals import possible_range
 from epochal.series.smooth import parse_smoothing
 from epochal.server.params import (

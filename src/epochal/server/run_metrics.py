@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import UsageError
+from epochal.query.pattern import compile_pattern
 from epochal.server import wire
 from epochal.server.params import bool_param, int_param, str_param, str_params
 from epochal.server.responses import run_response
 from epochal.server.rows import MOST_METRICS, metric_row
 from epochal.store.answers import Metric
 from epochal.store.metrics import section_of
-from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.store import RunView
 
 _DEFAULT_LIMIT = 200
@@ -76,7 +76,7 @@ def _filter(
     exact, words = frozenset(names), [word.split("*") for word in find.lower().split()]
     try:
         pattern = compile_pattern(f"(?i){find}") if is_pattern and find else None
-    except PatternError as error:
+    except UsageError as error:
         raise UsageError(f"the pattern {find[:100]!r} is not valid: {error}.") from error
 
     def is_wanted(name: str) -> bool:

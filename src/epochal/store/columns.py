@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from epochal import query as q
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN
+from epochal.query import filter as q
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal

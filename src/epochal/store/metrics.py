@@ -11,8 +11,9 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 from epochal.errors import MetricNotFoundError
+from epochal.query.formula import AXES, Formula, is_formula, parse_formula
 from epochal.records import ROLE_GUESSES, ROLES, Axis
-from epochal.series.formula import AXES, Formula, evaluate, is_formula, parse_formula
+from epochal.series.formula import evaluate
 from epochal.series.goals import guess_goal
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
 from epochal.series.trend import Goal

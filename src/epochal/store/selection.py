@@ -1,4 +1,4 @@
-"""Applies queries and orders to runs; ``epochal.query`` is the language."""
+"""Applies queries and orders to runs; ``query/filter.py`` is the language."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
-from epochal import query as q
-from epochal.errors import FormatError, MetricNotFoundError
+from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.query import filter as q
+from epochal.query.parser import fail
+from epochal.query.pattern import compile_pattern
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric, State, Status
 from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE, dig, level
-from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import FindingCounts, RunRow
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
@@ -185,7 +186,7 @@ def check_fields(text: str | None, fields: Iterable[q.Field], runs: Sequence[Sub
             known = [*_PLAIN, *(name for run in runs[:_NEAR_IN] for name in run.names())]
             hint = near_names(str(field), known, most=1).replace(" Did", "; did").rstrip("?")
             hint = hint or "; a program sets such a value with run.summary"
-            q.fail(f"no run has {str(field)!r}{hint}", text or str(field), field.column)
+            fail(f"no run has {str(field)!r}{hint}", text or str(field), field.column)
 
 
 def _group_value(value: Any) -> Any:
@@ -214,7 +215,7 @@ class _Compiler:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def condition(self, node: q.Condition) -> Callable[[Subject], bool]:
+    def condition(self, node: q.Filter) -> Callable[[Subject], bool]:
         if isinstance(node, q.Junction):
             operands = [self.condition(operand) for operand in node.operands]
             join = all if node.word == "and" else any
@@ -249,9 +250,9 @@ class _Compiler:
             return _best(".".join(names)) if root == "best" else _statistic(names)
         if root in _NESTED and root != "best":  # a program may set a value of that name
             example = {"config": "config.lr"}.get(root, f"{root}.loss")
-            q.fail(f"expected a name after {root}, such as {example}", self._text, node.column)
+            fail(f"expected a name after {root}, such as {example}", self._text, node.column)
         if root in _PLAIN:
-            q.fail(f"{root} has nothing inside it", self._text, node.column)
+            fail(f"{root} has nothing inside it", self._text, node.column)
         return _bare(node.path)
 
     def _comparison(self, node: q.Comparison) -> Callable[[Subject], bool]:
@@ -266,7 +267,7 @@ class _Compiler:
         compare = _COMPARISONS[node.operator]
         for side in (node.left, node.right):
             if isinstance(side, q.Listed) and node.operator not in ("==", "!="):
-                q.fail(f"a list cannot stand beside {node.operator!r}", self._text, side.column)
+                fail(f"a list cannot stand beside {node.operator!r}", self._text, side.column)
         left = self.value(self._beside(node.left, node.right))
         right = self.value(self._beside(node.right, node.left))
         return lambda run: compare(left(run), right(run))
@@ -281,24 +282,20 @@ class _Compiler:
             try:
                 return q.Constant(datetime.fromisoformat(node.value).timestamp(), node.column)
             except ValueError:
-                q.fail("expected a date, such as '2026-05-01'", self._text, node.column)
+                fail("expected a date, such as '2026-05-01'", self._text, node.column)
         if field.path == ("status",) and node.value not in get_args(State):
             states = ", ".join(get_args(State))
-            q.fail(
-                f"there is no status {node.value!r}; there are {states}", self._text, node.column
-            )
+            fail(f"there is no status {node.value!r}; there are {states}", self._text, node.column)
         return node
 
     def _pattern(self, node: q.Comparison) -> Callable[[Subject], bool]:
         right = node.right
         if not isinstance(right, q.Constant) or not isinstance(right.value, str):
-            q.fail(
-                f"expected a pattern in quotes after {node.operator!r}", self._text, right.column
-            )
+            fail(f"expected a pattern in quotes after {node.operator!r}", self._text, right.column)
         try:
             pattern = compile_pattern(right.value)
-        except PatternError as error:
-            q.fail(str(error), self._text, right.column)
+        except UsageError as error:
+            fail(str(error), self._text, right.column)
         wanted = node.operator == "~"
         if pattern.literal is not None and str(node.left) == "text":
             return _contains(pattern.literal, wanted)
@@ -313,7 +310,7 @@ class _Compiler:
 
     def _membership(self, node: q.Comparison) -> Callable[[Subject], bool]:
         if isinstance(node.right, q.Constant) and not isinstance(node.right.value, str):
-            q.fail("expected a list, such as ['a', 'b'], or tags", self._text, node.right.column)
+            fail("expected a list, such as ['a', 'b'], or tags", self._text, node.right.column)
         left, right = self.value(node.left), self.value(node.right)
         wanted = node.operator == "in"
 

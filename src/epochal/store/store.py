@@ -149,7 +149,7 @@ class RunView(Protocol):
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; the step axis goes first where a name is on several.
 
-        The name may be a formula (``series/formula.py``) where no metric is named like that. Raises
+        The name may be a formula (``query/formula.py``) where no metric is named like that. Raises
         ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
 
         Args:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from epochal.errors import EpochalError, UsageError
+from epochal.query.pattern import compile_pattern
 from epochal.store.answers import LIVE_STATES, Metric, State
-from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.store import RunView, Store
 from epochal.tui.chart import COMPARED
 from epochal.tui.vitals import MACHINE
@@ -189,7 +189,7 @@ class AppState:
         try:
             self.runs = self._matches(self._filter)
             self.problem = ""
-        except (UsageError, PatternError) as error:
+        except UsageError as error:
             self.problem = " ".join(str(error).split())
         if self.run is None and self.runs:
             self.run = self.runs[0]

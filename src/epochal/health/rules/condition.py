@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from epochal.condition import Condition, ConditionTracker
 from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
+from epochal.query.condition import Condition, ConditionTracker
 
 
 class ConditionSetting(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

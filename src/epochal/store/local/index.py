@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from epochal import query as q
 from epochal.atomic_file import folder_has_locks
+from epochal.query import filter as q
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import RowDetails, StoredRow
 
@@ -108,7 +108,7 @@ class Index:
             return None if packed is None else _decode_details(packed)
         return None
 
-    def rows(self, condition: q.Condition | None = None) -> Iterator[tuple[str, StoredRow]]:
+    def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, StoredRow]]:
         """The places and rows of runs, at least those that a query selects, the newest first."""
         where, values = ("1", ()) if condition is None else _narrowed(condition)
         text = "select place, row from runs where rules = ? and ({}) order by created desc, place"
@@ -262,7 +262,7 @@ def _check_after_boot(connection: sqlite3.Connection) -> None:
     connection.execute("insert or ignore into boots values (?)", (boot,))
 
 
-def _narrowed(condition: q.Condition) -> tuple[str, tuple[Any, ...]]:
+def _narrowed(condition: q.Filter) -> tuple[str, tuple[Any, ...]]:
     """An SQL condition that is true of every row that a query selects, and its values."""
     if isinstance(condition, q.Junction):
         parts = [_narrowed(operand) for operand in condition.operands]

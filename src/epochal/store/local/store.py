@@ -11,13 +11,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Se
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from epochal import query as q
 from epochal.boards import Boards, FolderBoards
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.converting import Conversions, ConvertedRun
 from epochal.journal.layout import read_json
 from epochal.journal.search_bounds import SearchBounds
+from epochal.query import filter as q
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import MemoryBudget
@@ -203,7 +203,7 @@ class LocalStore:
         self._tails_left = wanted | self._tails_left
         return len(wanted)
 
-    def _listed(self, condition: q.Condition | None, budget: Budget) -> list[ListedRun]:
+    def _listed(self, condition: q.Filter | None, budget: Budget) -> list[ListedRun]:
         """The runs whose rows are known, at least those that a query selects, newest first."""
         found: list[ListedRun] = []
         for index in self._indexes:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal import query as q
 from epochal.errors import UsageError
+from epochal.query import filter as q
 from epochal.store.local.store import LocalStore
 from epochal.store.selection import parse_order, parse_query
 from tests.store.journals import Journal
@@ -75,6 +75,7 @@ def test_queries_select(store: LocalStore, query: str, names: str) -> None:
         ("config.lr = 3", "write '==' instead", 10),
         ("step > 1 step", "expected 'and', 'or' or the end", 9),
         ("(step > 1", "expected ')'", 9),
+        ("step > 1)", "this parenthesis was not opened", 8),
         ("step > 'x", "expected a closing '", 7),
         ("name ~ '('", "missing ): (", 7),
         ("name ~ 'a(?!b)'", "use !~ for what must not occur", 7),
@@ -104,7 +105,7 @@ def test_a_mistake_is_shown_with_a_mark_under_it(query: str, sentence: str, colu
 def test_long_and_deep_queries_are_refused() -> None:
     with pytest.raises(UsageError, match="at most 2000 characters"):
         parse_query("step > 1 or " * 200)
-    with pytest.raises(UsageError, match="nested too deeply"):
+    with pytest.raises(UsageError, match="nested at most 50 times"):
         parse_query("(" * 60 + "step" + ")" * 60)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.condition import Condition, ConditionTracker
 from epochal.errors import UsageError
+from epochal.query.condition import Condition, ConditionTracker
 
 
 def met(text: str, *records: dict[str, float]) -> list[bool | None]:

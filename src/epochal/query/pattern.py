@@ -8,16 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from epochal.errors import UsageError
+
 MAX_PATTERN = 200
 # Names and tags are short; only the beginning of a long note is searched.
 MAX_TEXT = 4096
 _ANY_CASE = "(?i)"
 # What people know from other engines: lookahead, lookbehind, references to groups.
 _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
-
-
-class PatternError(ValueError):
-    """A pattern that is invalid or not supported."""
 
 
 class Pattern:
@@ -40,9 +38,9 @@ class Pattern:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile a pattern; raises ``PatternError``."""
+    """Compile a pattern; raises ``UsageError``."""
     if len(text) > MAX_PATTERN:
-        raise PatternError(f"a pattern has at most {MAX_PATTERN} characters")
+        raise UsageError(f"a pattern has at most {MAX_PATTERN} characters")
     return Pattern(text, _literal(text))
 
 
@@ -50,7 +48,7 @@ def _compiled(text: str) -> Any:
     try:
         import re2  # a tenth of a second, and only needed where there is a pattern
     except ImportError as error:
-        raise PatternError(f"patterns need google-re2, which cannot be loaded: {error}") from error
+        raise UsageError(f"patterns need google-re2, which cannot be loaded: {error}") from error
     options = re2.Options()
     options.log_errors = False
     try:
@@ -59,7 +57,7 @@ def _compiled(text: str) -> Any:
         reason = error.args[0].decode("utf-8", "replace") if error.args else str(error)
         if _NOT_IN_RE2.search(text):
             reason += "; join two conditions with 'and' instead, and use !~ for what must not occur"
-        raise PatternError(f"this is not a regular expression: {reason}") from error
+        raise UsageError(f"this is not a regular expression: {reason}") from error
 
 
 def _literal(text: str) -> str | None:

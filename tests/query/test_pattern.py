@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from epochal.store.pattern import PatternError, compile_pattern
+from epochal.errors import UsageError
+from epochal.query.pattern import compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from epochal.store.pattern import PatternError, compile_pattern
     ],
 )
 def test_what_is_not_supported_is_refused(pattern: str, reason: str) -> None:
-    with pytest.raises(PatternError, match=re.escape(reason)):
+    with pytest.raises(UsageError, match=re.escape(reason)):
         compile_pattern(pattern)
 
 
@@ -49,9 +50,10 @@ def test_halves_of_characters_do_not_raise() -> None:
 def test_without_the_engine_a_sentence_says_what_is_missing() -> None:
     script = (
         "import sys; sys.modules['re2'] = None\n"
-        "from epochal.store.pattern import PatternError, compile_pattern\n"
+        "from epochal.errors import UsageError\n"
+        "from epochal.query.pattern import compile_pattern\n"
         "try:\n    compile_pattern('a')\n"
-        "except PatternError as error:\n    print(error)\n"
+        "except UsageError as error:\n    print(error)\n"
     )
     said = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

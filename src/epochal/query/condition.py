@@ -1,4 +1,4 @@
-"""Conditions on metrics, such as ``eval/loss > 3 for 5 points``; parsed as queries are.
+"""Conditions on metrics, such as ``eval/loss > 3 for 5 points``, and whether they are met.
 
     condition  = and { "or" and }                       eval/loss < 2 and step > 1000
     and        = part { "and" part }
@@ -16,7 +16,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
-from epochal import query as q
+from epochal.query import filter as q
+from epochal.query.parser import Token
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -71,16 +72,16 @@ class ConditionTracker:
         """Whether the last values meet the condition, for however many points."""
         return self._is_met(self.condition.tree, most=1)
 
-    def _is_met(self, tree: q.Condition, most: int = _MOST_POINTS) -> bool:
+    def _is_met(self, tree: q.Filter, most: int = _MOST_POINTS) -> bool:
         if isinstance(tree, q.Junction):
             met = (self._is_met(operand, most) for operand in tree.operands)
             return any(met) if tree.word == "or" else all(met)
         return isinstance(tree, q.Comparison) and self._counts[tree] >= min(tree.points, most)
 
 
-def _comparisons(tree: q.Condition) -> list[q.Comparison]:
+def _comparisons(tree: q.Filter) -> list[q.Comparison]:
     if isinstance(tree, q.Junction):
-        return [one for operand in tree.operands for one in _comparisons(operand)]
+        return [inner for operand in tree.operands for inner in _comparisons(operand)]
     return [tree] if isinstance(tree, q.Comparison) else []
 
 
@@ -90,48 +91,43 @@ def _number(comparison: q.Comparison) -> float:
     return comparison.right.value
 
 
-class _Parser(q.Parser):
+class _Parser(q.LogicParser):
     noun = "condition"
     example = "eval/loss > 3 for 5 points"
     rest = "'and', 'or', 'for 5 points' or the end"
 
-    def _not(self) -> q.Condition:
-        token = self._peek()
-        if token.kind == "word":
-            self._unexpected(f"expected a metric, as in {self.example}", token)
-        return super()._not()
-
-    def _comparison(self) -> q.Condition:
-        token = self._take()
-        metric = token.value
-        if isinstance(metric, q.Constant) and isinstance(metric.value, str):
-            metric = q.Field((metric.value,), token.column)
-        if not isinstance(metric, q.Field):
-            self._unexpected(f"expected a metric, as in {self.example}", token)
-        sign = self._take()
+    def operand(self) -> q.Filter:
+        metric, sign = self._metric(self.take()), self.take()
         if sign.text not in _OPERATORS:
-            wanted = q.FOREIGN.get(sign.text)
-            known = f"one of {' '.join(_OPERATORS)} after the metric"
-            self._unexpected(f"write {wanted!r} instead" if wanted else f"expected {known}", sign)
+            known = f"expected one of {' '.join(_OPERATORS)} after the metric"
+            self.unexpected(self.hints.get(sign.text, known), sign)
         number = self._number(f"a number after {sign.text!r}")
         name = q.OPERATORS[sign.text]
         return q.Comparison(name, metric, number, sign.column, self._points())
 
+    def _metric(self, token: Token) -> q.Field:
+        metric = q.value_of(token)
+        if isinstance(metric, q.Constant) and isinstance(metric.value, str):
+            return q.Field((metric.value,), token.column)
+        if not isinstance(metric, q.Field):
+            self.unexpected(f"expected a metric, as in {self.example}", token)
+        return metric
+
     def _number(self, wanted: str) -> q.Constant:
-        token = self._take()
-        value = token.value.value if isinstance(token.value, q.Constant) else None
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return q.Constant(value, token.column)
-        if token.text.lower() in _NONFINITE:
-            wanted += " (the rule 'nonfinite' reports NaN and infinity)"
-        return self._unexpected(f"expected {wanted}", token)
+        token = self.take()
+        number = q.value_of(token)
+        if token.kind != "number" or not isinstance(number, q.Constant):
+            if token.text.lower() in _NONFINITE:
+                wanted += " (the rule 'nonfinite' reports NaN and infinity)"
+            self.unexpected(f"expected {wanted}", token)
+        return number
 
     def _points(self) -> int:
-        if not self._takes("field", "for"):
+        if not self.takes("for"):
             return 1
         number = self._number("a number of points after 'for'")
         if not isinstance(number.value, int) or not 1 <= number.value <= _MOST_POINTS:
-            q.fail("expected a whole number of points, at least 1", self._text, number.column)
-        if not (self._takes("field", "points") or self._takes("field", "point")):
-            self._unexpected(f"write 'for {number.value} points'", self._peek())
+            self.fail("expected a whole number of points, at least 1", number.column)
+        if not (self.takes("points") or self.takes("point")):
+            self.unexpected(f"write 'for {number.value} points'", self.peek())
         return number.value
