@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-frameworks test-lowest rule-check check check-web format bench web site clean FORCE
+.PHONY: help demo test test-fast test-frameworks test-lowest rule-check check check-web format bench web docs site clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
@@ -22,6 +22,7 @@ help:
 	@echo "make format      format the Python files, and fix what ruff can fix"
 	@echo "make bench       measure costs compared with other trackers"
 	@echo "make web         build the page (needs Node)"
+	@echo "make docs        write the parts of pages that the program says about itself"
 	@echo "make site        build the documentation into site/"
 
 $(BIN)/python:
@@ -93,6 +94,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin src
 	$(BIN)/lint-imports
 	$(BIN)/python tools/wire.py --check
+	$(BIN)/python -m tools.generated --check
 	$(BIN)/python tools/budget.py
 	$(BIN)/python tools/frameworks.py --check
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
@@ -112,8 +114,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/.dev
+	$(BIN)/python -m tools.generated
+
 $(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.base
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
 	@touch $@
 
 site: $(VENV)/.docs

@@ -61,9 +61,13 @@ def test_every_test_that_coverage_names_exists() -> None:
 
 
 def test_every_generated_part_has_one_place() -> None:
-    parts = [mark.split()[0] for mark in site.marks()]
+    parts = [mark.split()[0] for mark in generated.marks()]
     assert set(parts) == generated.PARTS.keys()
     assert [name for name, count in Counter(parts).items() if count > 1] == ["python"]
+
+
+def test_the_generated_parts_of_every_page_are_fresh() -> None:
+    assert [page.name for page, _ in generated.stale_pages()] == []
 
 
 @pytest.mark.parametrize(
@@ -83,14 +87,14 @@ def test_every_generated_part_has_one_place() -> None:
     ],
 )
 def test_a_generated_part_has_everything_that_is_declared(part: str, names: list[str]) -> None:
-    text = site.part(part)
+    text = generated.part(part)
     assert [name for name in names if name not in text] == []
 
 
 def python_marks() -> dict[str, set[str]]:
     """The names that pages generate from docstrings, by package."""
     found: dict[str, set[str]] = {}
-    for part, package, *names in (mark.split() for mark in site.marks() if " " in mark):
+    for part, package, *names in (mark.split() for mark in generated.marks() if " " in mark):
         assert part == "python"
         every = names or list(importlib.import_module(package).__all__)
         assert found.setdefault(package, set()).isdisjoint(every), f"{package}: a name stands twice"
@@ -179,7 +183,7 @@ def test_every_environment_variable_is_documented() -> None:
     folder = Path(settings.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     used = set(re.findall(r'"(EPOCHAL_[A-Z_]+)"', source)) - {"EPOCHAL_PARENT_RUN"}
-    page = site.filled((ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     assert used == {name for name in used if f"`{name}`" in page}
 
 
@@ -206,7 +210,7 @@ _BLOCK = re.compile(
     r"^(?P<mark><!-- not run: [^>]+ -->\n+)?```(?P<language>\w*)\n(?P<text>.*?)^```", re.M | re.S
 )
 PAGES = {
-    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    path.relative_to(ROOT).as_posix(): generated.without_generated(path.read_text(encoding="utf-8"))
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
 # Commands that go on until they are stopped, or that need what the page does not make.

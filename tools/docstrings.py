@@ -13,6 +13,7 @@ from typing import Any
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example):\n", re.MULTILINE)
 _ENTRY = re.compile(r"^\*{0,2}(\w[\w, *]*): ?(.*)$")
+_EXAMPLE = re.compile(r"::\n\n((?:(?: {4}.*)?\n)* {4}.*)")
 _MAX_WIDTH = 88
 
 
@@ -190,7 +191,9 @@ def _arguments(given: Sequence[inspect.Parameter]) -> Iterator[str]:
 def _annotation(value: Any, before: str) -> str:
     if value is inspect.Parameter.empty:
         return ""
-    return before + (value if isinstance(value, str) else inspect.formatannotation(value))
+    if not isinstance(value, str):  # its text would depend on the version of Python
+        raise TypeError(f"{value} is no text: its module must import annotations from __future__")
+    return before + value
 
 
 def _default(value: Any) -> str:
@@ -203,5 +206,6 @@ def _default(value: Any) -> str:
 
 
 def _prose(text: str) -> str:
-    """Docstrings write code in two backticks; a page writes it in one."""
-    return re.sub(r"``([^`]+)``", r"`\1`", text)
+    """Docstrings write code in two backticks, and examples after two colons; a page does not."""
+    text = re.sub(r"``([^`]+)``", r"`\1`", text)
+    return _EXAMPLE.sub(lambda one: f":\n\n```python\n{textwrap.dedent(one[1])}\n```", text)

@@ -1,12 +1,17 @@
-"""The parts of pages that the program says about itself; ``tools/site.py`` puts them there.
+"""The parts of pages that the program says about itself.
 
-``PARTS`` has them by the name in a page's ``<!-- generated: NAME -->``.
+    python -m tools.generated            write them into the pages
+    python -m tools.generated --check    name the pages in which they are stale
+
+A part stands between the lines ``<!-- generated: NAME … -->`` and ``<!-- end -->`` of a page.
+``PARTS`` has the parts by name; words after the name are arguments.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,7 +35,10 @@ from epochal.sinks.registry import own_sinks
 from epochal.sinks.sink import Sink, is_held
 from tools.docstrings import python_names
 
-PANELS = Path(__file__).parent.parent / "web" / "src" / "panels"
+ROOT = Path(__file__).resolve().parent.parent
+PANELS = ROOT / "web" / "src" / "panels"
+_MARK = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
+_PART = re.compile(r"^<!-- generated: ([^\n]+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 def table(*rows: Sequence[str]) -> Iterator[str]:
@@ -424,3 +432,61 @@ PARTS: Mapping[str, Callable[..., Iterator[str]]] = {
     "settings": settings,
     "sinks": sinks,
 }
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def pages() -> list[Path]:
+    """Every page that may have generated parts."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def marks() -> list[str]:
+    """The marks of all pages."""
+    texts = (page.read_text(encoding="utf-8") for page in pages())
+    return [mark for text in texts for mark in _MARK.findall(text)]
+
+
+def part(mark: str) -> str:
+    """A generated part; the words after its name are its arguments."""
+    name, *arguments = mark.split()
+    return "\n".join(PARTS[name](*arguments)).strip("\n")
+
+
+def filled(text: str) -> str:
+    """The text of a page with its parts as they are now."""
+    mark = "<!-- generated: {} -->\n\n{}\n\n<!-- end -->"
+    return _PART.sub(lambda old: mark.format(old[1], part(old[1])), text)
+
+
+def without_generated(text: str) -> str:
+    """The text of a page without its parts: what somebody wrote."""
+    return _PART.sub("", text)
+
+
+def stale_pages() -> Iterator[tuple[Path, str]]:
+    """Every page whose parts are not as they are now, with the text that it should have."""
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if len(_MARK.findall(text)) != len(_PART.findall(text)):
+            name = page.relative_to(ROOT)
+            raise SystemExit(f"{name} has a generated part without its line <!-- end -->.")
+        wanted = filled(text)
+        if wanted != text:
+            yield page, wanted
+
+
+def main() -> int:
+    is_check = "--check" in sys.argv[1:]
+    stale = list(stale_pages())
+    for page, wanted in stale:
+        if is_check:
+            print(f"{page.relative_to(ROOT)} is stale: run 'make docs', and commit the page.")
+        else:
+            page.write_text(wanted, encoding="utf-8")
+    return int(is_check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,9 +1,7 @@
-"""Builds the documentation site: hand-written pages, and what the program says about itself.
+"""Builds the documentation site from the pages of the repository.
 
-    python tools/site.py             build/docs, then site/ with mkdocs
-    python tools/site.py --pages     only build/docs
-
-A line ``<!-- generated: NAME … -->`` of a page is replaced by a part of ``tools/generated.py``.
+python tools/site.py             build/docs, then site/ with mkdocs
+python tools/site.py --pages     only build/docs
 """
 
 from __future__ import annotations
@@ -14,19 +12,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-from tools import generated  # noqa: E402 - the folder above is not on the path of a script
-
+ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 OUT = ROOT / "build" / "docs"
 # Pages from elsewhere in the repository, and where they are on the site.
@@ -42,7 +36,6 @@ ELSEWHERE: Mapping[str, str] = {
 }
 # What is on the site under another page's address.
 SHOWN_BY: Mapping[str, str] = {"README.md": "index.md", "LICENSE": "index.md"}
-_MARK = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
 _LINK = re.compile(
     r"`[^`\n]+`"  # code, which is left alone
     r"|(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]"
@@ -54,29 +47,6 @@ def pages() -> dict[str, Path]:
     """Every page of the site by its path there."""
     own = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
     return {**own, **{place: ROOT / source for source, place in ELSEWHERE.items()}}
-
-
-def built(place: str, source: Path) -> str:
-    """The text of a page, with its generated parts and the links of the site."""
-    return linked(filled(source.read_text(encoding="utf-8")), place, source)
-
-
-def filled(text: str) -> str:
-    """The text with its marks replaced by what they name."""
-    return _MARK.sub(lambda mark: part(mark[1]), text)
-
-
-def part(mark: str) -> str:
-    """A generated part; the words after its name are its arguments."""
-    name, *arguments = mark.split()
-    make: Callable[..., Iterator[str]] = generated.PARTS[name]
-    return "\n".join(make(*arguments))
-
-
-def marks() -> list[str]:
-    """The marks of all pages."""
-    texts = (path.read_text(encoding="utf-8") for path in pages().values())
-    return [mark for text in texts for mark in _MARK.findall(text)]
 
 
 def linked(text: str, place: str, source: Path) -> str:
@@ -126,7 +96,8 @@ def write_pages() -> None:
     for place, source in pages().items():
         path = OUT / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(built(place, source), encoding="utf-8")
+        text = source.read_text(encoding="utf-8")
+        path.write_text(linked(text, place, source), encoding="utf-8")
 
 
 def main() -> int:

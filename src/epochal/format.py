@@ -6,6 +6,8 @@ of a resource sample. The sizes of RAM and GPUs in the line about the hardware a
 (``H200 141 GB``).
 """
 
+from __future__ import annotations
+
 import math
 
 from epochal.values import as_float

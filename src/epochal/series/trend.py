@@ -1,5 +1,7 @@
 """Trends of one series, for use inside the training loop."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, get_args
