@@ -1,17 +1,11 @@
-"""The language of docs and code: short sentences, and no name that the glossary replaced."""
+"""The language of the code: no name that the glossary replaced."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tools.language import long_sentences, sentences
-
 ROOT = Path(__file__).parent.parent
-READ_BY_USERS = [
-    *("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/explanation", "docs/how-to"),
-    *("docs/reference", "docs/development/coverage.md", "examples/gpt2/README.md"),
-]
 # Names of the first release that got the word of the field; they must not return.
 REPLACED = frozenset(
     """
@@ -21,24 +15,6 @@ REPLACED = frozenset(
     archive_wish Meeting waiting_room Clockwork is_graver TagBook SaysWhatIsMissing say_lost
     """.split()
 )
-
-
-def test_docs_have_short_sentences() -> None:
-    assert list(long_sentences(READ_BY_USERS)) == []
-
-
-def test_a_long_sentence_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"# Title\n\nShort. {'word ' * 26}end.\n\n```\n{'code ' * 40}\n```\n")
-    (found,) = long_sentences([str(page)])
-    assert "page.md:3: 27 words" in found
-
-
-def test_code_and_abbreviations_do_not_count() -> None:
-    assert list(sentences("Use `a. b c` here, e.g. this. Then that.")) == [
-        "Use ` here, eg this.",
-        "Then that.",
-    ]
 
 
 def test_replaced_names_stay_out() -> None:
