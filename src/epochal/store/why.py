@@ -215,7 +215,6 @@ def why_in(
 
 
 def _comparable(runs: Iterable[RunView]) -> list[tuple[RunView, RunRow]]:
-    """Runs that can be compared, and their rows."""
     found = ((one, one.outline()) for one in runs)
     return [one for one in found if not one[1].hidden and one[1].status.state != "unreadable"]
 
@@ -285,7 +284,6 @@ class _Explanation:
         return 0.0 if first == second else first - second
 
     def why(self) -> Why:
-        """Every difference, and the verdict."""
         found = [*self._facts(), *self._data(), *self._rates(), *self._progress()]
         found = [*_by_elimination(_merged(found)), *self._findings()]
         found.sort(key=lambda one: (one.kind == "symptom", -one.score))
@@ -523,7 +521,6 @@ def _verdict(why: Why) -> Verdict:
 
 
 def _sentence(why: Why, verdict: Verdict) -> str:
-    """The answer in a few sentences."""
     names = (why.left.name, why.right.name)
     ends = " and ".join(
         f"{side.name}{' ends' if side is why.left else ''} at"

@@ -188,7 +188,6 @@ class FolderSource:
 
     @property
     def tracker(self) -> str | None:
-        """The tracker that wrote the original, which is only read; None for our own runs."""
         return None if self.converted is None else self.converted.tracker
 
     def look(self) -> None:
@@ -237,7 +236,6 @@ class FolderSource:
 
     @property
     def newest_s(self) -> float:
-        """When anything was written last."""
         if self.converted is None:
             return self.listing.newest_s
         labels = self.listing.labels
@@ -284,7 +282,6 @@ class FolderSource:
 
     @property
     def is_newer(self) -> bool:
-        """Whether run.json or a part is of a newer format."""
         return self._files.newer_format is not None
 
     @property
@@ -301,7 +298,6 @@ class FolderSource:
         return not (has_problem or self.asides or self._is_orphan)
 
     def poll(self) -> bool:
-        """Read what the journal has gained, and open new segments."""
         self._convert()
         if self.is_newer:
             return False
@@ -320,16 +316,13 @@ class FolderSource:
 
     @property
     def parts(self) -> Sequence[Part]:
-        """The journal's parts, sealed or not."""
         return self._parts.all
 
     @property
     def held_bytes(self) -> int:
-        """How much of the journal is in memory."""
         return self._parts.held_bytes
 
     def blob_path(self, file: str) -> Path:
-        """Where a file of the folder of blobs lies; any other raises ``UsageError``."""
         path = self.folder.blobs / file
         # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
         for either in (path, self.folder.blobs / f"{file}{RAW}"):
@@ -342,11 +335,9 @@ class FolderSource:
         return path
 
     def machines(self) -> Sequence[Machine]:
-        """The newest readings of the companions."""
         return read_machines(self.folder, now=time.time())
 
     def relabel(self, edit: LabelsEdit) -> None:
-        """Edit labels.json."""
         if self.converted is not None and not self.converted.is_kept:
             raise UsageError(
                 f"{self.run_json.get('name')!r} lies in files of {self.tracker}, which are only"
@@ -357,7 +348,6 @@ class FolderSource:
         edit_labels(self.folder, edit)
 
     def close(self) -> None:
-        """Close every part."""
         if self._loaded is not None:
             self._loaded.close()
 

@@ -96,7 +96,6 @@ class ListedRun:
 
     @property
     def id(self) -> str:
-        """Its id in the store."""
         return self.entry.id or self.stored.row.id
 
     @property
@@ -106,7 +105,6 @@ class ListedRun:
 
     @property
     def status(self) -> Status:
-        """Its status at this moment."""
         if self._status is None:
             run = self.entry.run
             grew = None if run is None else run.grew_at
@@ -126,7 +124,6 @@ class ListedRun:
 
     @property
     def search_text(self) -> str:
-        """Name, id and tags in lower case, a line each."""
         return search_text_of(self.row, self.id)
 
     @property
@@ -146,7 +143,6 @@ class ListedRun:
         return resolve(name, self.details.metrics, self.details.set_metrics)
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """The summary of a metric that exists."""
         found = known_summary(self.stored, self.details, name, rank, axis)
         return found or self._open(self.entry).summary(name, rank=rank, axis=axis)
 
@@ -164,7 +160,6 @@ class ListedRun:
         return self._open(self.entry).tail_summary(metric, num_points)
 
     def names(self) -> Iterable[str]:
-        """The names of its metrics, its summary and its configuration."""
         details = self.details
         yield from (metric.name for metric in (*details.metrics, *details.set_metrics))
         yield from (f"config.{key}" for key, _ in flat_items(self.row.config))

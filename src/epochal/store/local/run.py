@@ -129,7 +129,6 @@ class LocalRun(RunView):
 
     @locked
     def refresh(self) -> bool:
-        """Read what was written since; True when there was anything."""
         has_changed = self._look()
         if self._state is None or not self._is_behind:
             return has_changed
@@ -184,7 +183,6 @@ class LocalRun(RunView):
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes of the run are in memory."""
         return self.source.held_bytes + self._series_bytes
 
     def release(self) -> bool:
@@ -330,7 +328,6 @@ class LocalRun(RunView):
 
     @property
     def id(self) -> str:
-        """The id of this run and of no other in its store."""
         return self.listed_id or self.own_id
 
     @property
@@ -347,14 +344,12 @@ class LocalRun(RunView):
 
     @locked
     def outline(self) -> RunRow:
-        """Like ``info``, from what is known or quickly read; see ``RunRow.is_partial``."""
         stored = self.read_row(whole=False)
         return stored.at(self._status_of(stored), run_id=self.id)
 
     @property
     @locked
     def info(self) -> RunRow:
-        """The run in one row, with its status at this moment."""
         stored = self.read_row()
         status = self._status_of(stored)
         if 0 < stored.basis.unwatched <= _FEW_RECORDS and stored.basis.is_partly_watched(status):
@@ -365,7 +360,6 @@ class LocalRun(RunView):
     @property
     @locked
     def status(self) -> Status:
-        """The status of the run at this moment."""
         return self._status_of(self.read_row())
 
     def _status_of(self, stored: StoredRow) -> Status:
@@ -379,7 +373,6 @@ class LocalRun(RunView):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the run was configured with, options set later included."""
         return self.read_row(whole=self.tracker is not None).row.config
 
     @property
@@ -392,12 +385,10 @@ class LocalRun(RunView):
     @property
     @locked
     def labels(self) -> Labels:
-        """What people changed later."""
         return self.read_row(whole=False).basis.labels
 
     @locked
     def relabel(self, edit: LabelsEdit) -> None:
-        """Edit the labels as they are stored now; see ``epochal.store.store``."""
         self.source.relabel(edit)
         self.refresh()
 
@@ -405,27 +396,22 @@ class LocalRun(RunView):
 
     @locked
     def metrics(self) -> list[Metric]:
-        """Every series there is, in order of first appearance."""
         return list(self.details.metrics)
 
     @locked
     def set_metrics(self) -> list[Metric]:
-        """The numbers that the program set with ``run.summary`` under names that no series has."""
         return list(self.details.set_metrics)
 
     @locked
     def role(self, role: str) -> Metric | None:
-        """The metric that plays a role, defined or guessed."""
         return next((metric for metric in self.details.metrics if metric.role == role), None)
 
     @locked
     def metric(self, name: str) -> Metric | None:
-        """The metric that a name, a role or the end of a name means; None for none."""
         return resolve(name, self.details.metrics, self.details.set_metrics)
 
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
-        """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
             found = formula_series(name, self.details.metrics, self, rank=rank, axis=axis)
@@ -453,7 +439,6 @@ class LocalRun(RunView):
 
     @locked
     def goodput(self) -> Goodput | None:
-        """Productive time over wall time across attempts; None where it cannot be known."""
         if self.tracker is not None:
             return None
         status = self._status_of(self.read_row())
@@ -461,7 +446,6 @@ class LocalRun(RunView):
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
         stored, details = self.read_row(), self.details
         found = known_summary(stored, details, name, rank, axis)
         for metric in details.metrics if found is None else ():
@@ -491,7 +475,6 @@ class LocalRun(RunView):
 
     @locked
     def latest(self, role: str) -> float | None:
-        """The last value of the metric that plays a role on rank 0; None without one."""
         stored = self.read_row(whole=False)
         if role in stored.basis.latest or stored.row.is_partial:
             return stored.basis.latest.get(role)
@@ -508,17 +491,14 @@ class LocalRun(RunView):
 
     @locked
     def kinds(self) -> Set[str]:
-        """The kinds of records that ``entries`` returns."""
         return self._ask(lambda state: state.kinds())
 
     @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
-        """Records of these kinds in the order of steps, then of time."""
         return self._ask(lambda state: state.entries(*kinds, name=name, rank=rank))
 
     @locked
     def blob_types(self) -> Mapping[str, str]:
-        """The media types of all files that records name."""
         end = self.end()
         if self._blob_types is None or self._blob_types[0] != end:
             named: dict[str, str] = {}
@@ -529,7 +509,6 @@ class LocalRun(RunView):
 
     @locked
     def blob_path(self, file: str) -> Path:
-        """Where a file lies that a record names."""
         if file not in self.blob_types() or is_patch(file):
             raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no file {file!r}.")
         return self.source.blob_path(file)
@@ -545,7 +524,6 @@ class LocalRun(RunView):
 
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
-        """Findings of the health rules; a call that reads ``most`` records is continued later."""
         stored, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
         status = self._status_of(stored)
         found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
@@ -559,25 +537,18 @@ class LocalRun(RunView):
 
     @locked
     def evaluated(self) -> Evaluated | None:
-        """How many records the rules saw; None while some of it is unknown."""
         return self._ask(self._diagnosis.evaluated)
 
     @locked
     def internal_errors(self) -> list[Entry]:
-        """Faults of Epochal itself: recorded ones by time, then those of reading the run here."""
         met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
         return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:
-        """The newest readings of its machines; none when no companion measures them."""
         return self.source.machines()
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
-        """Every record as written, writer by writer in file order; after ``since`` if given.
-
-        Hold ``lock`` while iterating where other threads ask the store too.
-        """
         state, seen = self._ask(lambda state: state), dict(since or {})
         for _ in range(_MAX_MOVES):
             try:
@@ -594,7 +565,6 @@ class LocalRun(RunView):
 
     @locked
     def end(self) -> Cursor:
-        """The position of the last record of each writer."""
         state = self._state
         return self.details.end if state is None else state.end()
 

@@ -101,7 +101,6 @@ class LocalStore:
         self.close()
 
     def close(self) -> None:
-        """Close every file."""
         for index in self._indexes:
             index.close()
 
@@ -115,7 +114,6 @@ class LocalStore:
         offset: int = 0,
         limit: int | None = None,
     ) -> Sequence[LocalRun]:
-        """Runs by creation, newest first, unless an order is given."""
         if offset < 0 or (limit is not None and limit < 0):
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         select = _Selection(query, order)
@@ -136,7 +134,6 @@ class LocalStore:
         group: str | None = None,
         budget_s: float = 0.5,
     ) -> KnownRuns:
-        """Runs as far as they are known after so many seconds; see ``epochal.store.store``."""
         select = _Selection(query, None if order == _NEWEST_FIRST else order)
         group_by = None if group is None else parse_groups(group)
         self._scan_once()
@@ -158,7 +155,6 @@ class LocalStore:
         )
 
     def projects(self, *, budget_s: float = 0.5) -> ProjectList:
-        """Every project in one row, from what is known after about so many seconds."""
         self._scan_once()
         self._read_first(time.monotonic() + budget_s)
         num_unread = len(self._unread())
@@ -168,7 +164,6 @@ class LocalStore:
 
     @property
     def boards(self) -> Boards:
-        """The boards of the projects."""
         self._scan_once()
         self._read_first(time.monotonic() + _BOARDS_S)
         return FolderBoards(self._roots, self._project_names(), self._bounds.allows)
@@ -177,7 +172,6 @@ class LocalStore:
         return sorted({name for index in self._indexes for name in index.projects()})
 
     def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
-        """Read full rows for so many seconds; which runs were read, and how many are left."""
         self._scan_once()
         until = time.monotonic() + budget_s
         left = sorted(self._unread(), key=lambda entry: (entry.made_at, -_latest_creation(entry)))
@@ -293,7 +287,6 @@ class LocalStore:
     # -- single runs ------------------------------------------------------------------------------
 
     def run(self, key: str) -> LocalRun:
-        """The listed run that an id, its start, a name or project/name stands for."""
         known = self.find(key)
         if known is not None:
             return known
@@ -305,7 +298,6 @@ class LocalStore:
         return chosen
 
     def find(self, run_id: str) -> LocalRun | None:
-        """The run of exactly this id."""
         self._scan_once()
         self._read_rows([e for e in self._entries.values() if e.own_id is None], whole=False)
         self._assign_ids()
@@ -351,7 +343,6 @@ class LocalStore:
         )
 
     def remove(self, run: RunView) -> TrashedRun:
-        """Move a run's folder to the trash; other trackers' files are never moved."""
         moved = move_to_trash(run.info)
         with self._lock:
             entry = self._entries.pop(moved.origin, None)
@@ -361,7 +352,6 @@ class LocalStore:
 
     @property
     def trash(self) -> Trash:
-        """The runs that were deleted below the roots."""
         return FolderTrash(self._roots)
 
     # -- scanning ---------------------------------------------------------------------------------
@@ -440,7 +430,6 @@ class LocalStore:
             return changed
 
     def _forget(self, entry: Entry) -> None:
-        """Forget a run that is gone."""
         entry.index.forget([entry.place])
         self._opened.pop(entry.place, None)
         if entry.id is not None and self._by_id.get(entry.id) is entry:

@@ -74,7 +74,6 @@ class TailedPart:
                 self._stopped_at = seen if has_nul else None
 
     def _take(self, text: bytes) -> None:
-        """Process complete lines."""
         facts, num_malformed = self.facts, self._columns.num_malformed
         decoded = decode_lines(text, first=facts.num_records)
         if facts.num_records == 0 and (first := decoded.header()) is not None:

@@ -102,13 +102,11 @@ class FolderTrash:
         self._roots = roots
 
     def runs(self) -> list[TrashedRun]:
-        """All of them, the newest deletion first."""
         folders = {folder: None for root in self._roots for folder in _trash_folders(root)}
         found = [run for folder in folders for run in _runs_in(folder)]
         return sorted(found, key=lambda run: run.deleted, reverse=True)
 
     def find(self, key: str) -> TrashedRun:
-        """The one that a key names; of several the one deleted last."""
         found = self.runs()
         for run in found:
             if key in (run.folder, run.origin, run.id):
@@ -123,7 +121,6 @@ class FolderTrash:
             ) from None
 
     def restore(self, run: TrashedRun) -> str:
-        """Move a run back; its folder, which has another name where its own is taken."""
         folder, origin = Path(run.folder), Path(run.origin)
         self._check_here(run)
         place = origin
@@ -140,7 +137,6 @@ class FolderTrash:
         return str(place)
 
     def erase(self, run: TrashedRun) -> None:
-        """Delete a run for ever."""
         folder = Path(run.folder)
         self._check_here(run)
         with contextlib.suppress(FileNotFoundError):  # another process was faster

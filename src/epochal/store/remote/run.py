@@ -113,12 +113,10 @@ class RemoteRun(RunView):
 
     @property
     def id(self) -> str:
-        """The id of this run and of no other on its server."""
         return self.listed.info.id
 
     @property
     def created(self) -> float | None:
-        """When the run was created, in Unix seconds."""
         return self.listed.info.created
 
     @property
@@ -140,22 +138,18 @@ class RemoteRun(RunView):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What the run was configured with, options set later included."""
         return self.info.config
 
     @property
     def labels(self) -> Labels:
-        """What people changed later."""
         return self.listed.labels
 
     def latest(self, role: str) -> float | None:
-        """The last value of the metric that plays a role on rank 0."""
         if role in self.listed.latest:
             return self.listed.latest[role]
         return None if self._copy is None else self._copy.latest(role)
 
     def relabel(self, edit: LabelsEdit) -> None:
-        """Edit the labels on the server."""
         with self.lock:
             change = asdict(edit(self._server.run(self.id).labels))
             self._server.send("PATCH", f"/api/runs/{quote(self.id, safe='')}/labels", change)
@@ -177,7 +171,6 @@ class RemoteRun(RunView):
             return self._copy
 
     def refresh(self) -> bool:
-        """Fetch what was written since; True when there was anything."""
         with self.lock:
             before, self.listed = self.listed, self._server.run(self.id)
             if self._copy is None:
@@ -187,7 +180,6 @@ class RemoteRun(RunView):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Everything that was recorded about how the run was started."""
         return self.copy.facts
 
     metrics = _of_copy(LocalRun.metrics)

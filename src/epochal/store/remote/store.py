@@ -40,11 +40,9 @@ class RemoteTrash:
         self._server = server
 
     def runs(self) -> Sequence[TrashedRun]:
-        """All of them, the newest deletion first."""
         return [_trashed(row) for row in self._server.send("GET", "/api/trash")["runs"]]
 
     def find(self, key: str) -> TrashedRun:
-        """The one that a key names; of several the one deleted last."""
         for run in self.runs():
             if key in (run.id, run.name, f"{run.project}/{run.name}", run.folder):
                 return run
@@ -58,7 +56,6 @@ class RemoteTrash:
         return _trashed(answer["removed"][0])
 
     def restore(self, run: TrashedRun) -> str:
-        """Move a run back; its project and name."""
         answer = self._server.send("POST", "/api/trash/restore", {"keys": [run.folder]})
         if answer["refused"]:
             raise RunNotFoundError(answer["refused"][0]["reason"])
@@ -83,7 +80,6 @@ class RemoteBoards:
         self._server = server
 
     def list(self, project: str | None = None) -> Sequence[StoredBoard]:
-        """Those of a project, or all of them."""
         answer = self._server.send("GET", "/api/boards")["boards"]
         found = msgspec.convert(answer, list[StoredBoard])
         return [stored for stored in found if project in (None, stored.project)]
@@ -124,7 +120,6 @@ class RemoteStore:
         self.close()
 
     def close(self) -> None:
-        """Close every connection and file."""
         self._server.close()
         self._mirrors.close()
 
@@ -136,7 +131,6 @@ class RemoteStore:
         offset: int = 0,
         limit: int | None = None,
     ) -> Sequence[RemoteRun]:
-        """Runs by creation, newest first, unless an order is given."""
         if offset < 0 or (limit is not None and limit < 0):
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         _check(query, order)
@@ -168,7 +162,6 @@ class RemoteStore:
         return set(), 0
 
     def run(self, key: str) -> RemoteRun:
-        """The run that an id, its start, a name or project/name stands for."""
         known = self.find(key)
         if known is not None:
             return known
@@ -176,7 +169,6 @@ class RemoteStore:
         return runs[choose(key, [run.outline() for run in runs])]
 
     def find(self, run_id: str) -> RemoteRun | None:
-        """The run of exactly this id."""
         if not run_id:
             return None
         try:
@@ -199,7 +191,6 @@ class RemoteStore:
         return changed
 
     def remove(self, run: RunView) -> TrashedRun:
-        """Move a run to the trash of the server."""
         moved = self.trash.put(run.id)
         with self._lock:
             self._runs.pop(run.id, None)
@@ -208,12 +199,10 @@ class RemoteStore:
 
     @property
     def trash(self) -> RemoteTrash:
-        """The runs that were deleted there."""
         return RemoteTrash(self._server)
 
     @property
     def boards(self) -> RemoteBoards:
-        """The boards of the projects there."""
         return RemoteBoards(self._server)
 
     def _taken(self, listed: Iterable[ListedInfo]) -> list[RemoteRun]:
