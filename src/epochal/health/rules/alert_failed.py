@@ -33,7 +33,6 @@ class AlertFailed(Rule):
     replaces_text = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Report the problem that the companion recorded."""
         if observation.record.get("name") == self.name:
             reason = str(observation.record.get("reason") or "alerts cannot be sent").rstrip(".")
             yield self.found("failed", "alerts", words={"reason": reason[:1].upper() + reason[1:]})

@@ -48,7 +48,6 @@ class ConditionMet(Rule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Count points again."""
         self._trackers = [
             (setting, ConditionTracker(Condition(setting.when)))
             for setting in self.thresholds.conditions

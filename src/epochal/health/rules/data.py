@@ -147,7 +147,6 @@ class DataValues(DataRule):
     thresholds: Thresholds
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
-        """Check the counts of one record."""
         limits, batches = self.thresholds, window.count("read_batches")
         read = max(1.0, min(1.0, batches / max(1, window.batches)) * window.samples)
         constant, features = window.count("constant_features"), window.count("features")
@@ -218,12 +217,10 @@ class DataLabels(DataRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Forget everything."""
         super().reset()
         self._is_task = False  # to find the answer among the inputs
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
-        """Check a record of a training split."""
         if window.is_training:
             if "label_range" in window.record:
                 yield self._range(window, context)
@@ -301,7 +298,6 @@ class DataOrder(DataRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Forget everything."""
         super().reset()
         # By loader, batches and digest: the first epoch that had this order.
         self._epochs: dict[tuple[str, int, int, int], int] = {}
@@ -414,7 +410,6 @@ class DataRepeated(DataRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Forget everything."""
         super().reset()
         self._earlier: dict[tuple[str, int], tuple[bool, SampleSet]] = {}
 
@@ -538,7 +533,6 @@ class DataLeak(DataRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Forget everything."""
         super().reset()
         # By split, and by what its identities are of: content, or a rank's dataset.
         self._sets: dict[tuple[str, str], SampleSet] = {}
@@ -626,7 +620,6 @@ class DataShift(DataRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Forget everything."""
         # Mean and standard deviation of inputs: by where they were measured, and in which mode.
         self._inputs: dict[tuple[str, str], list[tuple[float, float]]] = {}
         # The same of the loaders: of those of training together, and of each one of evaluation.

@@ -60,7 +60,6 @@ class EvalMode(EvaluationRule):
     }
 
     def reset(self) -> None:
-        """Forget an evaluation that is void."""
         self._evaluated_at: int | None = None
         self._is_by_design = False
 
@@ -139,7 +138,6 @@ class StaleBatchNorm(EvaluationRule):
             yield from self._still.verdicts(RUNNING_STATS.name, self._describe)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Count again."""
         self._still.forget()
         self._norms.clear()
 
@@ -269,7 +267,6 @@ class EvalGap(EvaluationRule):
         return (self._verdict(train, level, value, at),)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Forget the evaluations that are void."""
         self._evals = [one for one in self._evals if one[0] < step]
 
     def _verdict(self, train: Curve, level: float, value: float, at: int) -> Verdict:
@@ -335,7 +332,6 @@ class TooGood(EvaluationRule):
         self._is_clean = False  # no label is among the inputs, as far as is known
 
     def observe(self, observation: Observation, context: Context) -> Iterator[Verdict]:
-        """Check the first evaluations."""
         if observation.kind in DATA_KINDS:
             if numbers(observation.record, "targets").get("samples", 0) >= self.thresholds.samples:
                 self._is_clean = "telling" not in observation.record
@@ -562,7 +558,6 @@ class Overfitting(CurveRule):
         )
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Forget the evaluations from a step on."""
         self._evals = [one for one in self._evals if one.at < step]
 
     def _rises(self, best: _Eval, now: _Eval, curve: Curve) -> bool:

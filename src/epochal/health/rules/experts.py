@@ -143,7 +143,6 @@ class MoeImbalance(Rule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Learn the usual values again."""
         self._num_experts: float | None = None
         self._top_k: float | None = None
         self._count = 0

@@ -113,7 +113,6 @@ class UntrainedParameters(Rule):
         yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Count again."""
         self._unchanged.forget()
 
     def _describe(self, layers: Sequence[str]) -> Verdict:
@@ -231,7 +230,6 @@ class DeadLayer(Rule):
         yield from self._dead.verdicts(DEAD_UNITS.name, self._describe_units)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Count again."""
         self._without_gradient.forget()
         self._dead.forget()
         self._waits.clear()
@@ -421,7 +419,6 @@ class InputScale(Rule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Forget what was measured."""
         self._has_layer = False  # whether the first layer gets something else than the model
         self._waiting: Observation | None = None  # inputs of the model: the layer's may follow
 

@@ -161,7 +161,6 @@ class LearningRateTooHigh(CurveRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Measure again."""
         self._updates = _Updates(
             least_norm=self.thresholds.least_norm, least_layers=self.thresholds.layers
         )
@@ -365,7 +364,6 @@ class LearningRateTooLow(CurveRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Measure again."""
         self._updates = _Updates(least_norm=0.02, least_layers=1)
         self._evals: list[tuple[int, float, float]] = []  # position, sum of the rates, loss
         self._way = 0.0  # the sum of the rates so far

@@ -441,7 +441,6 @@ class Divergence(CurveRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Count again."""
         self._in_row = 0
         self._reward: Course | None = None  # of the reward with its sign changed: it falls
         self._low_in_row = 0

@@ -71,7 +71,6 @@ class LossSign(CurveRule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Count again."""
         self._mirrored = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:

@@ -110,7 +110,6 @@ class SilentRun(Rule):
     thresholds: Thresholds
 
     def reset(self) -> None:
-        """Learn again."""
         self._ranks: dict[int, _Pace] = {}
         self._first = 0  # the rank that stopped first
         # Per cent of a core and of each GPU that the processes use, by the writer of telemetry.
@@ -141,7 +140,6 @@ class SilentRun(Rule):
         return ()
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
-        """Check by the clock."""
         return self._judge(now, context) if self._is_silent(now) else ()
 
     def _is_silent(self, now: float) -> bool:

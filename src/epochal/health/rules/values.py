@@ -104,7 +104,6 @@ class NonFinite(Rule):
         self._tensors: dict[str, str] = {}  # those that are not finite, and where it was seen
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Check every value of a record."""
         values, rank, step = observation.values, observation.rank, observation.step
         if observation.kind == "event":
             self._note_event(observation.record)
@@ -176,7 +175,6 @@ class NonFinite(Rule):
         return self.found(message, subject, severity=severity, words=words, **evidence)
 
     def _message(self, fault: _Fault, context: Context) -> tuple[str, Severity]:
-        """Return the message and its severity."""
         limits, name, first = self.thresholds, fault.name, context.first_step
         is_tensor = name.startswith(_FAMILIES)
         if context.role_names.get("norm") == name or name.startswith("grads/"):
