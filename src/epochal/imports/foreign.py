@@ -258,11 +258,9 @@ class FileRun:
         return name
 
     def pixels(self, pixels: Pixels) -> str:
-        """Keep the pixels of a sample as a picture."""
         return self.file(encode(pixels), pixels.media_type)
 
     def note(self, sentence: str) -> None:
-        """Report something about a sample."""
         self._said.say(f"{self.path}: {sentence}")
 
     def blob(self, file: str) -> bytes:
@@ -340,5 +338,4 @@ class UnreadableFile(FileRun):
 
     @property
     def problems(self) -> Sequence[str]:
-        """What is wrong with it."""
         return [self._problem]

@@ -130,7 +130,6 @@ class TextFileRun(FileRun, ABC):
         super().__init__(path, key or f"{path.parent.name}/{path.name}")
 
     def rewind(self) -> None:
-        """Begin at the first byte again."""
         super().rewind()
         self.offset = 0
         self._rows = RowReader(t=self.changed)
@@ -194,7 +193,6 @@ class TextFiles(Files[R]):
     peek_bytes: ClassVar[int] = 64 * 1024
 
     def files(self) -> Sequence[Path]:
-        """Every file of the format."""
         found = [file for file in super().files() if file.suffix.lower() in self.suffixes]
         return [file for file in found if self.is_ours(beginning(file, self.peek_bytes))]
 

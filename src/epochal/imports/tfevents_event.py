@@ -213,7 +213,6 @@ def _read_strings(strings: list[Field], event: Event, name: str, plugin: str) ->
 
 
 def _layout(layout: Field) -> Layout:
-    """The charts of a layout."""
     found: Layout = {}
     for category in layout.each(2):
         charts = found.setdefault(category[1].text, {})

@@ -38,7 +38,6 @@ class CsvRun(TextFileRun):
         self._run = run
 
     def rewind(self) -> None:
-        """Begin at the first byte again."""
         super().rewind()
         self._layout: Layout | None = None
         self._line = 0

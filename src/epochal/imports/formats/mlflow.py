@@ -66,7 +66,6 @@ class MlflowRun(FileRun):
         super().__init__(file.path, key)
 
     def rewind(self) -> None:
-        """Begin at the first row again."""
         super().rewind()
         self._last_row = 0
         self._has_finished = False
@@ -77,7 +76,6 @@ class MlflowRun(FileRun):
         self._identified: object = None
 
     def learn(self, row: Mapping[str, Any], /) -> None:
-        """Take the row of the run."""
         self._row = row
 
     def signature(self) -> FileSignature:

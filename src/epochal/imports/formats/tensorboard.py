@@ -49,7 +49,6 @@ class TensorboardRun(FileRun):
         super().__init__(root / key if root.is_dir() else root, key)
 
     def rewind(self) -> None:
-        """Begin at the first event of every file again."""
         super().rewind()
         self._tags = Tags()
         self._files = {path: EventFile(path, tags=self._tags) for path in self._files}
@@ -103,11 +102,9 @@ class TensorboardRun(FileRun):
         return layout_board(self._layout) if self._layout else None
 
     def signature(self) -> FileSignature:
-        """Sizes and times of the files."""
         return file_signature(*self._files, *self._projector_files)
 
     def read_new(self) -> Iterator[Batch]:
-        """What was written to any of the files since."""
         for path in self._ordered():
             file = self._files[path]
             if file.attempt is None:

@@ -34,7 +34,6 @@ class TrackioRun(FileRun):
         super().__init__(file.path, f"{file.path.stem}/{run_id}")
 
     def rewind(self) -> None:
-        """Begin at the first rows again."""
         super().rewind()
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
         self._latest = 0.0
@@ -43,11 +42,9 @@ class TrackioRun(FileRun):
         self._media = MediaReader(self.path.parent / "media", self._blobs)
 
     def learn(self, names: tuple[str, str], /) -> None:
-        """Take the name of the run, and the time of its first row."""
         self._name, self._first = names
 
     def signature(self) -> FileSignature:
-        """Size and time of the database."""
         return self._file.signature()
 
     @property

@@ -51,7 +51,6 @@ class WandbRun(FileRun):
         super().__init__(path, f"{path.parent.name}/{path.name}")
 
     def rewind(self) -> None:
-        """Begin at the first record again."""
         super().rewind()
         self._log = LogFile(self.path)
         self._media = MediaReader(self.path.parent / "files", self._blobs)
@@ -258,7 +257,6 @@ class WandbFolder(Files[WandbRun]):
         return sorted(path for path in found if path.is_file())
 
     def listed(self) -> Iterator[tuple[tuple[Path], int]]:
-        """Every log there is, a run each."""
         seen: Counter[str] = Counter()
         for log in self.files():
             seen[log.name] += 1
