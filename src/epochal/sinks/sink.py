@@ -221,7 +221,6 @@ class FileSink(Sink):
     _file: Any = None
 
     def close(self, status: str | None) -> dict[str, Any]:
-        """Close the file."""
         if self._file is None:
             return {}
         state = self.flush()

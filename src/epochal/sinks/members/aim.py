@@ -64,7 +64,6 @@ class AimSink(Sink):
         self._lists = SampleLists(self._track)
 
     def open(self, context: SinkContext) -> bool:
-        """Start the Aim run, or go on with it."""
         options: AimOptions = context.options
         self._aim = require("aim", self)
         self._context = context
@@ -87,7 +86,6 @@ class AimSink(Sink):
         return True
 
     def write(self, entry: Entry) -> None:
-        """Track everything in the record that Aim can store."""
         if entry.kind == "option":
             self._run["config", str(entry.record.get("name"))] = entry.record.get("value")
             return
@@ -106,7 +104,6 @@ class AimSink(Sink):
         return {"hash": self._run.hash}
 
     def close(self, status: str | None) -> dict[str, Any]:
-        """Close the Aim run."""
         if self._run is None:
             return {}
         self._lists = SampleLists(self._track)  # what was not flushed is sent again

@@ -50,7 +50,6 @@ class JsonLogSink(FileSink):
         return not is_gone and (known is not None or not context.state)
 
     def write(self, entry: Entry) -> None:
-        """Append the record."""
         self._file.append(with_iso_time(entry.record))
 
     def flush(self) -> dict[str, Any]:

@@ -70,7 +70,6 @@ class MlflowSink(Sink):
         self._collected: list[Any] = []
 
     def open(self, context: SinkContext) -> bool:
-        """Create the MLflow run, or go on with it."""
         options: MlflowOptions = context.options
         self._mlflow = require("mlflow", self)
         self._context = context

@@ -62,7 +62,6 @@ class PlainLogSink(FileSink):
         return has_size or not context.state
 
     def write(self, entry: Entry) -> None:
-        """Append the numbers of the record."""
         if entry.kind == "resume" and entry.position.writer == LOOP:
             self._forget(entry.step)
         self._file.write("".join(_lines(entry, self._kinds)).encode())

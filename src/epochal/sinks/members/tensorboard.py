@@ -114,7 +114,6 @@ class TensorBoardSink(FileSink):
         return goes_on or not context.state
 
     def write(self, entry: Entry) -> None:
-        """Collect what TensorBoard can show of a record."""
         found = getattr(self, f"_on_{entry.kind}", self._on_numbers)(entry)
         if found and not self._has_session:
             self._events += self._session_start(entry.t)

@@ -75,7 +75,6 @@ class TrackioSink(Sink):
         return True
 
     def write(self, entry: Entry) -> None:
-        """Collect the record's row."""
         if entry.kind == "event":
             self._storage.bulk_alert(**self._alert(entry))
         elif entry.kind == "summary":

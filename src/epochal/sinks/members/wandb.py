@@ -88,7 +88,6 @@ class WandbSink(Sink):
         self._lists = SampleLists(self._log)
 
     def open(self, context: SinkContext) -> bool:
-        """Start the W&B run, or go on with it."""
         options: WandbOptions = context.options
         self._wandb = require("wandb", self)
         self._context = context
@@ -124,7 +123,6 @@ class WandbSink(Sink):
         self._rows += 1
 
     def may_pass(self, error: Exception) -> bool:
-        """Whether W&B may accept the record later."""
         return super().may_pass(error) or isinstance(error, self._wandb.errors.CommError)
 
     def flush(self) -> dict[str, Any]:
