@@ -73,7 +73,6 @@ class Alerts:
 
     @property
     def command(self) -> str:
-        """The command that prints what would have been sent."""
         return "epochal doctor"
 
     def finding(self, finding: Finding) -> None:
@@ -127,7 +126,6 @@ class Alerts:
         """Time is up; the thread ends with the process."""
 
     def left(self) -> str | None:
-        """What was not sent."""
         if self._waiting or self._is_sending:
             return "an alert was not sent in time"
         return self._failure

@@ -69,7 +69,6 @@ class Diagnosis:
 
     @property
     def command(self) -> str:
-        """The command that prints the findings later."""
         return f"epochal doctor {self._config.folder.path}"
 
     @property
@@ -88,7 +87,6 @@ class Diagnosis:
             self._say(self._findings.renotify())
 
     def go_on(self) -> bool:
-        """Read on after the run has ended; false when all of it has been seen."""
         self._is_behind = self._read_on()
         if not self._is_behind:
             self._say(self._findings.close())
@@ -101,7 +99,6 @@ class Diagnosis:
         self._journal.close()
 
     def left(self) -> str | None:
-        """Whether some records were not read."""
         return "the end of the run was not diagnosed" if self._is_behind else None
 
     def _read_on(self) -> bool:

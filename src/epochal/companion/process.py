@@ -261,7 +261,6 @@ class Companion:
             self.journal.close()
 
     def _last_jobs(self, how: Ending) -> dict[str, ending.LastJob]:
-        """The final jobs of a run, in order."""
         if not self._config.is_main:
             return {} if self._shipping is None else {"hub": self._shipping}
         jobs: dict[str, ending.LastJob] = {"samples": self._samples, "diagnosis": self._diagnosis}

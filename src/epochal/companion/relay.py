@@ -34,7 +34,6 @@ class Relay:
 
     @property
     def command(self) -> str:
-        """The command that sends the remaining records."""
         return f"epochal sync {self._folder.path}"
 
     @property
@@ -69,7 +68,6 @@ class Relay:
             self._forwarding.stop()
 
     def left(self) -> str | None:
-        """Which sinks have not been given everything, and why."""
         if self._forwarding is None:
             wanted, _ = sink_states(self._folder)
             why = self._failure or "another process was sending"

@@ -18,7 +18,6 @@ class SampleEncoding:
 
     @property
     def command(self) -> str:
-        """The command that encodes what is left."""
         return f"epochal manage repair {self._folder.path}"
 
     def look(self) -> None:
@@ -32,7 +31,6 @@ class SampleEncoding:
             self.go_on()
 
     def go_on(self) -> bool:
-        """Encode for a moment; False when nothing is left."""
         if self._folder.blobs.is_dir():
             from epochal.media.files import encode_pending  # which most runs have no use for
 
@@ -43,5 +41,4 @@ class SampleEncoding:
         """Leave the rest: readers encode it when they need it."""
 
     def left(self) -> str | None:
-        """The remaining work, in words."""
         return None if self._is_done else "encoding the last pictures"

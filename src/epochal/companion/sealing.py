@@ -38,7 +38,6 @@ class Sealing:
 
     @property
     def command(self) -> str:
-        """The command that seals a run."""
         return f"epochal manage pack {self._folder.path}"
 
     @property
@@ -82,7 +81,6 @@ class Sealing:
         return self.look() or bool(self._unsealed() - self.failures.keys())
 
     def left(self) -> str | None:
-        """The parts that are not sealed."""
         unsealed = self._unsealed()
         if not unsealed:
             return None
