@@ -38,7 +38,6 @@ class AmdSource(GpuSource):
         self._is_started = False
 
     def close(self) -> None:
-        """Leave the library."""
         super().close()
         if self._is_started:
             self._is_started = False

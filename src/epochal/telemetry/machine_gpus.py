@@ -39,26 +39,21 @@ class MachineGpus(GpuSource):
 
     @property
     def failures(self) -> int:
-        """How many readings of the chosen vendor failed."""
         return self._source().failures
 
     @property
     def last_failure(self) -> str | None:
-        """One of those failures in words."""
         return self._source().last_failure
 
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
     ) -> tuple[GpuSample, ...]:
-        """Read the GPUs of the chosen vendor."""
         return self._source().sample(only, light=light)
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
-        """Describe each visible GPU."""
         return self._source().gpu_models()
 
     def close(self) -> None:
-        """Release the driver."""
         super().close()
         for one in self._vendors:
             one.close()

@@ -441,12 +441,10 @@ class NvidiaSource(GpuSource):
 
     @property
     def failures(self) -> int:
-        """How many questions failed for another reason than being unsupported."""
         return len(self._unreachable) + super().failures
 
     @property
     def last_failure(self) -> str | None:
-        """One of those failures in words."""
         return super().last_failure or next(reversed(self._unreachable), None)
 
     def sample(
@@ -467,7 +465,6 @@ class NvidiaSource(GpuSource):
         return tuple(device.sample(depth) for device in chosen)
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
-        """Describe every visible GPU."""
         if not self.probe():
             return ()
         try:
@@ -477,7 +474,6 @@ class NvidiaSource(GpuSource):
         return tuple(device.model(cuda_driver=cuda_driver) for device in self._devices)
 
     def close(self) -> None:
-        """Leave NVML."""
         if self._started:
             for device in self._devices:
                 device.close()

@@ -174,7 +174,6 @@ class _Paced(Generic[T]):
         return self._due_s is not None and self._clock() < self._due_s
 
     def read(self) -> T:
-        """Read the source again."""
         began_s = self._clock()
         self.latest = None
         try:
