@@ -111,7 +111,6 @@ class CudaReader:
         self._has_pending.set()
 
     def flush(self) -> None:
-        """Wait until every record has been handed on."""
         with self._lock:
             while self._pending:
                 self._wait_for_oldest()

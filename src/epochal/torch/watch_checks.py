@@ -129,7 +129,6 @@ class EvaluationModes(Detector):
             self._fields["share"] = drop_share(module)
 
     def facts(self) -> list[Fact]:
-        """Report the passes since the last call."""
         passes, in_training = self._passes, self._in_training
         self._passes = self._in_training = 0
         if not passes:
