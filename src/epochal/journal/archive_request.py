@@ -132,11 +132,9 @@ class ArchiveJob:
 
     @property
     def command(self) -> str:
-        """The command that writes the missing archives."""
         return " && ".join(shell_command(self._folder, path) for path in self._missing())
 
     def go_on(self) -> bool:
-        """Start writing, or look whether it is done; False when it is."""
         for path in self._paths:
             if path not in self._processes:
                 self._processes[path] = start_writing(self._folder.path, path)
@@ -149,7 +147,6 @@ class ArchiveJob:
             process.wait()
 
     def left(self) -> str | None:
-        """A sentence about requested archives that are missing; None for none."""
         missing = ", ".join(self._missing())
         return f"the archive {missing} was not written" if missing else None
 

@@ -277,7 +277,6 @@ class Segment:
             yield from zip(some.tolist(), map(decode_json, texts), strict=True)
 
     def _records_of(self, batch: pa.RecordBatch) -> list[Record]:
-        """The records of some rows."""
         found: list[Record] = [{}] * batch.num_rows
         texts, groups = batch.column(JSON), batch.column(GROUP).fill_null(-1).to_numpy()
         for row in np.flatnonzero(texts.is_valid().to_numpy(False)).tolist():

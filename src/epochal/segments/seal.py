@@ -199,7 +199,6 @@ class _Cells:
         self._is_empty = np.ones(num_rows, dtype=np.bool_)
 
     def put(self, places: NDArray[np.int64], values: Any) -> None:
-        """Set the values of some rows."""
         self._values[places] = values
         self._is_empty[places] = False
 
