@@ -164,7 +164,6 @@ class FolderBoards:
         self._may_read = may_read
 
     def list(self, project: str | None = None) -> Sequence[StoredBoard]:
-        """The boards of a project, or all of them."""
         found: list[StoredBoard] = []
         for root in self._roots:
             inside = sorted(path.parent for path in root.glob(f"*/{BOARDS_FOLDER}"))
@@ -175,11 +174,9 @@ class FolderBoards:
         return found
 
     def save(self, project: str, board: Board, revision: str | None) -> StoredBoard:
-        """Save a board; the project must have runs here."""
         return save_board(self._folder(project), project, board, revision)
 
     def remove(self, project: str, name: str, revision: str | None) -> None:
-        """Delete a board."""
         remove_board(self._folder(project), project, name, revision)
 
     def _folder(self, project: str) -> Path:

@@ -121,13 +121,11 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then call ``on_ready``."""
         await super().startup(sockets)
         if self.started:
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, then stop."""
         self._app.close_streams()
         await super().shutdown(sockets)
 
