@@ -136,7 +136,6 @@ def _save_files(runs: Sequence[RunView], output: str | None, name: str) -> int:
 def _files(
     runs: Sequence[RunView], suffix: str, output: str | None
 ) -> dict[str, Sequence[RunView]]:
-    """The runs of each file."""
     if output is None:
         names = {run.outline().name if len(runs) == 1 else run.outline().project for run in runs}
         stem = slugify(names.pop()) if len(names) == 1 else "runs"

@@ -218,7 +218,6 @@ def _checkpoint_faults(folder: RunFolder, found: Verification, result: Verified)
 
 
 def _problem(path: Path, manifest: Manifest | FormatError) -> str | None:
-    """What is wrong with a checkpoint."""
     if isinstance(manifest, FormatError):
         return str(manifest)
     try:

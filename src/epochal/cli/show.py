@@ -60,7 +60,6 @@ def command(run: str | None, with_all: bool, with_files: bool) -> int:
 
 
 def _list_files(view: RunView) -> None:
-    """Print each file, and the samples of each name."""
     found = [*view.files(), *view.samples(rank=None)]
     if output.said_json({"files": [_described(one) for one in found]}):
         return

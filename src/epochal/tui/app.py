@@ -195,7 +195,6 @@ class WatchApp(App[None]):
             self._draw()
 
     def _draw(self) -> None:
-        """Draw everything with the data of now."""
         state, has_room = self._state, self.size.width >= _LIST_FROM
         is_shown = has_room and len(state.runs) > 1
         self._runs.display = is_shown if self._shows_list is None else self._shows_list
