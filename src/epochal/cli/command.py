@@ -136,7 +136,13 @@ class Group(click.Group, Command):
         modules: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(name, no_args_is_help=False, invoke_without_command=True, **kwargs)
+        super().__init__(
+            name,
+            subcommand_metavar="COMMAND [ARGS]...",
+            no_args_is_help=False,
+            invoke_without_command=True,
+            **kwargs,
+        )
         self.callback = self._show_help
         self.sections = sections
         self.summaries = {

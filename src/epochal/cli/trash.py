@@ -55,7 +55,12 @@ def rm(runs: tuple[str, ...], where: str | None, yes: bool) -> None:
 
 
 @data_command
-@click.argument("action", type=click.Choice(("list", "restore", "empty")), default="list")
+@click.argument(
+    "action",
+    metavar="[list|restore|empty]",
+    type=click.Choice(("list", "restore", "empty")),
+    default="list",
+)
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
     "--older", type=options.DURATION, default="0s", help="Only runs deleted longer ago, as 30d."
