@@ -51,7 +51,6 @@ class LoadedParts:
 
     @property
     def held_bytes(self) -> int:
-        """How much of the parts is in memory."""
         return sum(part.held_bytes for part in self._parts.values())
 
     def poll(self, listing: Listing) -> bool:
@@ -84,7 +83,6 @@ class LoadedParts:
         return changed
 
     def close(self) -> None:
-        """Close every part."""
         for name in list(self._parts):
             self._drop(name)
 

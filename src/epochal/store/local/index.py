@@ -121,7 +121,6 @@ class Index:
                 yield place, row
 
     def projects(self) -> list[str]:
-        """The projects of all rows."""
         return [name for (name,) in self._all("select distinct project from runs", ()) or ()]
 
     @contextlib.contextmanager

@@ -171,7 +171,6 @@ class Listing:
 
     @property
     def sealed(self) -> dict[PartName, FoundPart]:
-        """The sealed parts."""
         return self._found()[1]
 
     def _found(self) -> tuple[_Parts, _Parts]:

@@ -43,29 +43,23 @@ class SealedPart:
         self._segment.close()  # lists open thousands, and read no column of them
 
     def series_keys(self) -> Iterable[SeriesKey]:
-        """Every series it holds, in order of first appearance."""
         return self._segment.footer.keys
 
     def summaries(self) -> Mapping[SeriesKey, PartSummary]:
-        """The summary of every series."""
         return self._segment.footer.summaries
 
     def series(self, key: SeriesKey) -> Series | None:
-        """Its points of one series in the order written, None when there are none."""
         if key not in self._segment.footer.keys:
             return None
         return self._segment.series(*key, self.facts.origin.rank)
 
     def kinds(self) -> Iterable[str]:
-        """The kinds of its records."""
         return self._segment.footer.kinds
 
     def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
-        """Its records of a kind, of one label or of all."""
         found = self._segment.entries(kind)
         return (entry for entry in found if label in (None, label_of(entry[1])))
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
-        """Its records, from an ordinal on."""
         for ordinal, record in self._segment.records(first=first):
             yield Position(*self.name, ordinal), record

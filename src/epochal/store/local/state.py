@@ -151,7 +151,6 @@ class RunState:
 
     @cached_property
     def part_summaries(self) -> Mapping[PartName, Mapping[SeriesKey, PartSummary]]:
-        """The summaries of all series, part by part."""
         return {part.name: part.summaries() for part in self.parts}
 
     def parts_of(self, rank: int) -> Sequence[Part]:
@@ -189,7 +188,6 @@ class RunState:
         return series
 
     def all_series(self, axis: Axis, rank: int) -> list[Series]:
-        """Every series of a rank on an axis."""
         keys = (key for key, ranks in self.ranks.items() if key.axis == axis and rank in ranks)
         return [self.series(key, rank) for key in keys]
 

@@ -120,15 +120,12 @@ class TailedPart:
         return self._columns.nbytes + sum(8 * len(places) for places in self._places.values())
 
     def series_keys(self) -> Iterable[SeriesKey]:
-        """Every series it holds, in order of first appearance."""
         return self._columns
 
     def summaries(self) -> Mapping[SeriesKey, PartSummary]:
-        """The summary of every series."""
         return self._columns.summaries()
 
     def series(self, key: SeriesKey) -> Series | None:
-        """Its points of one series in the order written, None when there are none."""
         rank = self.facts.origin.rank
         return self._columns.series(key, rank) if key in self._columns else None
 
@@ -153,7 +150,6 @@ class TailedPart:
                 yield ordinal, record
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
-        """The records read so far, from an ordinal on."""
         end = self.facts.num_records
         if first >= end:
             return
