@@ -45,7 +45,6 @@ class EventFile:
         self.num_bytes += size
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

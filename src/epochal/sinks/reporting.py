@@ -75,7 +75,6 @@ class Reporting(msgspec.Struct, frozen=True):
     given: Mapping[str, str] = {}
 
     def of(self, sink: str) -> SinkOptions:
-        """The options of one sink."""
         known = KnownSinks.load()
         kind = known.sinks[known.checked(sink)].options
         names = {one.name for one in fields(kind)}

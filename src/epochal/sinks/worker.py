@@ -63,7 +63,6 @@ class Worker:
 
     @property
     def progress(self) -> SinkProgress:
-        """The state of the sink."""
         return self._forwarder.progress
 
     @property
@@ -77,7 +76,6 @@ class Worker:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def finish(self) -> None:
