@@ -220,7 +220,6 @@ class FileRun:
 
     @property
     def problems(self) -> Sequence[str]:
-        """What could not be read so far."""
         return self._said
 
     def learn(self, facts: Any, /) -> None:
@@ -264,7 +263,6 @@ class FileRun:
         self._said.say(f"{self.path}: {sentence}")
 
     def blob(self, file: str) -> bytes:
-        """The bytes of a file that a record names."""
         content = self._blobs[file]
         return content if isinstance(content, bytes) else read_regular(content)
 

@@ -64,7 +64,6 @@ class Field(msgspec.Struct, eq=False, dict=True):
 
     @property
     def content(self) -> bytes:
-        """The bytes of the field."""
         return self.data[self.start : self.end] if self.wire == BYTES else b""
 
     @property

@@ -97,7 +97,6 @@ class Event(msgspec.Struct):
         self.samples.append((name, KeptFile(data, media_type)))
 
     def add_histogram(self, name: str, **bins: Any) -> None:
-        """Add a histogram."""
         self.records.append(histogram_record(name, t=self.t, step=self.step, **bins))
 
 
