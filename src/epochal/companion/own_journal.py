@@ -65,7 +65,6 @@ class OwnJournal:
             self._opened().append(record, moment)
 
     def event(self, name: str, **facts: Any) -> None:
-        """Append an event."""
         self.write("event", {"name": name, **facts})
 
     def close(self, **facts: Any) -> None:

@@ -49,7 +49,6 @@ class LayerSeries:
         return {layer: values[name] for name, layer in members if math.isfinite(values[name])}
 
     def name(self, layer: str) -> str:
-        """The series of one layer."""
         return f"{self.prefix}{layer}{self.suffix}"
 
 

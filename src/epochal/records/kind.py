@@ -69,7 +69,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
-        """The fields by their names."""
         return {one.name: one for one in self.fields}
 
     @cached_property

@@ -108,7 +108,6 @@ class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
 
     @cached_property
     def summaries(self) -> dict[SeriesKey, PartSummary]:
-        """The summary of each series."""
         found = msgspec.msgpack.decode(zlib.decompress(self.packed), type=list[PartSummary])
         return dict(zip(self.names, found, strict=True))
 

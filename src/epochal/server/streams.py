@@ -100,7 +100,6 @@ class EventStreams:
         self.num_streams = 0
 
     def close(self) -> None:
-        """End every stream."""
         self._closing.set()
 
     async def poll(self) -> None:

@@ -63,7 +63,6 @@ class ShippingWorker:
         self.is_complete = False
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def finish(self) -> None:

@@ -239,7 +239,6 @@ class NvidiaDevice:
         self._gpm.close()
 
     def model(self, *, cuda_driver: int | None) -> GpuModel:
-        """Describe the GPU."""
         memory = self._ask("memory")
         ecc = self._ask("ecc")
         capability = self._ask("capability") or (None, None)
