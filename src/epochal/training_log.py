@@ -138,7 +138,10 @@ class TrainingRunLogger:
         Args:
             options: The options by name.
         """
-        record_config(recorder_of(self.run), options, show=True)
+        recorder = recorder_of(self.run)
+        recorded = record_config(recorder.config, options)
+        if recorder.rank == 0:
+            recorder.reporter.options(recorded)
 
     def close(self) -> None:
         """Close the file, and finish the run if this logger started it."""

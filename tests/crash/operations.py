@@ -32,7 +32,7 @@ from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.layout import RunFolder, create_run_folder
 from epochal.media.files import encode_pending
 from epochal.media.types import Image
-from epochal.run.fork import find_parent
+from epochal.run.resume import find_parent
 from epochal.run.run import Run, recorder_of
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part

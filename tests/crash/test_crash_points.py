@@ -20,7 +20,7 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.layout import RunFolder, create_run_folder
 from epochal.media.types import Image
-from epochal.run.fork import find_parent
+from epochal.run.resume import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now

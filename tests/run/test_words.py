@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import epochal
 from epochal.errors import UsageError
-from epochal.run.config import record_config
 from epochal.run.run import Run, recorder_of
+from epochal.training_log import TrainingRunLogger
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -91,10 +92,10 @@ def test_an_unknown_goal_or_role_says_what_is_known(
 
 
 def test_options_are_recorded_one_by_one_and_shown_as_a_table(
-    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+    start_run: StartRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = start_run(console=True, config={"lr": 0.1})
-    record_config(recorder_of(run), {"depth": 3, "lr": 0.2}, show=True)
+    TrainingRunLogger(tmp_path / "log.json").log_options({"depth": 3, "lr": 0.2})
     assert [(one["name"], one["value"]) for one in records(run, "option")] == [
         ("depth", 3),
         ("lr", 0.2),

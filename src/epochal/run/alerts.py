@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.console.messages import Verbosity
 from epochal.journal.line import now
+from epochal.run.writing import RunWriter
 from epochal.values import plain_float, shown_text
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 _WAIT_S = 60.0
 
@@ -20,7 +18,7 @@ _WAIT_S = 60.0
 class RunAlerts:
     """The messages and alerts of one run; remembers when each title was last sent."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: RunWriter) -> None:
         self._recorder = recorder
         self._lock = threading.Lock()
         self._sent_at: dict[str, float] = {}

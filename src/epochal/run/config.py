@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import called_by_program
 from epochal.journal.line import now
+from epochal.run.writing import RunWriter
 from epochal.values import plain_json
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 
 class Attributes:
@@ -131,7 +129,7 @@ def plain(value: Any) -> Any:
 class RunConfig(Entries):
     """What ``run.config`` returns. It starts with the entries of the run's identity."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: RunWriter) -> None:
         super().__init__()
         self._recorder = recorder
         self._take(recorder.identity.get("config") or {})
@@ -144,12 +142,12 @@ class RunConfig(Entries):
 
     @called_by_program("run.config", lambda config: config._recorder.guard)
     def __setitem__(self, key: str, value: Any) -> None:
-        record_config(self._recorder, {key: value})
+        record_config(self, {key: value})
 
     @called_by_program("run.config", lambda config: config._recorder.guard)
     def update(self, *others: Any, **values: Any) -> None:
         """Set several entries; one record each."""
-        record_config(self._recorder, dict(*others, **values))
+        record_config(self, dict(*others, **values))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a key, set to a default where there is none."""
@@ -179,18 +177,17 @@ class RunConfig(Entries):
     __delitem__ = pop = popitem = clear = _refuse
 
 
-def record_config(recorder: Recorder, values: Mapping[str, Any], *, show: bool = False) -> None:
-    """Write one ``option`` record per entry, without secrets; ``show`` prints them as a table."""
+def record_config(config: RunConfig, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Write one ``option`` record per entry; return the entries without secrets."""
     given = plain_json(values)
     if not isinstance(given, dict):
         raise ValueTypeError("the configuration is a mapping of names to values.")
-    recorded = _write_options(recorder, given)
-    recorder.config._take(given)
-    if show and recorder.rank == 0:
-        recorder.reporter.options(recorded)
+    recorded = _write_options(config._recorder, given)
+    config._take(given)
+    return recorded
 
 
-def _write_options(recorder: Recorder, given: dict[str, Any]) -> dict[str, Any]:
+def _write_options(recorder: RunWriter, given: dict[str, Any]) -> dict[str, Any]:
     recorded = recorder.redactor.config(given)
     for key, value in recorded.items():
         recorder.write({"log": "option", "t": now(), "name": key, "value": value})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
@@ -13,11 +13,9 @@ from epochal.journal.regular_file import regular_only
 from epochal.media.files import media_type_of_name
 from epochal.media.stored import StoredSample
 from epochal.records import Record, moment_of
+from epochal.run.recorder import Recorder
 from epochal.segments.parts import part_records
 from epochal.values import shown_text
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 # A folder with more files is refused as a whole.
 MOST_FILES = 1000

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,12 +22,10 @@ from epochal.invocation import invocation
 from epochal.journal.line import now as unix_now
 from epochal.records import GUESSED_ROLE, Record, numbers_of
 from epochal.run.own_records import OwnRecords
+from epochal.run.recorder import Recorder
 from epochal.series.eta import Eta
 from epochal.series.goals import guess_goal
 from epochal.series.html import MOST_POINTS, Point, card, chart, progress_bar, thinned
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 _KINDS = frozenset({"metrics", "step", "eval", "epoch"})
 _MOST_LINES = 5

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, RunFolder, rank_writer
 from epochal.records import Record
+from epochal.run.writing import RunWriter
 
 if TYPE_CHECKING:
     from epochal.journal.reader import PartReader
-    from epochal.run.recorder import Recorder
 
 _CHILD = "child-"
 
@@ -27,7 +27,7 @@ class OwnRecords:
         self._writer = writer
 
     def read(
-        self, recorder: Recorder, *, attempt: int | None = None
+        self, recorder: RunWriter, *, attempt: int | None = None
     ) -> Iterator[tuple[int, list[Record]]]:
         """Blocks of records with their attempt, older attempts first; of one attempt, if given."""
         folder, rank = recorder.folder, max(recorder.rank, 0)

@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, perf_counter_ns, time
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -28,11 +28,9 @@ from epochal.errors import ValueTypeError
 from epochal.guard import guarded
 from epochal.journal.line import now
 from epochal.records import Record
+from epochal.run.writing import RunWriter
 from epochal.torch_hooks import torch_hooks
 from epochal.values import shown_text
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
 # Fifty steps of a large model may be half an hour; the page is not to wait that long.
@@ -137,7 +135,7 @@ class Phase:
 
 
 @contextlib.contextmanager
-def timed_section(recorder: Recorder, name: str) -> Iterator[None]:
+def timed_section(recorder: RunWriter, name: str) -> Iterator[None]:
     """Print and record how long a ``with`` block took, however it ends."""
     begun, name = monotonic(), shown_text(name)
     try:
@@ -213,7 +211,7 @@ _guarded = guarded("phases", lambda phases: phases.run.guard)
 class Phases:
     """The phases of one run. Public attributes are for :class:`Phase`, which is on the hot path."""
 
-    def __init__(self, run: Recorder) -> None:
+    def __init__(self, run: RunWriter) -> None:
         self.run = run
         self.local = threading.local()
         self.loop: _ThreadPhases | None = None

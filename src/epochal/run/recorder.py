@@ -32,7 +32,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from epochal.console.cell import Cell, kernel_shell
+from epochal.console.cell import Cell
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
@@ -42,7 +42,7 @@ from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import decode, decode_json, encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.media.types import Sample, sample_of
-from epochal.records import KINDS, Record, axis_of
+from epochal.records import KINDS, Record, axis_of, finite
 from epochal.redact import Redactor
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
@@ -54,9 +54,8 @@ from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
 from epochal.run.samples import OverBudgetError, SampleStore
 from epochal.run.summary import RunSummary
-from epochal.run.typed import SpeedLimit
 from epochal.settings import Settings
-from epochal.values import plain_json, text_of
+from epochal.values import plain_json, single, text_of
 
 Append = Callable[[bytes, float], None]
 # An array with two sides as long as this has the shape of a picture; so many names are hinted at.
@@ -66,6 +65,7 @@ _HINTS = 5
 _MOST_LISTED = 256
 # After a fault in showing metrics the next try is so much later.
 _SHOW_AGAIN_S = 10.0
+_MFU = "train/mfu"
 
 
 class RunState(str, Enum):
@@ -130,11 +130,7 @@ class Recorder:
         self._writer = writer
         self._pending = PendingValues(self.write_arrived, self.report_lost)
         self.reporter = ConsoleReporter(console, totals, name=self.name)
-        if rank == 0 and kernel_shell() is not None:
-            from epochal.run.notebook import RunCard
-
-            console.card = RunCard(self)
-        self._speed_limit = SpeedLimit()
+        self._speed_limit = _SpeedLimit()
         self._enter(RunState.OFF if writer is None else RunState.OPEN)
         if attempt > 1 and rank == 0 and writer is not None:
             self._begin_resuming(resume_step)
@@ -595,3 +591,43 @@ def _step_of(line: bytes) -> int | None:
     record = decode(line) or {}
     step = record.get("step") if axis_of(record) == "step" else None
     return step if isinstance(step, int) else None
+
+
+class _SpeedLimit:
+    """Remembers the last ``sol`` record and completes later records with it."""
+
+    def __init__(self) -> None:
+        self._tps: float | None = None
+        self._useful_tps: float | None = None
+        self._tokens: float | None = None
+
+    def learn(self, record: Mapping[str, Any]) -> None:
+        """Keep the estimate; without a speed in it steps stay as they are."""
+        self._tps = _speed(record.get("tps"))
+        self._useful_tps = _speed(record.get("useful_tps"))
+
+    def fill_phases(self, record: Record) -> None:
+        """Add the time that a step like the last one takes at the speed of light."""
+        if self._tps is not None and self._tokens:
+            record["ideal_ms"] = round(1000.0 * self._tokens / self._tps, 4)
+
+    def fill_step(self, record: Record) -> None:
+        """Add ``sol``, and MFU among the metrics, both in percent, where the caller gave none."""
+        if self._tps is None:
+            return
+        tokens, duration_ms = record.get("step_tokens"), record.get("duration_ms")
+        self._tokens = tokens
+        if not tokens or not duration_ms or not duration_ms > 0:
+            return
+        per_second = tokens / duration_ms * 1000.0
+        record.setdefault("sol", single(100.0 * per_second / self._tps))
+        if self._useful_tps is None:
+            return
+        metrics = record.get("m") or {}
+        if _MFU not in metrics and "mfu" not in metrics:
+            record["m"] = {**metrics, _MFU: single(100.0 * per_second / self._useful_tps)}
+
+
+def _speed(value: Any) -> float | None:
+    speed = finite(value)
+    return speed if speed is not None and speed > 0 else None

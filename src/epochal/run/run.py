@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 # One number of a typed call, and its first argument, which may be the whole record.
 Value: TypeAlias = Scalar | None
 Whole: TypeAlias = Scalar | Mapping[str, Any] | None
+# Takes a run, and the arguments of its ``fork``.
+StartFork: TypeAlias = Callable[["Run", str | None, int | None, Mapping[str, Any]], "Run"]
 
 _time_ns = time.time_ns
 
@@ -55,10 +57,10 @@ class Run:
     that cannot be recorded is left out and noted; ``init(strict=True)`` raises instead.
     """
 
-    __slots__ = ("__weakref__", "_recorder")
+    __slots__ = ("__weakref__", "_recorder", "_start_fork")
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, start_fork: StartFork) -> None:
+        self._recorder, self._start_fork = recorder, start_fork
         recorder.ending.explain = self._explain_out_of_memory
         if "torch" in sys.modules:
             hot = (Run.log, Recorder.write, Recorder.write_silent, Phase.__enter__, Phase.__exit__)
@@ -734,9 +736,7 @@ class Run:
             run.log({"loss": 0.5}, step=100)
             branch = run.fork("lower-lr", step=100, config={"lr": 1e-4})
         """
-        from epochal.run.fork import start_fork  # which imports this module
-
-        return start_fork(self, name, step, arguments)
+        return self._start_fork(self, name, step, arguments)
 
     # -- the end ----------------------------------------------------------------------------------
 

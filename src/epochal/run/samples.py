@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from epochal.atomic_file import sync_folder, sync_or_rewrite
 from epochal.errors import UsageError
@@ -20,9 +20,7 @@ from epochal.format import format_bytes
 from epochal.journal.layout import RunFolder
 from epochal.media.encode import Pixels
 from epochal.media.files import RAW, blob_name, copy_blob, new_digest, store_blob, store_pixels
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
+from epochal.run.writing import RunWriter
 
 _WARN_SHARE = 0.8
 _PIECE_BYTES = 1 << 20
@@ -43,7 +41,7 @@ class SampleStore:
     ``report`` takes a sentence for the user, an event and its fields.
     """
 
-    def __init__(self, recorder: Recorder, report: Callable[..., None]) -> None:
+    def __init__(self, recorder: RunWriter, report: Callable[..., None]) -> None:
         self.budget_bytes = 2 * 10**9
         self._recorder = recorder
         self._report = report

@@ -1,22 +1,71 @@
-"""Starts runs: :func:`init`, step by step."""
+"""Starts a run, from top to bottom: settings, identity and folder, writer, run, companion.
+
+1. :func:`init` completes its arguments from the settings, and checks them (``request.py``).
+2. A place is found: who the run is, its folder and its attempt. Rank 0 makes a folder or takes that
+   of an earlier run (``resume.py``), and writes ``run.json``. The other ranks find that folder. A
+   process of ``multiprocessing`` records beside its parent.
+3. The place is opened: a file of this process in the journal, and the run that writes it.
+4. Rank 0 publishes the folder to the other ranks, and prints where the run is recorded.
+5. The hooks at the end of the process, captured output and the companion start (``ending.py``,
+   ``companion.py``).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import multiprocessing
 import os
+import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
+from epochal import provenance
 from epochal.console.capture import Capture
-from epochal.console.cell import Cell, calling_cell
+from epochal.console.cell import Cell, calling_cell, kernel_shell
+from epochal.console.messages import Verbosity
+from epochal.console.printer import Console
+from epochal.format import format_reached
+from epochal.journal import ranks
+from epochal.journal.header import part_header
+from epochal.journal.layout import (
+    LOOP,
+    PartName,
+    RunFolder,
+    create_run_folder,
+    rank_of_writer,
+    rank_writer,
+    read_json,
+    slugify,
+    write_json,
+)
+from epochal.journal.line import now
+from epochal.journal.process import liveness, process_identity
+from epochal.journal.ranks import RankRendezvous
+from epochal.journal.writer import JournalWriter
+from epochal.media.files import store_blob
+from epochal.records import FORMAT_VERSION
 from epochal.run.companion import start_companion
+from epochal.run.console_reporter import Totals
 from epochal.run.current import OPEN_RUNS
-from epochal.run.exit_hooks import EXIT_HOOKS
-from epochal.run.opening import join_parent, open_run
+from epochal.run.ending import EXIT_HOOKS
+from epochal.run.recorder import Recorder
 from epochal.run.request import Request, checked_request
+from epochal.run.resume import (
+    find_parent,
+    find_resumable,
+    last_epoch_of,
+    last_step_of,
+    resumed_identity,
+)
 from epochal.run.run import Run, recorder_of
-from epochal.settings import read_settings
-from epochal.settings.launch import Announcement, announce_launched
+from epochal.settings import LABELS, read_settings
+from epochal.settings.launch import Announcement, announce_launched, read_parent_run
+from epochal.settings.toml_file import shown_path
+from epochal.sinks.unsent import SINKS_FILE
 
 Resume = Literal["never", "allow", "must", "latest"]
 
@@ -93,11 +142,7 @@ def init(
     """
     arguments = locals()
     request = checked_request({**arguments.pop("settings"), **arguments})
-    joined = join_parent(request) if request.settings.enabled else None
-    if joined is not None:
-        recorder_of(joined).values.strict = request.settings.strict
-        if joined not in OPEN_RUNS:
-            OPEN_RUNS.add(joined)
+    if (joined := _join_parent(request)) is not None:
         return joined
     if (cell := calling_cell()) is not None:
         _finish_rerun(cell)
@@ -125,24 +170,38 @@ def init_in(folder: Path, *, resume_step: int | None = None, **options: Any) -> 
     return run
 
 
-def _start(request: Request, cell: Cell | None = None) -> Run:
-    """Open the requested run, and start its hooks, capture and companion."""
-    run, settings = open_run(request), request.settings
+def _start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
+    """Start a fork of an open run, in its folder of runs unless ``arguments`` say otherwise."""
     recorder = recorder_of(run)
+    recorder.check_open()
+    recorder.flush_values()
+    at = "" if step is None else f"?step={int(step)}"
+    given = {"project": run.project, "dir": run.dir.parent.parent, **arguments}
+    source = f"{run.dir}{at}" if recorder.is_recorded else None
+    return init(name=name or f"{run.name}-fork", fork_from=source, **given)
+
+
+def _start(request: Request, cell: Cell | None = None) -> Run:
+    """Start the requested run: its place, its writer, its hooks and its companion."""
+    place = _find_place(request)
+    run, settings = _open(request, place), request.settings
+    recorder = recorder_of(run)
+    if place.is_pending:
+        _move_at_end(recorder, request)
+    elif place.writer == LOOP and recorder.is_recorded:
+        _announce(recorder, request, place.meeting.last_step)
     recorder.cell, recorder.settings = cell, settings
-    recorder.values.strict = settings.strict
     recorder.samples.budget_bytes = int(settings.samples_gb * 1e9)
-    ending = recorder.ending
-    ending.wait_s = settings.finish_wait_s
+    recorder.ending.wait_s = settings.finish_wait_s
     OPEN_RUNS.add(run, is_current=request.folder is None)
-    EXIT_HOOKS.add(ending)
+    EXIT_HOOKS.add(recorder.ending)
     if recorder.is_recorded and recorder.rank == 0:
         folder, captures = str(recorder.folder.path), settings.capture
         announced = Announcement(folder, recorder.attempt, captures=captures)
         recorder.guard.run("launch file", announce_launched, announced)
     if settings.capture:
         keep = recorder.guard.wrap("captured output", recorder.keep_output)
-        ending.on_end.add(Capture(keep).stop)
+        recorder.ending.on_end.add(Capture(keep).stop)
     if recorder.is_recorded and settings.companion:
         start_companion(recorder, request.launch, settings=settings)
     return run
@@ -157,3 +216,256 @@ def _finish_rerun(cell: Cell) -> None:
                 f"run {run.name!r} is finished: its notebook cell is run again."
             )
             run.finish(reason="its notebook cell was run again")
+
+
+def _join_parent(request: Request) -> Run | None:
+    """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
+    if not request.settings.enabled:
+        return None
+    run = OPEN_RUNS.current
+    # In a forked process the writer has already turned to a file of its own.
+    if run is None or recorder_of(run).is_of_this_process:
+        if multiprocessing.parent_process() is None:
+            return None
+        parent = read_parent_run()
+        if parent is None or not Path(parent.folder).is_dir():
+            return None
+        folder, silent = RunFolder(Path(parent.folder)), Console(verbosity=Verbosity.QUIET)
+        meeting = RankRendezvous(folder, parent.attempt)
+        place = _Place(read_json(folder.identity), meeting, f"child-{os.getpid()}")
+        run = _open(msgspec.structs.replace(request, console=silent, totals=Totals()), place)
+        OPEN_RUNS.add(run)
+    recorder_of(run).values.strict = request.settings.strict
+    return run
+
+
+# -- identity and folder ---------------------------------------------------------------------------
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where this process records: who the run is, its folder and attempt, and the own writer."""
+
+    identity: dict[str, Any]
+    meeting: RankRendezvous
+    writer: str = LOOP
+    is_pending: bool = False
+
+
+def _find_place(request: Request) -> _Place:
+    """Make or find the folder of the run as rank 0, or find it as another rank."""
+    rank, folder = request.launch.rank, request.folder
+    if not request.settings.enabled:
+        nowhere = RankRendezvous(RunFolder(Path(os.devnull)), 1)
+        return _Place({**_labels(request), "id": "off"}, nowhere)
+    if rank == 0:
+        return _place_of_rank_zero(request)
+    if folder is None:
+        meeting = ranks.find(request.root, request.launch_id)
+    else:
+        meeting = _opened_by_rank_zero(RunFolder(folder), request.launch.launch_id)
+    if meeting is not None:
+        return _Place(read_json(meeting.folder.identity), meeting, rank_writer(rank))
+    return _pending_place(request) if folder is None else _place_of_rank_zero(request)
+
+
+def _labels(request: Request) -> dict[str, Any]:
+    settings = request.settings
+    owner = settings.owner or provenance.user_name()
+    own = {"name": request.name, "owner": owner, "config": request.config}
+    return {**{label: getattr(settings, label) for label in LABELS}, **own}
+
+
+def _place_of_rank_zero(request: Request) -> _Place:
+    """Make the folder of the run or take that of an earlier one, and write ``run.json``."""
+    launch, folder = request.launch, find_resumable(request)
+    if folder is None:
+        identity, folder = _new_run(request)
+        attempt = 1
+    else:
+        identity, attempt = resumed_identity(folder, request)
+    identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
+    identity.update(provenance.describe_process(), packages=provenance.describe_packages())
+    if request.settings.git:
+        identity["git"] = _describe_git(folder)
+    identity.pop("rules", None)  # those of the attempt before
+    if request.rules:
+        identity["rules"] = request.rules
+    if not request.redactor.is_on:
+        identity["redact"] = False
+    write_json(folder.identity, request.redactor.identity(identity))
+    folder.journal.mkdir(exist_ok=True)
+    if (reporting := request.reporting).report_to:
+        path = folder.path / SINKS_FILE
+        kept = read_json(path) if path.exists() else {}
+        kept.update(report_to=list(reporting.report_to), options=dict(reporting.given))
+        write_json(path, kept)
+    last_step = last_step_of(folder, identity, before_attempt=attempt)
+    return _Place(identity, RankRendezvous(folder, attempt, last_step))
+
+
+def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder]:
+    labels, parent = _labels(request), None
+    project = labels["project"]
+    if request.fork_from is not None:
+        parent = find_parent(request.fork_from, root=request.root, project=project)
+        labels["config"] = {**parent.config, **request.config}
+    if request.folder is not None:
+        folder = RunFolder(request.folder)
+        folder.path.mkdir(parents=True, exist_ok=True)
+    else:
+        folder, labels["name"] = create_run_folder(request.root / slugify(project), request.name)
+    if labels["name"] != request.name and request.settings.name is not None:
+        request.console.notice(
+            f"a run named {request.name!r} exists already, so this one is {labels['name']!r}"
+            " (resume='allow' would continue the existing one)."
+        )
+    identity = {
+        "v": FORMAT_VERSION,
+        "id": request.id or secrets.token_hex(6),
+        "created": now(),
+        **labels,
+        "totals": request.totals.as_record(),
+    }
+    if parent is not None:
+        identity["fork"] = parent.record()
+        parent.copy_history(folder, request.redactor.identity(identity))
+    return identity, folder
+
+
+def _describe_git(folder: RunFolder) -> dict[str, Any] | None:
+    """Return the facts of the repository, and store its uncommitted changes as a blob."""
+    facts, patch = provenance.describe_git(Path())
+    if facts is not None and patch:
+        # A resumed run may come from other code than the attempt before it.
+        digest = hashlib.sha256(patch).hexdigest()
+        is_first = not (folder.blobs / "uncommitted.patch").exists()
+        facts["patch"] = "uncommitted.patch" if is_first else f"uncommitted-{digest[:8]}.patch"
+        facts["patch_sha256"] = digest
+        store_blob(folder, facts["patch"], patch)
+    return facts
+
+
+def _opened_by_rank_zero(folder: RunFolder, launch_id: str | None) -> ranks.RankRendezvous | None:
+    """The run in a folder, if rank 0 of the same launch has opened it."""
+    known = read_json(folder.identity) if folder.identity.exists() else None
+    if known is None or known.get("launch_id") != launch_id or liveness(known) == "dead":
+        return None
+    return ranks.RankRendezvous(folder, max(1, folder.last_attempt()))
+
+
+def _pending_place(request: Request) -> _Place:
+    """A folder beside the runs, for a rank that has not found the folder of rank 0."""
+    rank, launch_id = request.launch.rank, request.launch_id
+    folder = ranks.pending_dir(request.root, launch_id)
+    request.console.notice(
+        f"rank {rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s. It writes to"
+        f" {folder.path} and moves its files at the end if rank 0 has started by then. Until then"
+        " it is listed as a run of its own."
+    )
+    last_step = -1 if request.resume_step is None else request.resume_step - 1
+    meeting = RankRendezvous(folder, 1, last_step)
+    identity = {**_labels(request), "id": launch_id}
+    return _Place(identity, meeting, rank_writer(rank), is_pending=True)
+
+
+# -- writer and run --------------------------------------------------------------------------------
+
+
+def _open(request: Request, place: _Place) -> Run:
+    """Open the run of a place: a file in its journal, unless it is switched off, and a recorder."""
+    identity, folder = {**place.identity, **process_identity()}, place.meeting.folder
+    rank = _rank_of(place.writer)
+    journal, attempt = None, place.meeting.attempt
+    if request.settings.enabled:
+        journal = _open_journal(request, place, request.redactor.identity(identity))
+        attempt = journal.name.attempt
+    recorder = Recorder(
+        identity=identity,
+        folder=folder,
+        writer=journal,
+        console=request.console,
+        totals=request.totals,
+        rank=rank,
+        attempt=attempt,
+        last_step=place.meeting.last_step,
+        resume_step=request.resume_step,
+        redactor=request.redactor,
+    )
+    recorder.values.strict = request.settings.strict
+    if rank == 0 and kernel_shell() is not None:
+        from epochal.run.notebook import RunCard
+
+        recorder.console.card = RunCard(recorder)
+    return Run(recorder, _start_fork)
+
+
+def _open_journal(request: Request, place: _Place, recorded: dict[str, Any]) -> JournalWriter:
+    """Open the file of this process; rank 0 writes ``run.json`` again if it has vanished."""
+    folder, writer = place.meeting.folder, place.writer
+
+    def restore() -> None:
+        if writer == LOOP:
+            with contextlib.suppress(OSError):
+                write_json(folder.identity, recorded)
+
+    def header(part: PartName) -> bytes:
+        # Rank 0 writes the configuration, and a rank that has not found rank 0.
+        has_config = part.part == 0 and (part.writer == LOOP or not folder.identity.exists())
+        fields: dict[str, Any] = {"config": recorded.get("config") or {}} if has_config else {}
+        return part_header(part, identity=recorded, rank=_rank_of(part.writer), **fields)
+
+    journal = JournalWriter(
+        folder,
+        writer=writer,
+        attempt=place.meeting.attempt,
+        header=header,
+        on_fault=request.console.notice,
+        restore=restore,
+    )
+    journal.open(new_attempt=writer == LOOP)
+    return journal
+
+
+def _rank_of(writer: str) -> int:
+    """The rank of a writer, -1 for a child process."""
+    rank = rank_of_writer(writer)
+    return -1 if rank is None else rank
+
+
+# -- what follows ----------------------------------------------------------------------------------
+
+
+def _announce(recorder: Recorder, request: Request, last_step: int) -> None:
+    """Publish the folder of rank 0 to the other ranks, and greet."""
+    if request.launch.world_size > 1 and request.folder is None:
+        meeting = RankRendezvous(recorder.folder, recorder.attempt, recorder.step)
+        ranks.publish(request.root, request.launch_id, meeting)
+    _greet(recorder, request.resume_step, last_step)
+    request.redactor.notice(request.console.notice)
+
+
+def _greet(recorder: Recorder, resume_step: int | None, last_step: int) -> None:
+    """Print where the run is recorded, and how far it had come if it is resumed or forked."""
+    where, name, attempt = shown_path(recorder.folder.path), recorder.name, recorder.attempt
+    if attempt > 1:
+        epoch = last_epoch_of(recorder.folder, before_attempt=attempt) if last_step < 0 else None
+        reached = format_reached(None if last_step < 0 else last_step, epoch)
+        words = f"it had reached {reached}" if reached else "it had logged no step"
+        words += "" if resume_step is None else f", and continues at step {resume_step:,}"
+        greeting = f"run {name!r} resumed as attempt {attempt} in {where} ({words})"
+    else:
+        fork = recorder.identity.get("fork")
+        since = f", forked from {fork['name']!r} after step {fork['step']:,}" if fork else ""
+        greeting = f"run {name!r} is recorded in {where}{since}"
+    recorder.console.line(f"epochal: {greeting}")
+
+
+def _move_at_end(recorder: Recorder, request: Request) -> None:
+    """Have a pending run move to the folder of rank 0 when it ends, if there is one by then."""
+
+    def move() -> None:
+        meeting = ranks.find(request.root, request.launch_id, wait_s=0.0)
+        if meeting is not None:
+            recorder.move_to(meeting.folder, meeting.attempt)
+
+    recorder.ending.on_end.add(move)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.errors import ValueTypeError
 from epochal.guard import called_by_program
@@ -18,16 +18,14 @@ from epochal.journal.line import now
 from epochal.records import Record, numbers_of
 from epochal.run.config import Attributes, plain, watched
 from epochal.run.own_records import OwnRecords
+from epochal.run.writing import RunWriter
 from epochal.values import as_float, plain_json
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 
 class RunSummary(Attributes, MutableMapping[str, Any]):
     """What ``run.summary`` returns: a mapping, and its entries as attributes."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: RunWriter) -> None:
         self._recorder = recorder
         self._journal = _LastValues()
         # What this process set; a run that is switched off has no journal to read it from.
@@ -85,7 +83,7 @@ class _LastValues:
         self._last: dict[str, tuple[tuple[int, float], float]] = {}
         self._set: dict[str, Any] = {}
 
-    def read(self, recorder: Recorder) -> dict[str, Any]:
+    def read(self, recorder: RunWriter) -> dict[str, Any]:
         with self._lock:
             for attempt, records in self._records.read(recorder):
                 for record in records:

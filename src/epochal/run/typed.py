@@ -9,17 +9,15 @@ by the :class:`~epochal.run.accepted.CallValues` of the call. None is absent, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.journal.line import now
-from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record, finite
+from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record
 from epochal.run.accepted import CallValues
+from epochal.run.recorder import Recorder
 from epochal.values import as_list, plain_json, shown_text, single
-
-if TYPE_CHECKING:
-    from epochal.run.recorder import Recorder
 
 # What a record cannot do without: missing it raises, and unreadable it leaves the record out.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
@@ -33,7 +31,6 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
 }
 # Of a record that was logged before; ``valid`` is what trainers add to router statistics.
 _IGNORED = frozenset({"log", "t", "time", "v", "nonfinite", "valid"})
-MFU = "train/mfu"
 _NUMBER = Field("")  # a field of an open family
 
 
@@ -231,43 +228,3 @@ def _places(segment: Any) -> dict[str, Any]:
     sizes = {place: getattr(segment, place) for place in ALLOCATOR_PLACES}
     held = {place: size for place, size in sizes.items() if size}
     return {"name": segment.name, **(held or {"device": 0})}
-
-
-class SpeedLimit:
-    """Remembers the last ``sol`` record and completes later records with it."""
-
-    def __init__(self) -> None:
-        self._tps: float | None = None
-        self._useful_tps: float | None = None
-        self._tokens: float | None = None
-
-    def learn(self, record: Mapping[str, Any]) -> None:
-        """Keep the estimate; without a speed in it steps stay as they are."""
-        self._tps = _speed(record.get("tps"))
-        self._useful_tps = _speed(record.get("useful_tps"))
-
-    def fill_phases(self, record: Record) -> None:
-        """Add the time that a step like the last one takes at the speed of light."""
-        if self._tps is not None and self._tokens:
-            record["ideal_ms"] = round(1000.0 * self._tokens / self._tps, 4)
-
-    def fill_step(self, record: Record) -> None:
-        """Add ``sol``, and MFU among the metrics, both in percent, where the caller gave none."""
-        if self._tps is None:
-            return
-        tokens, duration_ms = record.get("step_tokens"), record.get("duration_ms")
-        self._tokens = tokens
-        if not tokens or not duration_ms or not duration_ms > 0:
-            return
-        per_second = tokens / duration_ms * 1000.0
-        record.setdefault("sol", single(100.0 * per_second / self._tps))
-        if self._useful_tps is None:
-            return
-        metrics = record.get("m") or {}
-        if MFU not in metrics and "mfu" not in metrics:
-            record["m"] = {**metrics, MFU: single(100.0 * per_second / self._useful_tps)}
-
-
-def _speed(value: Any) -> float | None:
-    speed = finite(value)
-    return speed if speed is not None and speed > 0 else None
