@@ -301,7 +301,7 @@ class Monitor:
 
 def log_picture(run: Run, model: Any, picture: Any) -> None:
     """Record a model's picture with its structural hash and parameter counts."""
-    from epochal.torch.graph.graph import counts
+    from epochal.torch.graph.wiring import counts
     from epochal.torch.structure import structural_hash
 
     total, frozen = counts(model)

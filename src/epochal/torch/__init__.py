@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from epochal.torch.clip import *
     from epochal.torch.cudagraphs import *
     from epochal.torch.flops import *
-    from epochal.torch.graph.builder import *
     from epochal.torch.graph.picture import *
+    from epochal.torch.graph.wiring import *
     from epochal.torch.init import *
     from epochal.torch.memory import *
     from epochal.torch.moe import *
@@ -33,8 +33,8 @@ _NAMES = {
     "clip": "ClipStats clip_grad_norm clip_grad_value set_lr",
     "cudagraphs": "CaptureMode CudaGraph cuda_graph_capture",
     "flops": "SpeedOfLight",
-    "graph.builder": "MergeOp",
     "graph.picture": "picture_of",
+    "graph.wiring": "MergeOp",
     "init": (
         "cuda_manual_seed_all freeze is_frozen kaiming_normal kaiming_uniform manual_seed normal "
         "orthogonal seed_everything set_data trunc_normal unfreeze uniform uniform_bias "

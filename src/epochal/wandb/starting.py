@@ -83,7 +83,7 @@ def init(
     allowed = asked.get("allow_val_change") or calling_cell() is not None
     name = known.get("name") or run.name
     facts = {**known, **asked, "name": name, "allow_val_change": allowed}
-    opened = Run(run, own, facts, starting_step)
+    opened = Run(run, own, facts, starting_step, rejoin=rejoin)
     opened.config._locked.update(dict.fromkeys(chosen, "the sweep"))
     ACTIVE.add(opened)
     _begin(opened, asked)

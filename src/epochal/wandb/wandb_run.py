@@ -35,9 +35,15 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
     """One run, with the calls and properties of ``wandb.Run``; a context manager."""
 
     def __init__(
-        self, run: EpochalRun, settings: Settings, facts: Mapping[str, Any], starting_step: int = 0
+        self,
+        run: EpochalRun,
+        settings: Settings,
+        facts: Mapping[str, Any],
+        starting_step: int = 0,
+        *,
+        rejoin: Callable[..., Run],
     ) -> None:
-        recorder = recorder_of(run)
+        recorder, self._rejoin = recorder_of(run), rejoin
         self._run, self._facts = run, dict(facts)
         self.id, self.project, self.sync_dir = run.id, run.project, str(run.dir)
         # These are empty when they were not given.
@@ -64,9 +70,7 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process: the run that its ``init`` joins or resumes."""
-        from epochal.wandb.starting import rejoin
-
-        return rejoin, (self.id, self.project, self._facts.get("dir"), self.disabled)
+        return self._rejoin, (self.id, self.project, self._facts.get("dir"), self.disabled)
 
     def __repr__(self) -> str:
         return f"<wandb run {self.path} at {self._run.dir}>"

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from epochal.errors import UsageError
+from epochal.format import format_count
 from epochal.run.current import current_values
 from epochal.series.trend import Goal, Trend, TrendGroup
-from epochal.torch.graph.builder import Merge, Node, Wiring, suggestion, title_of
 from epochal.torch.graph.observe import (
     Observation,
     Points,
@@ -25,6 +24,7 @@ from epochal.torch.graph.observe import (
     write_table,
 )
 from epochal.torch.graph.profile import Profile, Profiler
+from epochal.torch.graph.wiring import Merge, Node, Wiring, counts, suggestion, title_of
 
 if TYPE_CHECKING:
     from epochal.torch.checkpoint.file import Source
@@ -324,9 +324,26 @@ class Graph(nn.Module):
 
     def picture(self, *, profiled: bool = False) -> Picture:
         """Return the graph as a picture; `profiled` colours it by time, after a timed pass."""
-        from epochal.torch.graph.picture import picture_of_graph
+        from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode  # with torch.fx
 
-        picture = picture_of_graph(self)
+        # A space is in no tag, so a node may be tagged 'input' or 'output'.
+        keys = [f"{n.id} " if n.kind == "input" else n.name for n in self.wiring.nodes]
+        nodes = []
+        for key, node in zip(keys, self.wiring.nodes, strict=True):
+            module = self.module_of(node)
+            parameters = 0 if module is None else counts(module)[0]
+            shown = _shown_title(node, module)
+            nodes.append(PictureNode(key, node.kind, shown, tuple(node.tags), parameters))
+        edges = [
+            PictureEdge(keys[source], key)
+            for key, node in zip(keys, self.wiring.nodes, strict=True)
+            for source in node.sources
+        ]
+        nodes.append(PictureNode("output ", "output", "output"))
+        edges.append(PictureEdge(keys[self.wiring.output], "output "))
+        total = format_count(counts(self)[0])
+        title = f"{self.label or 'graph'} [{self.structural_hash()[:8]}] · {total} parameters"
+        picture = Picture(title, tuple(nodes), tuple(dict.fromkeys(edges)))
         return picture.timed(self.profile()) if profiled else picture
 
     def svg(self, path: str | Path | None = None, *, profiled: bool = False) -> str:
@@ -441,14 +458,6 @@ def label_faults(modules: Iterable[nn.Module], tags: Mapping[str, int]) -> list[
     return faults
 
 
-def counts(module: nn.Module) -> tuple[int, int]:
-    """Return how many numbers a module's parameters hold, and how many of them are frozen."""
-    everything: list[Any] = list(module.parameters())
-    parameters = [one for one in everything if not is_lazy(one)]
-    frozen = sum(one.numel() for one in parameters if not one.requires_grad)
-    return sum(one.numel() for one in parameters), frozen
-
-
 def _graphs_in(module: nn.Module) -> Iterator[Graph]:
     """Yield the outermost graphs in a module, in the order of its children."""
     if isinstance(module, Graph):
@@ -456,6 +465,12 @@ def _graphs_in(module: nn.Module) -> Iterator[Graph]:
         return
     for child in module.children():
         yield from _graphs_in(child)
+
+
+def _shown_title(node: Node, module: nn.Module | None) -> str:
+    if isinstance(module, Merge):
+        return {"add": "+", "mean": "mean"}[module.op.value]
+    return node.id if module is None else getattr(module, "label", None) or title_of(module)
 
 
 def _qualified(named: Iterable[tuple[str, Iterable[tuple[str, _T]]]]) -> dict[str, _T]:

@@ -28,7 +28,7 @@ from epochal.format import format_duration, format_number
 from epochal.run.accepted import CallValues
 from epochal.run.current import current_values
 from epochal.series.eta import remaining_of
-from epochal.torch.graph.builder import suggestion
+from epochal.torch.graph.wiring import suggestion
 from epochal.values import plain_float
 
 _STATE_VERSION = 2

@@ -14,16 +14,15 @@ from functools import cache, reduce
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import fx, nn
 
 from epochal.atomic_file import new_text_file
 from epochal.format import format_count
 from epochal.torch.checks import check_module
-from epochal.torch.graph.builder import Kind, Merge, kind_of, title_of
-from epochal.torch.graph.graph import Graph, counts
 from epochal.torch.graph.profile import Profile, format_time, is_part, parts_of
+from epochal.torch.graph.wiring import Kind, counts, kind_of
 from epochal.torch.structure import unwrapped
 
 _MOST_NODES = 160
@@ -92,30 +91,6 @@ class Picture:
         return replace(self, nodes=nodes, profile=profile)
 
 
-def picture_of_graph(graph: Graph) -> Picture:
-    """Draw every node of a graph, its input and its output."""
-    # A space is in no tag, so a node may be tagged 'input' or 'output'.
-    keys = [f"{n.id} " if n.kind == "input" else n.name for n in graph.wiring.nodes]
-    nodes = []
-    for key, node in zip(keys, graph.wiring.nodes, strict=True):
-        module = graph.module_of(node)
-        title = node.id if module is None else getattr(module, "label", None) or title_of(module)
-        if isinstance(module, Merge):
-            title = {"add": "+", "mean": "mean"}[module.op.value]
-        parameters = 0 if module is None else counts(module)[0]
-        nodes.append(PictureNode(key, node.kind, title, tuple(node.tags), parameters))
-    edges = [
-        PictureEdge(keys[source], key)
-        for key, node in zip(keys, graph.wiring.nodes, strict=True)
-        for source in node.sources
-    ]
-    nodes.append(PictureNode("output ", "output", "output"))
-    edges.append(PictureEdge(keys[graph.wiring.output], "output "))
-    title = f"{graph.label or 'graph'} [{graph.structural_hash()[:8]}]"
-    total = format_count(counts(graph)[0])
-    return Picture(f"{title} · {total} parameters", tuple(nodes), tuple(dict.fromkeys(edges)))
-
-
 def picture_of(module: nn.Module, *, depth: int | None = None) -> Picture:
     """Draw a module: a Graph as it was built, any other module as torch.fx reads it.
 
@@ -128,9 +103,10 @@ def picture_of(module: nn.Module, *, depth: int | None = None) -> Picture:
         depth: How many levels of modules are shown.
     """
     check_module(module, name="module")
-    plain = unwrapped(module)
-    if isinstance(plain, Graph):
-        return plain.picture()
+    plain: Any = unwrapped(module)
+    if kind_of(plain) == "graph":
+        picture: Picture = plain.picture()
+        return picture
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
