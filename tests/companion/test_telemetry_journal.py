@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.companion.gpu_journal import RELEASE_S, ThrottleWatch
 from epochal.companion.own_journal import OwnJournal
-from epochal.companion.telemetry_journal import LiveFile, Telemetry
+from epochal.companion.telemetry_journal import RELEASE_S, LiveFile, Telemetry, ThrottleWatch
 from epochal.journal.layout import RunFolder
 from epochal.records import scalars_of
 from epochal.telemetry.gpu import THROTTLE_WORDS, GpuModel, GpuSample, GpuSource

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import mul
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from epochal.health.curve import Curve
-
-if TYPE_CHECKING:
-    from epochal.health.context import Context
 
 _POINTS = 20  # of the level now
 _FEW = 4
@@ -185,27 +182,29 @@ class Course:
         return grown > _OUTGROWN * risen
 
 
-def evaluation_is_fine(context: Context, since: int) -> bool:
+def evaluation_is_fine(evaluations: Curve | None, since: int) -> bool:
     """Return True if evaluations since a step are about as good as those before it, or better.
 
     A training loss that rises meanwhile is of harder data, or of another objective.
     """
-    sides = _before_and_since(context, since)
-    return sides is not None and max(sides[1]) < sides[0] + _UNHARMED * _eval_size(context)
+    sides = _before_and_since(evaluations, since)
+    if evaluations is None or sides is None:
+        return False
+    return max(sides[1]) < sides[0] + _UNHARMED * _eval_size(evaluations)
 
 
-def evaluation_suffers(context: Context, since: int) -> bool:
+def evaluation_suffers(evaluations: Curve | None, since: int) -> bool:
     """Return True if two evaluations since a step lost half of what the best before had gained."""
-    sides, curve = _before_and_since(context, since), context.curves.get("eval_loss")
-    if sides is None or curve is None or curve.first is None:
+    sides = _before_and_since(evaluations, since)
+    if sides is None or evaluations is None or evaluations.first is None:
         return False
     best, newest = sides
-    return min(newest) - best > max((curve.first - best) / 2, _LEARNED * _eval_size(context))
+    gained = evaluations.first - best
+    return min(newest) - best > max(gained / 2, _LEARNED * _eval_size(evaluations))
 
 
-def _before_and_since(context: Context, step: int) -> tuple[float, list[float]] | None:
+def _before_and_since(curve: Curve | None, step: int) -> tuple[float, list[float]] | None:
     """Return the best evaluation up to a step, and the last two since; None with too few."""
-    curve = context.curves.get("eval_loss")
     if curve is None or curve.axis != "step":
         return None
     before = _until(curve, step)
@@ -213,8 +212,7 @@ def _before_and_since(context: Context, step: int) -> tuple[float, list[float]] 
     return (min(before), since[-2:]) if before and len(since) > 1 else None
 
 
-def _eval_size(context: Context) -> float:
-    curve = context.curves["eval_loss"]
+def _eval_size(curve: Curve) -> float:
     lowest = min(value for _, value in curve.points)
     return abs(lowest) if curve.lowest > 0 else curve.highest - curve.lowest
 

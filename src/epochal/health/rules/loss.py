@@ -470,7 +470,7 @@ class Divergence(CurveRule):
         self._in_row = self._in_row + 1 if is_far else 0
         lasted = min(self._in_row, len(curve.points))
         risen_at = curve.points[-max(1, lasted)][0]
-        is_far = is_far and not evaluation_is_fine(context, risen_at)
+        is_far = is_far and not evaluation_is_fine(context.curves.get("eval_loss"), risen_at)
         # What is open closes when the loss is back, not when it falls for a moment.
         is_open = context.is_open(self.name, curve.name)
         if not is_far and is_open and course.level > self._halfway:
@@ -560,7 +560,7 @@ class Divergence(CurveRule):
         is_open = context.is_open(self.name, curve.name)
         if not is_lost or not (is_open or not course.is_falling()):
             return None
-        return None if evaluation_is_fine(context, jump.position) else jump
+        return None if evaluation_is_fine(context.curves.get("eval_loss"), jump.position) else jump
 
     def _is_far(self, course: Course, context: Context) -> bool:
         limits, curve, best = self.thresholds, course.curve, course.best or 0.0
@@ -587,7 +587,7 @@ class Divergence(CurveRule):
             since = sum(position > risen_at for position, _ in evaluation.points)
             if since < 2:
                 return False
-        suffers = evaluation_suffers(context, course.best_at)
+        suffers = evaluation_suffers(context.curves.get("eval_loss"), course.best_at)
         if self._is_lost(course):
             return suffers or any(course.is_rougher(norm, course.best_at))
         if norm is None and suffers:

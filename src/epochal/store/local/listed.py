@@ -6,26 +6,24 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import msgspec
 
 from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
-from epochal.series.reduce import Summary, set_summary
+from epochal.series.reduce import Summary
 from epochal.store.answers import Metric, Status
 from epochal.store.local.index import Index
-from epochal.store.metrics import resolve, set_number
+from epochal.store.local.row import known_summary
+from epochal.store.local.run import LocalRun
+from epochal.store.metrics import resolve
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.selection import search_text_of
 from epochal.values import flat_items
 
-if TYPE_CHECKING:
-    from epochal.store.local.run import LocalRun
-
 # The last points of so many runs are read whatever the clock says: a short list is complete.
 _FEW = 100
-_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 
 
 @dataclass(slots=True, eq=False)
@@ -165,26 +163,7 @@ class ListedRun:
         yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
 
 
-def known_summary(
-    stored: StoredRow, details: RowDetails, name: str, rank: int, axis: Axis | None
-) -> Summary | None:
-    """A summary that is known without reading points; None for any other.
-
-    A number that the program set replaces the last value that was logged.
-    """
-    axes = _AXES if axis is None else (axis,)
-    found = next((s for on in axes if (s := details.summary(name, on, rank)) is not None), None)
-    values = stored.row.summary
-    value = set_number(values, name) if rank == 0 and values else None
-    if value is None:
-        return found
-    if found is not None:
-        return msgspec.structs.replace(found, last=value, last_step=None)
-    has_series = any(metric.name == name for metric in details.metrics)
-    return set_summary(value) if axis in (None, "none") and not has_series else None
-
-
-class LazyRuns(Sequence["LocalRun"]):
+class LazyRuns(Sequence[LocalRun]):
     """Runs of a list, each opened when it is asked for."""
 
     def __init__(self, entries: Sequence[Entry], open_run: Callable[[Entry], LocalRun]) -> None:

@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from epochal.errors import FormatError
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.header import read_header
@@ -25,7 +27,7 @@ from epochal.journal.reader import is_newer, records_from_end
 from epochal.journal.regular_file import regular_only
 from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.segments.columns import SeriesKey, seconds
-from epochal.series.reduce import Summary
+from epochal.series.reduce import Summary, set_summary
 from epochal.store.answers import Labels
 from epochal.store.local.findings import found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
@@ -44,6 +46,7 @@ _OPTION = b'"option"'
 _OPTION_BYTES = 8 * 1024 * 1024
 # The last records are looked through for values, this many of them: summaries may be behind those.
 _MAX_RECORDS = 12
+_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # By name, which guess it is for which role.
 _GUESSES = {
     name: (place, role) for role, names in ROLE_GUESSES.items() for place, name in enumerate(names)
@@ -345,3 +348,22 @@ def _last_values(records: list[Record]) -> dict[str, float | None]:
             # The first guess of a role goes before the others, as in the whole row.
             return {role: numbers[name] for (_, role), name in reversed(found)}
     return {}
+
+
+def known_summary(
+    stored: StoredRow, details: RowDetails, name: str, rank: int, axis: Axis | None
+) -> Summary | None:
+    """A summary that is known without reading points; None for any other.
+
+    A number that the program set replaces the last value that was logged.
+    """
+    axes = _AXES if axis is None else (axis,)
+    found = next((s for on in axes if (s := details.summary(name, on, rank)) is not None), None)
+    values = stored.row.summary
+    value = set_number(values, name) if rank == 0 and values else None
+    if value is None:
+        return found
+    if found is not None:
+        return msgspec.structs.replace(found, last=value, last_step=None)
+    has_series = any(metric.name == name for metric in details.metrics)
+    return set_summary(value) if axis in (None, "none") and not has_series else None

@@ -40,6 +40,7 @@ from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
     faulty_row,
+    known_summary,
     make_row,
     names_of,
     partial_row,
