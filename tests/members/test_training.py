@@ -18,9 +18,9 @@ from epochal.console.printer import Console
 from epochal.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
-from epochal.run import findings_reporter
+from epochal.run import companion
+from epochal.run.companion import FindingsReporter
 from epochal.run.ending import Callbacks
-from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.recorder import Recorder
 from epochal.run.run import Run, recorder_of
 from epochal.telemetry.sampler import ResourceSampler
@@ -97,7 +97,7 @@ def test_a_rule_that_fails_when_a_run_finishes_keeps_nobody(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name in ("_HANGS_S", "_LEAST_HANGS_S"):
-        monkeypatch.setattr(findings_reporter, name, 1.0 if fault is hanging else 60.0)
+        monkeypatch.setattr(companion, name, 1.0 if fault is hanging else 60.0)
     rule = next(rule for rule in RULES if rule.name == "divergence")
     monkeypatch.setattr(rule, "observe", fault)
     run = started(tmp_path, console=True)

@@ -11,9 +11,9 @@ from epochal.invocation import invocation
 
 PROGRAM = """
 import sys, time, epochal
-from epochal.run import findings_reporter
+from epochal.run import companion
 # What is said, not how long finish() may take for it, is tested here.
-findings_reporter._DIAGNOSE_FOR_S = findings_reporter._LEAST_HANGS_S = 60.0
+companion._DIAGNOSE_FOR_S = companion._LEAST_HANGS_S = 60.0
 run = epochal.init("p", "a", dir=sys.argv[1], line_every_s=60)
 for step in range(40):
     run.log({"loss": float("nan") if sys.argv[2] == "nan" and step > 20 else 1.0}, step=step)

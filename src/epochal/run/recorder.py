@@ -44,13 +44,12 @@ from epochal.journal.writer import JournalWriter
 from epochal.media.types import Sample, sample_of
 from epochal.records import KINDS, Record, axis_of, finite
 from epochal.redact import Redactor
-from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.run.accepted import CallValues, PendingValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter, Totals
 from epochal.run.ending import Callbacks, Ending
 from epochal.run.histogram import histogram_record, with_distribution
-from epochal.run.pending_values import PendingValues
 from epochal.run.phases import Phases
 from epochal.run.samples import OverBudgetError, SampleStore
 from epochal.run.summary import RunSummary
