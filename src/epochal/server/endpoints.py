@@ -36,8 +36,8 @@ from epochal.server import (
 )
 from epochal.server.entries import EntrySource, entries_handler
 from epochal.server.params import Param
-from epochal.server.responses import run_response
 from epochal.server.rows import run_detail
+from epochal.server.state import run_response
 from epochal.store.answers import Labels
 from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
@@ -263,14 +263,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "control",
         "/api/runs/{run_id}/control",
         control.Control,
-        control.control,
+        handlers.control,
         "whether a hub may control the training, and what was asked of it",
     ),
     Endpoint(
         "request_control",
         "/api/runs/{run_id}/control",
         control.ControlRequest,
-        control.request_control,
+        handlers.request_control,
         "asks the training to stop, suspend, continue or save; body `ControlChange`",
         method="POST",
     ),

@@ -9,11 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.server import wire
+from epochal.server.access import principal_of
+from epochal.server.changes import body_of
+from epochal.server.control import Control, ControlChange, ControlRefusedError, ControlRequest
 from epochal.server.params import bool_param, int_param, str_param, str_params
 from epochal.server.reader import LIST_BUDGET_S
-from epochal.server.responses import body_response, json_response, run_response
+from epochal.server.responses import body_response, error_response, json_response, run_id_of
 from epochal.server.rows import group_row, run_detail, run_row
-from epochal.server.state import server_state
+from epochal.server.state import run_response, server_state
+from epochal.store.answers import LIVE_STATES
 from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
 from epochal.version import __version__
@@ -108,3 +112,39 @@ async def projects(request: Request) -> Response:
         return catalog.store.projects(budget_s=LIST_BUDGET_S)
 
     return await json_response(request, await state.reader.query(query))
+
+
+async def control(request: Request) -> Response:
+    """``GET /api/runs/{id}/control``: what may be asked of a training, and what was."""
+    state, who = server_state(request), principal_of(request)
+    run_id = await state.reader.query_run(run_id_of(request), lambda view: view.id)
+    controls, found = state.controls, Control(allowed=False, listens=False, requests=[])
+    if controls is not None:
+        found = await state.reader.call(lambda: controls.of(run_id, who))
+    return await json_response(request, found)
+
+
+async def request_control(request: Request) -> Response:
+    """``POST /api/runs/{id}/control``: asks a training to stop, suspend, continue or save."""
+    state, who = server_state(request), principal_of(request)
+    run_id, status = await state.reader.query_run(
+        run_id_of(request), lambda view: (view.id, view.status)
+    )
+    if (controls := state.controls) is None:
+        return error_response(
+            403, "this server controls no trainings: a hub with --allow-control does."
+        )
+    change = await body_of(request, ControlChange)
+
+    def ask() -> ControlRequest | None:
+        # A companion that asks is there, whatever records have arrived.
+        is_live = status.state in LIVE_STATES or controls.of(run_id, who).listens
+        return controls.ask(run_id, change.action, who, is_live=is_live)
+
+    try:
+        made = await state.reader.call(ask)
+    except ControlRefusedError as error:
+        return error_response(403, str(error))
+    if made is None:
+        return error_response(409, f"the run has ended: it is {status.text}.")
+    return await json_response(request, made)

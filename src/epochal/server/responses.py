@@ -20,9 +20,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.server.state import server_state
 from epochal.server.wire import Problem
-from epochal.store.store import RunView
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
 _MIN_GZIP_BYTES = 1024
@@ -38,12 +36,6 @@ async def json_response(request: Request, value: Any) -> Response:
         )
         return error_response(413, sentence)
     return await body_response(request, body, media_type="application/json")
-
-
-async def run_response(request: Request, query: Callable[[RunView], Any]) -> Response:
-    """The result of a query of the run in a request's path, as JSON."""
-    found = await server_state(request).reader.query_run(run_id_of(request), query)
-    return await json_response(request, found)
 
 
 def run_id_of(request: Request) -> str:

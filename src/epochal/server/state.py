@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import Any, TextIO, cast
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from epochal.boards import StoredBoard
 from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
+from epochal.server.control import Controls
 from epochal.server.reader import Reader
+from epochal.server.responses import json_response, run_id_of
 from epochal.server.streams import EventStreams
 from epochal.shipping.offering import PartCounts
 from epochal.store.store import RunView, Store
-
-if TYPE_CHECKING:
-    from epochal.server.control import Controls
-
 
 # Writes runs and boards as one HTML file; whether it opens on the first board. The layer above the
 # server supplies it.
@@ -52,3 +51,9 @@ class ServerState(msgspec.Struct, frozen=True):
 def server_state(request: Request) -> ServerState:
     """The state of the server that received a request."""
     return cast(ServerState, request.app.state.server)
+
+
+async def run_response(request: Request, query: Callable[[RunView], Any]) -> Response:
+    """The result of a query of the run in a request's path, as JSON."""
+    found = await server_state(request).reader.query_run(run_id_of(request), query)
+    return await json_response(request, found)
