@@ -5,38 +5,57 @@ What W&B configures with these calls does not exist here, as nothing is sent any
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from epochal.wandb.errors import Error, UsageError
 from epochal.wandb.notices import say_once, term
 from epochal.wandb.settings import Settings, as_settings
 
 if TYPE_CHECKING:
-    from epochal.wandb.wandb_run import Run
+    from epochal.run.run import Run
+
+
+class ActiveRun(Protocol):
+    """What this module and the calls of the current run use of it."""
+
+    epochal: Run
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended; not if it only ended because Python did."""
+
+    def log_artifact(self, artifact_or_path: Any) -> Any:
+        """Copy the files of an artifact into the run's folder, and record what it is."""
+
+    def on_teardown(self, call: Callable[[], None]) -> None:
+        """Have something called when the run finishes, before its last record."""
+
+    def finish(self, exit_code: int | None = None) -> None:
+        """End the run: finished, or failed with an exit code that is not 0."""
 
 
 class ActiveRuns:
     """The runs that ``wandb.init`` opened and that have not finished, in order."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[ActiveRun] = []
 
     @property
-    def current(self) -> Run | None:
+    def current(self) -> ActiveRun | None:
         """The run opened last that is still open."""
         self._runs = [run for run in self._runs if not run.finished]
         return self._runs[-1] if self._runs else None
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[ActiveRun]:
         return iter([run for run in self._runs if not run.finished])
 
-    def add(self, run: Run) -> None:
+    def add(self, run: ActiveRun) -> None:
         """Make a run the current one."""
         self._runs.append(run)
 
-    def needed(self, call: str) -> Run:
+    def needed(self, call: str) -> ActiveRun:
         """The current run; raises ``wandb.UsageError`` where there is none."""
         run = self.current
         if run is None:

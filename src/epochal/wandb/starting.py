@@ -93,7 +93,7 @@ def init(
 def rejoin(run_id: str, project: str, folder: Any, is_disabled: bool) -> Run:
     """The run of an id: open here, of the parent process, or resumed."""
     for run in ACTIVE:
-        if run.id == run_id:
+        if isinstance(run, Run) and run.id == run_id:
             return run
     if is_disabled:
         return init(project=project, mode="disabled", reinit="create_new")
@@ -111,14 +111,15 @@ def _check(asked: Mapping[str, Any]) -> None:
 
 def _previous(reinit: bool | str | None) -> Run | None:
     """The open run that ``init`` returns; finishes open runs where that is asked for."""
-    if ACTIVE.current is None or reinit == "create_new":
+    current = ACTIVE.current
+    if not isinstance(current, Run) or reinit == "create_new":
         return None
     in_notebook = calling_cell() is not None
     if reinit in (True, "finish_previous") or (in_notebook and reinit in (None, "default")):
         for run in ACTIVE:
             run.finish()
         return None
-    return ACTIVE.current
+    return current
 
 
 def _start(asked: Mapping[str, Any], config: dict[str, Any]) -> tuple[EpochalRun, int]:

@@ -17,9 +17,9 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,35 +27,13 @@ import torch
 from epochal.journal.layout import RunFolder, rank_of_writer
 from epochal.journal.line import decode
 from epochal.records import Record
-
-if TYPE_CHECKING:
-    from epochal.torch.data.pairs import PairFacts, PairFigures
-
-LABELS = ("label", "labels", "target", "targets", "y")
+from epochal.torch.data.pairs import LABELS, PairFacts, PairFigures, leaves
 
 # Hashes have so many bytes: a JSON number that every reader keeps exactly.
 HASH_BYTES = 6
 # Of a larger array, only elements at equal distances are read.
 _WHOLE_BYTES = 1024
 _ELEMENTS = 256
-_DEPTH = 8
-
-
-def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
-    """Tensors, arrays, texts and numbers of a sample or batch, in order."""
-    if isinstance(value, (torch.Tensor, np.ndarray, str, bytes, int, float)):
-        yield value
-    elif depth < _DEPTH:
-        if isinstance(value, Mapping):
-            value = value.values()
-        elif hasattr(value, "__array__"):
-            value = (np.asarray(value),)  # a picture, for example
-        elif is_dataclass(value):
-            value = vars(value).values()
-        elif not isinstance(value, (tuple, list)):
-            return
-        for item in value:
-            yield from leaves(item, depth + 1)
 
 
 def host_array(value: Any) -> np.ndarray[Any, Any] | None:

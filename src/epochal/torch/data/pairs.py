@@ -13,21 +13,39 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from epochal.records import Record
-from epochal.torch.data.batch import LABELS, leaves
 
+LABELS = ("label", "labels", "target", "targets", "y")
 _INPUTS = ("input_ids", "inputs", "input", "pixel_values", "x", "tokens")
 # Rows and columns that figures are made of; a column keeps its place in every batch.
 MOST_ROWS, _MOST_COLUMNS = 256, 128
+_DEPTH = 8
 
 Array = np.ndarray[Any, Any]
+
+
+def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+    """Tensors, arrays, texts and numbers of a sample or batch, in order."""
+    if isinstance(value, (torch.Tensor, np.ndarray, str, bytes, int, float)):
+        yield value
+    elif depth < _DEPTH:
+        if isinstance(value, Mapping):
+            value = value.values()
+        elif hasattr(value, "__array__"):
+            value = (np.asarray(value),)  # a picture, for example
+        elif is_dataclass(value):
+            value = vars(value).values()
+        elif not isinstance(value, (tuple, list)):
+            return
+        for item in value:
+            yield from leaves(item, depth + 1)
 
 
 def pair_of(batch: Any, count: int) -> tuple[torch.Tensor, torch.Tensor] | None:
