@@ -318,7 +318,6 @@ class _GpuInterval:
         return self._worst not in _FULL_SPEED and gravity(self._worst) < gravity(self._recorded_cap)
 
     def is_due(self, now_s: float, every_s: float) -> bool:
-        """Whether it is time for a record."""
         # The end of a throttling is not to be known a minute late.
         if self._worst not in _FULL_SPEED:
             every_s = self._thorough_every_s()

@@ -35,7 +35,6 @@ from epochal.store.local.findings import (
 )
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
-from epochal.store.local.listed import known_summary
 from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
