@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import epochal
@@ -47,6 +48,31 @@ def test_two_ranks_write_into_one_run_whoever_starts_first(tmp_path: Path, first
     assert steps(folder) == [0, 1]
     assert [r["rank"] for r in of_kind(folder, "run")] == [0, 1]
     assert len({r["id"] for r in of_kind(folder, "run")}) == 1
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_each_run_of_a_launch_gets_its_own_ranks_however_slow_one_is(
+    tmp_path: Path, waits: bool
+) -> None:
+    source = """
+for name in ("first", "second"):
+    with start(name) as run:
+        run.log({"loss": 1.0}, step=run.rank)
+print(flush=True)
+"""
+    slow = start_script(tmp_path, "print(flush=True); input()" + source, **rank(1))
+    read_lines(slow, 1)
+    end = "input()" if waits else ""
+    zero = start_script(tmp_path, source + end, **rank(0))
+    read_lines(zero, 1)
+    if not waits:
+        assert zero.wait(120) == 0
+    for process in (slow, zero):
+        assert process.communicate("\n", timeout=120)[1] == ""
+    for name in ("first", "second"):
+        folder = RunFolder(run_folder(tmp_path, name))
+        assert [part.writer for part in folder.parts()] == ["loop", "rank-0001"]
+        assert steps(folder) == [0, 1]
 
 
 def test_all_ranks_of_a_resumed_run_write_the_same_attempt(tmp_path: Path) -> None:
@@ -96,13 +122,16 @@ def test_a_world_of_one_writes_no_launch_file(tmp_path: Path) -> None:
     assert not (tmp_path / ".launch").exists()
 
 
-def test_what_a_dead_process_published_is_not_believed(tmp_path: Path) -> None:
+def test_what_a_process_of_an_earlier_launch_published_is_not_believed(tmp_path: Path) -> None:
     meeting = ranks.RankRendezvous(RunFolder(tmp_path / "p" / "old"), 1)
     ranks.publish(tmp_path, "launch", meeting)
     assert ranks.find(tmp_path, "launch", wait_s=0) == meeting
     file = tmp_path / ".launch" / "launch.json"
     told = json.loads(file.read_bytes())
-    file.write_text(json.dumps({**told, "by": {**told["by"], "pid_start": 1.0}}))
+    dead = {**told, "by": {**told["by"], "pid_start": 1.0}}
+    file.write_text(json.dumps(dead))
+    assert ranks.find(tmp_path, "launch", wait_s=0) == meeting  # it was faster than this process
+    file.write_text(json.dumps({**dead, "t": psutil.Process().create_time() - 1}))
     assert ranks.find(tmp_path, "launch", wait_s=0) is None
 
 

@@ -2,10 +2,12 @@
 
 Rank 0 publishes folder and attempt in ``<dir>/.launch/<id>.json``. The others wait for that file
 for a bounded time. A rank that does not find it writes into ``<dir>/.launch/<id>/journal``, and
-moves its files at the end if rank 0 has appeared.
+moves its files at the end if rank 0 has appeared. The id of the second run that a rank opens in
+a launch ends in ``.2``, that of the third in ``.3``: a slow rank still finds the right run.
 
 Launches can share an id (a fixed port, a fixed rendezvous id). So the file names the process that
-wrote it; a file of a dead process belongs to an earlier launch.
+wrote it. A file of a dead process belongs to an earlier launch, unless it was written after this
+process began: then rank 0 was faster.
 """
 
 from __future__ import annotations
@@ -73,11 +75,21 @@ def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> RankRendezvou
 
 def _look(root: Path, launch_id: str) -> RankRendezvous | None:
     found = Published.read(_published(root, launch_id))
-    if found is None or (seen := liveness(found.by)) == "dead":
+    if found is None:
+        return None
+    seen = liveness(found.by)
+    if seen == "dead" and found.t < _own_start():
         return None
     if seen == "unknown" and time.time() - found.t > _STALE_AFTER_S:
         return None
     return RankRendezvous(RunFolder(root / found.folder), found.attempt, found.last_step)
+
+
+def _own_start() -> float:
+    """When this process began, in Unix seconds."""
+    import psutil  # heavy, and rarely needed
+
+    return float(psutil.Process().create_time())
 
 
 def pending_dir(root: Path, launch_id: str) -> RunFolder:
