@@ -173,6 +173,8 @@ class WatchApp(App[None]):
         """Start to read what is written from now on; end on signals that end the process."""
         for number in _ENDING:
             asyncio.get_running_loop().add_signal_handler(number, self._end, number)
+        # Textual draws only what has changed, on a screen that the terminal has emptied meanwhile.
+        self.app_resume_signal.subscribe(self, lambda _app: self.action_redraw())
         self._runs.add_column("", width=3)
         self._runs.add_column("", width=_NAME_COLUMNS)
         self._runs.add_column("", width=_LOSS_COLUMNS)
