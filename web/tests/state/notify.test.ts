@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 afterEach(() => void vi.unstubAllGlobals());
 
-const row = (id: string, state: string): RunRow => ({ id, name: id, project: "p", step: 1, status: { state, text: state, reason: null } }) as unknown as RunRow;
+const row = (id: string, state: string, attempts = 1): RunRow => ({ id, name: id, project: "p", step: 1, attempts, status: { state, text: state, reason: null } }) as unknown as RunRow;
 
 test("a run that a newer list says has ended is told once", () => {
   const notifier = createNotifier(() => undefined);
@@ -29,4 +29,14 @@ test("a run that a newer list says has ended is told once", () => {
   for (const one of newer) known.set(one.id, one);
   notifier.compare(newer, (id) => known.get(id));
   expect(told).toEqual(["a: failed"]);
+});
+
+test("an end that is announced again is told once, and the end of a resumed run again", () => {
+  const notifier = createNotifier(() => undefined);
+  const live = row("a", "running");
+  notifier.compare([row("a", "failed")], () => live);
+  notifier.compare([row("a", "failed")], () => live);
+  expect(told).toEqual(["a: failed"]);
+  notifier.compare([row("a", "finished", 2)], () => row("a", "running", 2));
+  expect(told).toEqual(["a: failed", "a: finished"]);
 });
