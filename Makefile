@@ -45,10 +45,8 @@ $(VENV)/.browser: | $(BIN)/python
 		|| echo "no Chromium found or installable: browser tests will be skipped"
 	@touch $@
 
-web/node_modules/.installed: web/package-lock.json
-	@# `npm ci` refuses a lock file made where a registry lacks other platforms' optional binaries.
-	cd web && { npm ci --no-audit --no-fund --silent 2>/dev/null \
-		|| npm install --no-save --no-audit --no-fund --silent; }
+web/node_modules/.installed: web/package.json web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 web/dist/index.html: web/node_modules/.installed FORCE
