@@ -19,7 +19,7 @@ help:
 	@echo "make test-lowest the quick tests without torch, with the oldest versions of the dependencies"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
-	@echo "make format      format the Python files, and fix what ruff can fix"
+	@echo "make format      format the files, and fix what the linters can fix"
 	@echo "make bench       measure costs compared with other trackers"
 	@echo "make web         build the page (needs Node)"
 	@echo "make docs        write the parts of pages that the program says about itself"
@@ -111,6 +111,11 @@ web: $(VENV)/.base
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory format-web; \
+		else echo "no npm: the page was not formatted"; fi
+
+format-web: web/node_modules/.installed
+	cd web && npm run --silent format
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m tools.generated
