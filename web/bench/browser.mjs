@@ -8,8 +8,13 @@ import { chromium } from "playwright-core";
 
 // Without these, Chromium asks its maker's hosts for updates at every start.
 const FLAGS = [
-  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
 ];
 
 export async function openBrowser({ flags = [], ...context } = {}) {

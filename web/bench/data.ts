@@ -30,7 +30,15 @@ interface CurveShape {
 }
 
 /** A loss that falls by a power law, with noise that shrinks along. */
-export function lossCurve({ seed, num, stride = 1, start = 0, from = 9, to = 2.8, noise = 0.06 }: CurveShape): RawData {
+export function lossCurve({
+  seed,
+  num,
+  stride = 1,
+  start = 0,
+  from = 9,
+  to = 2.8,
+  noise = 0.06,
+}: CurveShape): RawData {
   const random = seeded(seed);
   const x = new Float64Array(num);
   const y = new Float64Array(num);
@@ -50,7 +58,15 @@ export function bucketed({ x, y }: RawData, num: number): BucketData {
   const size = Math.ceil(x.length / num);
   const length = Math.ceil(x.length / size);
   const made = () => new Float64Array(length);
-  const data = { firstX: made(), lastX: made(), last: made(), mean: made(), min: made(), max: made(), count: made() };
+  const data = {
+    firstX: made(),
+    lastX: made(),
+    last: made(),
+    mean: made(),
+    min: made(),
+    max: made(),
+    count: made(),
+  };
   for (let slice = 0; slice < length; slice++) {
     const from = slice * size;
     const to = Math.min(x.length, from + size);
@@ -63,5 +79,10 @@ export function bucketed({ x, y }: RawData, num: number): BucketData {
     data.max[slice] = Math.max(...points);
     data.count[slice] = to - from;
   }
-  return { kind: "buckets", ...data, nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) };
+  return {
+    kind: "buckets",
+    ...data,
+    nonfiniteX: new Float64Array(0),
+    nonfinite: new Float64Array(0),
+  };
 }

@@ -16,29 +16,48 @@ const [onlyKind, onlyCharts] = process.argv.slice(2); // such as: raw lazy, or: 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const outDir = mkdtempSync(join(tmpdir(), "paint-"));
 await build({
-  root, configFile: join(root, "vite.config.ts"), logLevel: "error",
+  root,
+  configFile: join(root, "vite.config.ts"),
+  logLevel: "error",
   build: { outDir, emptyOutDir: true, rollupOptions: { input: join(root, "bench/paint.html") } },
 });
 
-const median = (values) => [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)];
+const median = (values) =>
+  [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)];
 for (const kind of ["raw", "buckets"]) {
   if (onlyKind === "sweep") continue;
   for (const isLazy of [false, true]) {
-    if ((onlyKind ?? kind) !== kind || (onlyCharts ?? (isLazy ? "lazy" : "all")) !== (isLazy ? "lazy" : "all")) continue;
+    if (
+      (onlyKind ?? kind) !== kind ||
+      (onlyCharts ?? (isLazy ? "lazy" : "all")) !== (isLazy ? "lazy" : "all")
+    )
+      continue;
     const rounds = [];
     for (let round = 0; round < ROUNDS; round++) rounds.push(await measure(kind, isLazy));
-    const row = Object.fromEntries(Object.keys(rounds[0]).map((name) => [name, Number(median(rounds.map((found) => found[name])).toFixed(1))]));
+    const row = Object.fromEntries(
+      Object.keys(rounds[0]).map((name) => [
+        name,
+        Number(median(rounds.map((found) => found[name])).toFixed(1)),
+      ]),
+    );
     console.log(JSON.stringify({ kind, charts: isLazy ? "in view" : "all 50", ...row }));
   }
 }
 if (onlyKind === undefined || onlyKind === "sweep") {
   const rounds = [];
   for (let round = 0; round < ROUNDS; round++) rounds.push(await measureSweep());
-  const row = Object.fromEntries(Object.keys(rounds[0]).map((name) => [name, Number(median(rounds.map((found) => found[name])).toFixed(1))]));
+  const row = Object.fromEntries(
+    Object.keys(rounds[0]).map((name) => [
+      name,
+      Number(median(rounds.map((found) => found[name])).toFixed(1)),
+    ]),
+  );
   console.log(JSON.stringify({ kind: "sweep", charts: "12, 60 runs in 12 groups", ...row }));
   const isWithin = row.paint_ms <= LIMITS.paint_ms && row.brush_fps >= LIMITS.brush_fps;
   if (!isWithin) {
-    console.error(`beyond the limits: first paint ${LIMITS.paint_ms} ms, brushing ${LIMITS.brush_fps} frames a second`);
+    console.error(
+      `beyond the limits: first paint ${LIMITS.paint_ms} ms, brushing ${LIMITS.brush_fps} frames a second`,
+    );
     process.exitCode = 1;
   }
 }
@@ -56,7 +75,10 @@ async function measureSweep() {
 }
 
 async function measure(kind, isLazy) {
-  const { browser, close } = await openBrowser({ viewport: { width: 1360, height: 900 }, flags: ["--enable-precise-memory-info"] });
+  const { browser, close } = await openBrowser({
+    viewport: { width: 1360, height: 900 },
+    flags: ["--enable-precise-memory-info"],
+  });
   const page = await browser.newPage();
   await page.goto(`file://${join(outDir, "bench/paint.html")}`);
   await page.evaluate((which) => window.bench.prepare(which), kind);

@@ -14,6 +14,11 @@ import { createPage } from "./state/page.ts";
 const root = document.querySelector<HTMLElement>("#page");
 if (root === null) throw new Error("the page has no element #page");
 const archive = findArchive();
-if (archive?.board != null && location.hash === "") history.replaceState(null, "", `#${new URLSearchParams({ place: "board", board: archive.board }).toString()}`);
+if (archive?.board != null && location.hash === "")
+  history.replaceState(
+    null,
+    "",
+    `#${new URLSearchParams({ place: "board", board: archive.board }).toString()}`,
+  );
 const source = archive === null ? createLiveSource() : createArchiveSource(archive);
 render(<App page={createPage(source)} theme={createTheme()} />, root);

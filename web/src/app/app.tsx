@@ -25,20 +25,35 @@ import { TopBar } from "./top-bar.tsx";
 const SIDE = { min: 190, start: 296, max: 640 };
 const PANEL_ID = "panel";
 /** The overview of projects is opened from their menu. */
-const TABS = PLACES.filter(({ id }) => id !== "projects").map(({ id, title }) => ({ id, label: title }));
+const TABS = PLACES.filter(({ id }) => id !== "projects").map(({ id, title }) => ({
+  id,
+  label: title,
+}));
 const FIRST_LINES = `import epochal
 
 with epochal.init(project="first", config={"lr": 3e-4}) as run:
     for step in range(1000):
         run.log({"loss": loss}, step=step)`;
 
-export function App({ page, theme }: { readonly page: Page; readonly theme: Signal<Theme> }): JSX.Element {
+export function App({
+  page,
+  theme,
+}: {
+  readonly page: Page;
+  readonly theme: Signal<Theme>;
+}): JSX.Element {
   const [isSheetOpen, setSheetOpen] = useState(false);
   const [isDrawerOpen, setDrawerOpen] = useState(false);
   const [sideWidth, setSideWidth] = useState(() => Number(stored("list-width")) || SIDE.start);
   useEffect(() => store("list-width", String(sideWidth)), [sideWidth]);
   const shortcuts = useMemo(
-    () => shortcutsOf({ page, theme, showSheet: () => setSheetOpen(true), openDrawer: () => setDrawerOpen(true) }),
+    () =>
+      shortcutsOf({
+        page,
+        theme,
+        showSheet: () => setSheetOpen(true),
+        openDrawer: () => setDrawerOpen(true),
+      }),
     [page],
   );
   useShortcuts(shortcuts);
@@ -47,23 +62,75 @@ export function App({ page, theme }: { readonly page: Page; readonly theme: Sign
   const Content = place.component;
   const isFull = view.full.value !== null;
   return (
-    <div class={`app${isDrawerOpen ? " has-drawer" : ""}${isFull ? " is-full" : ""}`} style={{ "--side": `${sideWidth}px` }}>
-      <TopBar page={page} theme={theme} onDrawer={() => setDrawerOpen(!isDrawerOpen)} onShortcuts={() => setSheetOpen(true)} />
-      {!isFull && <aside class="side" aria-label="Runs"><RunList page={page} /></aside>}
-      {!isFull && <div class="splitter-place" role="region" aria-label="Width of the list of runs"><Splitter label="Width of the list" size={sideWidth} min={SIDE.min} max={SIDE.max} onChange={setSideWidth} /></div>}
-      {isDrawerOpen && <button type="button" class="drawer-shade" aria-label="Close the list of runs" onClick={() => setDrawerOpen(false)} />}
+    <div
+      class={`app${isDrawerOpen ? " has-drawer" : ""}${isFull ? " is-full" : ""}`}
+      style={{ "--side": `${sideWidth}px` }}
+    >
+      <TopBar
+        page={page}
+        theme={theme}
+        onDrawer={() => setDrawerOpen(!isDrawerOpen)}
+        onShortcuts={() => setSheetOpen(true)}
+      />
+      {!isFull && (
+        <aside class="side" aria-label="Runs">
+          <RunList page={page} />
+        </aside>
+      )}
+      {!isFull && (
+        <div class="splitter-place" role="region" aria-label="Width of the list of runs">
+          <Splitter
+            label="Width of the list"
+            size={sideWidth}
+            min={SIDE.min}
+            max={SIDE.max}
+            onChange={setSideWidth}
+          />
+        </div>
+      )}
+      {isDrawerOpen && (
+        <button
+          type="button"
+          class="drawer-shade"
+          aria-label="Close the list of runs"
+          onClick={() => setDrawerOpen(false)}
+        />
+      )}
       <main class="main">
         <div class="main-head">
-          <Tabs label="Places" tabs={TABS} active={place.id} panelId={PANEL_ID} onChange={(id) => page.open(id)} />
+          <Tabs
+            label="Places"
+            tabs={TABS}
+            active={place.id}
+            panelId={PANEL_ID}
+            onChange={(id) => page.open(id)}
+          />
           <ControlBar page={page} />
         </div>
-        <section key={place.id} id={PANEL_ID} class="panel" role="tabpanel" aria-label={place.title} tabIndex={-1}>
+        <section
+          key={place.id}
+          id={PANEL_ID}
+          class="panel"
+          role="tabpanel"
+          aria-label={place.title}
+          tabIndex={-1}
+        >
           <Problem page={page} />
           <MissingRun page={page} />
-          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : isFull ? <FullChart page={page} /> : <Content page={page} />}
+          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? (
+            <NoRuns page={page} />
+          ) : isFull ? (
+            <FullChart page={page} />
+          ) : (
+            <Content page={page} />
+          )}
         </section>
       </main>
-      <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
+      <ShortcutSheet
+        shortcuts={shortcuts}
+        isOpen={isSheetOpen}
+        onClose={() => setSheetOpen(false)}
+      />
       <ToastList toasts={page.toasts} />
       <WindowTitle page={page} />
     </div>
@@ -73,12 +140,30 @@ export function App({ page, theme }: { readonly page: Page; readonly theme: Sign
 function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
   const [isTrashOpen, setTrashOpen] = useState(false);
   const [numTrashed, setNumTrashed] = useState(0);
-  useEffect(() => void page.source.changes?.trash().then(({ runs }) => setNumTrashed(runs.length), () => undefined), []);
+  useEffect(
+    () =>
+      void page.source.changes?.trash().then(
+        ({ runs }) => setNumTrashed(runs.length),
+        () => undefined,
+      ),
+    [],
+  );
   if (page.runs.problem.value !== null) return null;
   return (
     <>
-      <Empty title={numTrashed === 0 ? "No runs in this folder yet" : "No runs in this folder"} code={FIRST_LINES}>
-        {numTrashed > 0 && <>{formatNumberOf(numTrashed, "deleted run")} can be restored from the <button type="button" class="link" onClick={() => setTrashOpen(true)}>trash</button>. </>}
+      <Empty
+        title={numTrashed === 0 ? "No runs in this folder yet" : "No runs in this folder"}
+        code={FIRST_LINES}
+      >
+        {numTrashed > 0 && (
+          <>
+            {formatNumberOf(numTrashed, "deleted run")} can be restored from the{" "}
+            <button type="button" class="link" onClick={() => setTrashOpen(true)}>
+              trash
+            </button>
+            .{" "}
+          </>
+        )}
         Start a recorded training, or try “epochal demo”: runs appear here automatically.
       </Empty>
       <TrashDialog page={page} isOpen={isTrashOpen} onClose={() => setTrashOpen(false)} />
@@ -88,7 +173,11 @@ function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
 
 function Problem({ page }: { readonly page: Page }): JSX.Element | null {
   const problem = page.runs.problem.value;
-  return problem === null ? null : <p class="problem" role="alert">{problem} The page retries when the server responds.</p>;
+  return problem === null ? null : (
+    <p class="problem" role="alert">
+      {problem} The page retries when the server responds.
+    </p>
+  );
 }
 
 /** The address names a run that is not here: deleted, or misspelt; one that lies in the trash can be restored. */
@@ -98,14 +187,32 @@ function MissingRun({ page }: { readonly page: Page }): JSX.Element | null {
   const [trashed, setTrashed] = useState<TrashedRun | null>(null);
   useEffect(() => {
     setTrashed(null);
-    if (name !== null) page.source.changes?.trash().then(({ runs }) => setTrashed(runs.find(({ id }) => id === name) ?? null), () => undefined);
+    if (name !== null)
+      page.source.changes?.trash().then(
+        ({ runs }) => setTrashed(runs.find(({ id }) => id === name) ?? null),
+        () => undefined,
+      );
   }, [name]);
   if (name === null) return null;
   return (
     <p class="problem" role="alert">
-      {trashed === null ? <>There is no run “{name}” here: it was deleted, or the link is misspelt.</> : <>The run “{trashed.name}” is in the trash.</>}{" "}
-      {trashed !== null && <button type="button" class="button" onClick={() => void page.selection.actions?.restore([trashed.key])}>Restore it</button>}{" "}
-      <button type="button" class="button" onClick={() => (page.view.focus.value = null)}>Show another</button>
+      {trashed === null ? (
+        <>There is no run “{name}” here: it was deleted, or the link is misspelt.</>
+      ) : (
+        <>The run “{trashed.name}” is in the trash.</>
+      )}{" "}
+      {trashed !== null && (
+        <button
+          type="button"
+          class="button"
+          onClick={() => void page.selection.actions?.restore([trashed.key])}
+        >
+          Restore it
+        </button>
+      )}{" "}
+      <button type="button" class="button" onClick={() => (page.view.focus.value = null)}>
+        Show another
+      </button>
     </p>
   );
 }
@@ -113,7 +220,10 @@ function MissingRun({ page }: { readonly page: Page }): JSX.Element | null {
 /** The window's title says how the run in focus is doing, for tabs in the background. A component of its own: the page is not rendered again with each step. */
 function WindowTitle({ page }: { readonly page: Page }): null {
   const row = page.runs.focus.value;
-  const percent = row?.step != null && row.total_steps ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}\u00a0%` : "";
+  const percent =
+    row?.step != null && row.total_steps
+      ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}\u00a0%`
+      : "";
   const title = row === null ? "Epochal" : `${row.name}${percent} · ${row.status.state}`;
   useEffect(() => {
     // A saved file has the title of its board or its runs.

@@ -13,25 +13,52 @@ export function FullChart({ page }: { readonly page: Page }): JSX.Element {
   const { view, boards, runs } = page;
   const chart = useRef<Pictured | null>(null);
   const name = view.full.value ?? "";
-  const block = boards.board.value?.blocks.find((one) => one.kind === "chart" && titleOf(one) === name);
+  const block = boards.board.value?.blocks.find(
+    (one) => one.kind === "chart" && titleOf(one) === name,
+  );
   const spec = block === undefined ? { series: [name] } : specOf(block);
   useEffect(() => {
     const leave = (event: KeyboardEvent): void => {
-      if (event.key === "Escape" && !event.defaultPrevented && document.querySelector("dialog[open], .menu") === null) view.full.value = null;
+      if (
+        event.key === "Escape" &&
+        !event.defaultPrevented &&
+        document.querySelector("dialog[open], .menu") === null
+      )
+        view.full.value = null;
     };
     document.addEventListener("keydown", leave);
     return () => document.removeEventListener("keydown", leave);
   }, []);
-  if (!runs.isLoaded.value) return <p class="card-note" role="status">Loading runs…</p>;
+  if (!runs.isLoaded.value)
+    return (
+      <p class="card-note" role="status">
+        Loading runs…
+      </p>
+    );
   return (
     <div class="full-chart">
       <header class="card-head">
         <h2>{name}</h2>
         <span class="card-space" />
-        <ChartMenu page={page} spec={spec} isOnBoard={block !== undefined} chart={() => chart.current} />
-        <button type="button" class="button is-quiet" aria-label="Leave full screen" title="Leave full screen (Esc)" onClick={() => (view.full.value = null)}>✕</button>
+        <ChartMenu
+          page={page}
+          spec={spec}
+          isOnBoard={block !== undefined}
+          chart={() => chart.current}
+        />
+        <button
+          type="button"
+          class="button is-quiet"
+          aria-label="Leave full screen"
+          title="Leave full screen (Esc)"
+          onClick={() => (view.full.value = null)}
+        >
+          ✕
+        </button>
       </header>
-      <div class="full-body"><Drawn page={page} spec={spec} height="100%" onChart={(made) => (chart.current = made)} /></div>
+      <div class="full-body">
+        <Drawn page={page} spec={spec} height="100%" onChart={(made) => (chart.current = made)} />
+      </div>
     </div>
   );
 }

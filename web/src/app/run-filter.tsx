@@ -10,10 +10,33 @@ import { completed, completionsOf } from "../ui/completion.ts";
 import { isQuery } from "../ui/filter.ts";
 
 const FIELDS = [
-  "name", "id", "project", "status", "tags", "notes", "group", "job_type", "owner", "parent", "hidden", "created", "updated", "attempts", "step", "epoch",
-  "total_steps", "records", "damaged", "errors", "warnings", "open_errors", "open_warnings", "nonfinite",
+  "name",
+  "id",
+  "project",
+  "status",
+  "tags",
+  "notes",
+  "group",
+  "job_type",
+  "owner",
+  "parent",
+  "hidden",
+  "created",
+  "updated",
+  "attempts",
+  "step",
+  "epoch",
+  "total_steps",
+  "records",
+  "damaged",
+  "errors",
+  "warnings",
+  "open_errors",
+  "open_warnings",
+  "nonfinite",
 ];
-const HELP = 'Words or "phrases in quotes" that all must occur, with * for any characters; or a query, such as: config.lr < 3e-4 and status == "running", or: name ~ "^run-\\d+$"';
+const HELP =
+  'Words or "phrases in quotes" that all must occur, with * for any characters; or a query, such as: config.lr < 3e-4 and status == "running", or: name ~ "^run-\\d+$"';
 const MOST = 12;
 
 export function RunFilter({ page }: { readonly page: Page }): JSX.Element {
@@ -25,16 +48,42 @@ export function RunFilter({ page }: { readonly page: Page }): JSX.Element {
   return (
     <div class="runs-filter" id="run-filter">
       <div class={`search${sentence === undefined ? "" : " is-wrong"}`}>
-        <input type="search" class={isQueried ? "runs-query-text" : ""} aria-label="Filter runs" placeholder={source.supportsQueries ? "Filter: words or config.lr < 3e-4" : "Filter runs"} value={text}
-          title={text === "" ? HELP : text} spellcheck={false} autocomplete="off" list={id} aria-invalid={sentence !== undefined} onInput={(event) => (view.filter.value = event.currentTarget.value)}
+        <input
+          type="search"
+          class={isQueried ? "runs-query-text" : ""}
+          aria-label="Filter runs"
+          placeholder={source.supportsQueries ? "Filter: words or config.lr < 3e-4" : "Filter runs"}
+          value={text}
+          title={text === "" ? HELP : text}
+          spellcheck={false}
+          autocomplete="off"
+          list={id}
+          aria-invalid={sentence !== undefined}
+          onInput={(event) => (view.filter.value = event.currentTarget.value)}
           onKeyDown={(event) => {
             if (event.key !== "Escape" || text === "") return;
             event.stopPropagation();
             view.filter.value = "";
-          }} />
-        <datalist id={id}>{isQueried && source.supportsQueries && completionsOf(text, text.length, fieldsOf(page)).slice(0, MOST).map((field) => <option key={field} value={completed(text, text.length, field).text} />)}</datalist>
-        <span class="search-count">{runs.isLoaded.value ? formatWhole(runs.numFitting.value) : ""}</span>
-        {sentence !== undefined && <div class="search-error" role="status">{sentence}{shown.length > 0 && <pre>{shown.map((line) => line.slice(4)).join("\n")}</pre>}</div>}
+          }}
+        />
+        <datalist id={id}>
+          {isQueried &&
+            source.supportsQueries &&
+            completionsOf(text, text.length, fieldsOf(page))
+              .slice(0, MOST)
+              .map((field) => (
+                <option key={field} value={completed(text, text.length, field).text} />
+              ))}
+        </datalist>
+        <span class="search-count">
+          {runs.isLoaded.value ? formatWhole(runs.numFitting.value) : ""}
+        </span>
+        {sentence !== undefined && (
+          <div class="search-error" role="status">
+            {sentence}
+            {shown.length > 0 && <pre>{shown.map((line) => line.slice(4)).join("\n")}</pre>}
+          </div>
+        )}
       </div>
     </div>
   );
@@ -45,6 +94,10 @@ function fieldsOf({ runs, metrics, setNames }: Page): readonly string[] {
   return [
     ...FIELDS,
     ...runs.configKeys.value.map((key) => fieldOf("config", key)),
-    ...names.flatMap((name) => [fieldOf("summary", name, "last"), fieldOf("summary", name, "min"), fieldOf("best", name)]),
+    ...names.flatMap((name) => [
+      fieldOf("summary", name, "last"),
+      fieldOf("summary", name, "min"),
+      fieldOf("best", name),
+    ]),
   ];
 }

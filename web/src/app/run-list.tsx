@@ -27,20 +27,35 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
   const focused = lineOf(page, count, runs.focus.value?.id);
   // Rows stay where they are between the two clicks of a double click.
   const opened = useResting(runs.focus.value?.id, DOUBLE_CLICK_MS);
-  const onWindow = useCallback((start: number, stop: number) => runs.wantLines(start, stop), [runs]);
+  const onWindow = useCallback(
+    (start: number, stop: number) => runs.wantLines(start, stop),
+    [runs],
+  );
   return (
     <div class="runs">
       <RunFilter page={page} />
       <RunTools page={page} onTrash={() => setTrashOpen(true)} />
-      {runs.numUnread.value > 0 && count > 0 && <p class="runs-reading" role="status">Reading {formatWhole(runs.numUnread.value)} more runs; the list grows meanwhile.</p>}
+      {runs.numUnread.value > 0 && count > 0 && (
+        <p class="runs-reading" role="status">
+          Reading {formatWhole(runs.numUnread.value)} more runs; the list grows meanwhile.
+        </p>
+      )}
       <ValueName page={page} />
       <div class="runs-list" onKeyDown={moveInList}>
-        {count === 0
-          ? <NoLines page={page} />
-          : (
-            <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={view.focus.value === null ? -1 : focused} tallIndex={lineOf(page, count, opened)} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
-              row={(index) => <LineOf page={page} line={runs.lineAt(index)} opened={opened} />} />
-          )}
+        {count === 0 ? (
+          <NoLines page={page} />
+        ) : (
+          <VirtualList
+            count={count}
+            rowHeight={ROW_HEIGHT}
+            label="Runs"
+            activeIndex={view.focus.value === null ? -1 : focused}
+            tallIndex={lineOf(page, count, opened)}
+            keyOf={(index) => keyOf(runs.lineAt(index), index)}
+            onWindow={onWindow}
+            row={(index) => <LineOf page={page} line={runs.lineAt(index)} opened={opened} />}
+          />
+        )}
       </div>
       <TrashDialog page={page} isOpen={isTrashOpen} onClose={() => setTrashOpen(false)} />
     </div>
@@ -50,21 +65,52 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
 /** The metric whose latest values the list has, where it is the same one for all runs in the charts. */
 function ValueName({ page }: { readonly page: Page }): JSX.Element | null {
   const roles = page.runs.drawn.value.map(({ id }) => page.details.of(id).value?.roles ?? {});
-  const names = new Set(roles.map((role) => role["loss"] ?? role["eval_loss"]).filter((name) => name !== undefined));
+  const names = new Set(
+    roles.map((role) => role["loss"] ?? role["eval_loss"]).filter((name) => name !== undefined),
+  );
   return names.size === 1 ? <p class="runs-value-name">{[...names][0]}</p> : null;
 }
 
 /** The list is one stop of the Tab key: arrow keys move between its rows, and along a row to its checkbox, menu, tags and note. */
 function moveInList(event: KeyboardEvent): void {
-  const [at, list] = [event.target as HTMLElement, (event.currentTarget as HTMLElement).querySelector(".list")];
-  if (list === null || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || at.matches("input, textarea") || !event.key.startsWith("Arrow")) return;
+  const [at, list] = [
+    event.target as HTMLElement,
+    (event.currentTarget as HTMLElement).querySelector(".list"),
+  ];
+  if (
+    list === null ||
+    event.defaultPrevented ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    at.matches("input, textarea") ||
+    !event.key.startsWith("Arrow")
+  )
+    return;
   event.preventDefault();
   const rows = [...list.querySelectorAll<HTMLElement>(".list-row:has(.run-name)")];
   const index = rows.findIndex((row) => row.contains(at));
-  const [row, stops] = [rows[index], [...(rows[index]?.querySelectorAll<HTMLElement>("button") ?? [])]];
-  if (row === undefined) (list.querySelector<HTMLElement>(".is-focus .run-name") ?? rows[0]?.querySelector<HTMLElement>(".run-name"))?.focus();
-  else if (event.key === "ArrowLeft" || event.key === "ArrowRight") stops[stops.indexOf(at) + (event.key === "ArrowLeft" ? -1 : 1)]?.focus();
-  else rows[index + (event.key === "ArrowUp" ? -1 : 1)]?.querySelector<HTMLElement>(at.matches(".run-mark") ? ".run-mark" : at.matches("[aria-haspopup]") ? "[aria-haspopup]" : ".run-name")?.focus();
+  const [row, stops] = [
+    rows[index],
+    [...(rows[index]?.querySelectorAll<HTMLElement>("button") ?? [])],
+  ];
+  if (row === undefined)
+    (
+      list.querySelector<HTMLElement>(".is-focus .run-name") ??
+      rows[0]?.querySelector<HTMLElement>(".run-name")
+    )?.focus();
+  else if (event.key === "ArrowLeft" || event.key === "ArrowRight")
+    stops[stops.indexOf(at) + (event.key === "ArrowLeft" ? -1 : 1)]?.focus();
+  else
+    rows[index + (event.key === "ArrowUp" ? -1 : 1)]
+      ?.querySelector<HTMLElement>(
+        at.matches(".run-mark")
+          ? ".run-mark"
+          : at.matches("[aria-haspopup]")
+            ? "[aria-haspopup]"
+            : ".run-name",
+      )
+      ?.focus();
 }
 
 /** The line of a run; -1 where it is not among the rows that are here. */
@@ -81,23 +127,64 @@ const MOST_LOOKED_AT = 3000;
 /** Why the list has no lines: what is true of it at this moment. */
 function NoLines({ page }: { readonly page: Page }): JSX.Element {
   const { runs, view } = page;
-  if (runs.problem.value !== null && runs.numAll.value === 0) return <p class="runs-empty">The list could not be loaded.</p>;
-  if (!runs.isLoaded.value) return <p class="runs-empty" aria-busy="true">Loading runs…</p>;
+  if (runs.problem.value !== null && runs.numAll.value === 0)
+    return <p class="runs-empty">The list could not be loaded.</p>;
+  if (!runs.isLoaded.value)
+    return (
+      <p class="runs-empty" aria-busy="true">
+        Loading runs…
+      </p>
+    );
   if (runs.numAll.value === 0) return <p class="runs-empty">No runs yet.</p>;
   const missing = runs.missing.value;
-  if (missing?.kind === "project") return <p class="runs-empty">There is no project “{missing.name}”. <button type="button" class="link" onClick={() => (view.project.value = null)}>All projects</button></p>;
-  if (runs.filterProblem.value !== null) return <p class="runs-empty">The filter is not complete.</p>;
-  if (!runs.isSettled.value) return <p class="runs-empty" aria-busy="true">Searching…</p>;
-  if (runs.numUnread.value > 0) return <p class="runs-empty" aria-busy="true">Reading {formatWhole(runs.numUnread.value)} runs for this filter…</p>;
+  if (missing?.kind === "project")
+    return (
+      <p class="runs-empty">
+        There is no project “{missing.name}”.{" "}
+        <button type="button" class="link" onClick={() => (view.project.value = null)}>
+          All projects
+        </button>
+      </p>
+    );
+  if (runs.filterProblem.value !== null)
+    return <p class="runs-empty">The filter is not complete.</p>;
+  if (!runs.isSettled.value)
+    return (
+      <p class="runs-empty" aria-busy="true">
+        Searching…
+      </p>
+    );
+  if (runs.numUnread.value > 0)
+    return (
+      <p class="runs-empty" aria-busy="true">
+        Reading {formatWhole(runs.numUnread.value)} runs for this filter…
+      </p>
+    );
   if (view.filter.value.trim() !== "") {
-    return <p class="runs-empty">{unknownKey(view.filter.value, runs.configKeys.value) ?? "No run matches this filter."} <button type="button" class="link" onClick={() => (view.filter.value = "")}>Clear it</button></p>;
+    return (
+      <p class="runs-empty">
+        {unknownKey(view.filter.value, runs.configKeys.value) ?? "No run matches this filter."}{" "}
+        <button type="button" class="link" onClick={() => (view.filter.value = "")}>
+          Clear it
+        </button>
+      </p>
+    );
   }
-  return <p class="runs-empty">All runs are hidden. <button type="button" class="link" onClick={() => (view.text("hidden").value = "1")}>Show them</button></p>;
+  return (
+    <p class="runs-empty">
+      All runs are hidden.{" "}
+      <button type="button" class="link" onClick={() => (view.text("hidden").value = "1")}>
+        Show them
+      </button>
+    </p>
+  );
 }
 
 /** A sentence about a config key of a query that no run has, with the one that is most like it. */
 function unknownKey(query: string, keys: readonly string[]): string | null {
-  const wrong = [...query.matchAll(/\bconfig\.([\w./@:-]+)/g)].map(([, key]) => key!).find((key) => keys.every((one) => one !== key && !one.startsWith(`${key}.`)));
+  const wrong = [...query.matchAll(/\bconfig\.([\w./@:-]+)/g)]
+    .map(([, key]) => key!)
+    .find((key) => keys.every((one) => one !== key && !one.startsWith(`${key}.`)));
   if (wrong === undefined || keys.length === 0) return null;
   const alike = (key: string): number => {
     let [start, end] = [0, 0];
@@ -114,49 +201,130 @@ function keyOf(line: RunLine | undefined, index: number): string {
   return line.kind === "run" ? (line.row?.id ?? `row ${line.index}`) : `group ${line.title}`;
 }
 
-function LineOf({ page, line, opened }: { readonly page: Page; readonly line: RunLine | undefined; readonly opened: string | undefined }): JSX.Element {
-  if (line?.kind === "run" && line.row !== undefined) return <RunRow page={page} row={line.row} isOpen={line.row.id === opened} />;
-  if (line === undefined || line.kind === "run") return <div class="run is-coming" aria-busy="true"><i /></div>;
+function LineOf({
+  page,
+  line,
+  opened,
+}: {
+  readonly page: Page;
+  readonly line: RunLine | undefined;
+  readonly opened: string | undefined;
+}): JSX.Element {
+  if (line?.kind === "run" && line.row !== undefined)
+    return <RunRow page={page} row={line.row} isOpen={line.row.id === opened} />;
+  if (line === undefined || line.kind === "run")
+    return (
+      <div class="run is-coming" aria-busy="true">
+        <i />
+      </div>
+    );
   const { groupKeys } = page.runs;
   return (
     <div class="run-group">
-      {line.rows?.[0] !== undefined && page.view.spread.value !== "none" && <i class="run-group-line" style={{ background: slotSample(page.runs.slot(line.rows[0].id)) }} />}
+      {line.rows?.[0] !== undefined && page.view.spread.value !== "none" && (
+        <i
+          class="run-group-line"
+          style={{ background: slotSample(page.runs.slot(line.rows[0].id)) }}
+        />
+      )}
       {groupKeys.value.length === 1 && <span class="run-group-key">{groupKeys.value[0]} =</span>}
       <b title={line.title}>{line.title}</b>
       <span class="card-note">{formatWhole(line.count)}</span>
-      {line.rows !== null && page.view.spread.value === "none" && <button type="button" class="button is-quiet" tabIndex={-1} title="Show only this group" onClick={() => showInCharts(page, line.rows!.map(({ id }) => id))}>only</button>}
+      {line.rows !== null && page.view.spread.value === "none" && (
+        <button
+          type="button"
+          class="button is-quiet"
+          tabIndex={-1}
+          title="Show only this group"
+          onClick={() =>
+            showInCharts(
+              page,
+              line.rows!.map(({ id }) => id),
+            )
+          }
+        >
+          only
+        </button>
+      )}
     </div>
   );
 }
 
 const ORDERS: readonly (readonly [string, string])[] = [
-  ["-created", "Newest first"], ["created", "Oldest first"], ["-updated", "Last updated first"], ["name", "By name"],
+  ["-created", "Newest first"],
+  ["created", "Oldest first"],
+  ["-updated", "Last updated first"],
+  ["name", "By name"],
   ...HEADLINES.flatMap((role) => {
     const name = role.replace("role:", "").replace("_", " ");
-    return [[role, `Smallest ${name}`], [`-${role}`, `Largest ${name}`]] as const;
+    return [
+      [role, `Smallest ${name}`],
+      [`-${role}`, `Largest ${name}`],
+    ] as const;
   }),
 ];
 
-function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: () => void }): JSX.Element {
+function RunTools({
+  page,
+  onTrash,
+}: {
+  readonly page: Page;
+  readonly onTrash: () => void;
+}): JSX.Element {
   const { view, runs, notifier, source } = page;
   const hidden = view.text("hidden");
   const isMany = runs.numFitting.value > MOST_SHOWN && source.sweep.curves !== null;
   const more: (MenuItem | "divider")[] = [
-    { label: "Show all matches", isOn: view.isAll.value, ...(isMany ? { hint: "as quantiles" } : {}), run: runs.showAll },
-    { label: "Show the newest", isOn: view.shown.value === null && !view.isAll.value, run: runs.showNewest },
+    {
+      label: "Show all matches",
+      isOn: view.isAll.value,
+      ...(isMany ? { hint: "as quantiles" } : {}),
+      run: runs.showAll,
+    },
+    {
+      label: "Show the newest",
+      isOn: view.shown.value === null && !view.isAll.value,
+      run: runs.showNewest,
+    },
     { label: "Show none", run: () => runs.showOnly([]) },
     "divider",
-    { label: "List hidden runs", isOn: hidden.value === "1", run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
+    {
+      label: "List hidden runs",
+      isOn: hidden.value === "1",
+      run: () => (hidden.value = hidden.value === "1" ? "" : "1"),
+    },
   ];
-  if (source.connection.value !== "archive") more.push({ label: "Notify when a run ends", isOn: notifier.isOn.value, isDisabled: notifier.obstacle !== null, ...(notifier.obstacle === null ? {} : { hint: notifier.obstacle }), run: () => void notifier.toggle() });
+  if (source.connection.value !== "archive")
+    more.push({
+      label: "Notify when a run ends",
+      isOn: notifier.isOn.value,
+      isDisabled: notifier.obstacle !== null,
+      ...(notifier.obstacle === null ? {} : { hint: notifier.obstacle }),
+      run: () => void notifier.toggle(),
+    });
   if (page.selection.actions !== null) more.push({ label: "Trash…", run: onTrash });
   return (
     <div class="runs-tools">
-      <span class="runs-count">{runs.isLoaded.value && runs.numAll.value > 0 ? `${formatWhole(runs.numShown.value)} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
+      <span class="runs-count">
+        {runs.isLoaded.value && runs.numAll.value > 0
+          ? `${formatWhole(runs.numShown.value)} of ${formatWhole(runs.numFitting.value)} shown`
+          : ""}
+      </span>
       <span class="card-space" />
       <EditMenu page={page} />
-      <Menu label="Order of runs" items={ORDERS.map(([key, label]) => ({ label, isOn: view.order.value === key, run: () => (view.order.value = key) }))}>↕</Menu>
-      <Menu label="Which runs are listed and shown" items={more}>⋯</Menu>
+      <Menu
+        label="Order of runs"
+        items={ORDERS.map(([key, label]) => ({
+          label,
+          isOn: view.order.value === key,
+          run: () => (view.order.value = key),
+        }))}
+      >
+        ↕
+      </Menu>
+      <Menu label="Which runs are listed and shown" items={more}>
+        ⋯
+      </Menu>
     </div>
   );
 }

@@ -19,14 +19,22 @@ export interface ShortcutHost {
   readonly openDrawer: () => void;
 }
 
-export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost): readonly Shortcut[] {
+export function shortcutsOf({
+  page,
+  theme,
+  showSheet,
+  openDrawer,
+}: ShortcutHost): readonly Shortcut[] {
   const { view, runs } = page;
   const focusOn = (selector: string): void => {
     // The panel that holds it may be about to appear.
-    requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus()));
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() => document.querySelector<HTMLElement>(selector)?.focus()),
+    );
   };
   const smoothen = (by: number): void => {
-    view.smoothness.value = Math.round(Math.max(0, Math.min(SMOOTHEST, view.smoothness.value + by)) * 100) / 100;
+    view.smoothness.value =
+      Math.round(Math.max(0, Math.min(SMOOTHEST, view.smoothness.value + by)) * 100) / 100;
   };
   const moveFocus = (by: number): void => {
     const rows = runs.fitting.value;
@@ -38,38 +46,104 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     if (runs.focus.value !== null) run(runs.focus.value.id);
   };
   return [
-    ...PLACES.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Places", run: () => {
-      page.open(id);
-      focusOn("#panel");
-    } })),
-    ...sectionsOfRun().map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Run", run: () => {
-      openSection(page, id);
-      focusOn(`[data-section="${id}"] .group-head`);
-    } })),
-    { key: "/", text: "Filter charts", group: "Find", run: () => {
-      page.open("board");
-      if (page.boards.board.value !== null && !page.boards.isChanged.value) page.boards.open(null);
-      focusOn("#metric-search input");
-    } },
-    { key: "r", text: "Filter runs", group: "Find", run: () => {
-      openDrawer();
-      focusOn("#run-filter input");
-    } },
-    { key: "↑ → ↓ ←", text: "Move in the list, to checkboxes and menus too", group: "Runs", run: () => undefined },
+    ...PLACES.map(({ id, title, shortcut }) => ({
+      key: shortcut,
+      text: title,
+      group: "Places",
+      run: () => {
+        page.open(id);
+        focusOn("#panel");
+      },
+    })),
+    ...sectionsOfRun().map(({ id, title, shortcut }) => ({
+      key: shortcut,
+      text: title,
+      group: "Run",
+      run: () => {
+        openSection(page, id);
+        focusOn(`[data-section="${id}"] .group-head`);
+      },
+    })),
+    {
+      key: "/",
+      text: "Filter charts",
+      group: "Find",
+      run: () => {
+        page.open("board");
+        if (page.boards.board.value !== null && !page.boards.isChanged.value)
+          page.boards.open(null);
+        focusOn("#metric-search input");
+      },
+    },
+    {
+      key: "r",
+      text: "Filter runs",
+      group: "Find",
+      run: () => {
+        openDrawer();
+        focusOn("#run-filter input");
+      },
+    },
+    {
+      key: "↑ → ↓ ←",
+      text: "Move in the list, to checkboxes and menus too",
+      group: "Runs",
+      run: () => undefined,
+    },
     { key: "j", text: "Next run", group: "Runs", run: () => moveFocus(1) },
     { key: "k", text: "Previous run", group: "Runs", run: () => moveFocus(-1) },
-    { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus((id) => void runs.toggle(id)) },
-    { key: "a", text: "Show all matches", group: "Runs", run: () => (view.isAll.value ? runs.showNewest() : runs.showAll()) },
+    {
+      key: "e",
+      text: "Show or hide in the charts",
+      group: "Runs",
+      run: withFocus((id) => void runs.toggle(id)),
+    },
+    {
+      key: "a",
+      text: "Show all matches",
+      group: "Runs",
+      run: () => (view.isAll.value ? runs.showNewest() : runs.showAll()),
+    },
     { key: "s", text: "Show alone", group: "Runs", run: withFocus(runs.soloOn) },
-    { key: "b", text: "Baseline", group: "Runs", run: withFocus((id) => (view.baseline.value = view.baseline.value === id ? null : id)) },
-    { key: "x", text: "Next x axis", group: "Charts", run: () => setX(page, xKinds(page)[(xKinds(page).indexOf(view.x.value) + 1) % xKinds(page).length]!) },
+    {
+      key: "b",
+      text: "Baseline",
+      group: "Runs",
+      run: withFocus((id) => (view.baseline.value = view.baseline.value === id ? null : id)),
+    },
+    {
+      key: "x",
+      text: "Next x axis",
+      group: "Charts",
+      run: () =>
+        setX(page, xKinds(page)[(xKinds(page).indexOf(view.x.value) + 1) % xKinds(page).length]!),
+    },
     { key: "]", text: "Smoother", group: "Charts", run: () => smoothen(SMOOTHER) },
     { key: "[", text: "Less smooth", group: "Charts", run: () => smoothen(-SMOOTHER) },
     { key: "z", text: "Reset zoom", group: "Charts", run: () => (view.zoom.value = null) },
-    ...Object.entries({ "← →": "Earlier or later step", "↑ ↓": "Previous or next, in the full view", "+ − 0": "Zoom in, out, or show the whole" }).map(([key, text]) => ({ key, text, group: "Samples", run: () => undefined })),
-    ...Object.entries({ Arrows: "Move the block in focus", "⇧ Arrows": "Resize it", "Enter or e": "Edit it", Del: "Delete it" }).map(([key, text]) => ({ key, text, group: "Board", run: () => undefined })),
-    { key: "p", text: "Pause or continue", group: "Page", run: () => (page.isPaused.value = !page.isPaused.value) },
-    { key: "d", text: "Next theme", group: "Page", run: () => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!) },
+    ...Object.entries({
+      "← →": "Earlier or later step",
+      "↑ ↓": "Previous or next, in the full view",
+      "+ − 0": "Zoom in, out, or show the whole",
+    }).map(([key, text]) => ({ key, text, group: "Samples", run: () => undefined })),
+    ...Object.entries({
+      Arrows: "Move the block in focus",
+      "⇧ Arrows": "Resize it",
+      "Enter or e": "Edit it",
+      Del: "Delete it",
+    }).map(([key, text]) => ({ key, text, group: "Board", run: () => undefined })),
+    {
+      key: "p",
+      text: "Pause or continue",
+      group: "Page",
+      run: () => (page.isPaused.value = !page.isPaused.value),
+    },
+    {
+      key: "d",
+      text: "Next theme",
+      group: "Page",
+      run: () => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!),
+    },
     { key: "?", text: "This sheet", group: "Page", run: showSheet },
   ];
 }

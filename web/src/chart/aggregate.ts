@@ -25,7 +25,11 @@ export interface Aggregate {
 }
 
 /** Join the members on all their x values; between its points a member is interpolated, outside its reach it does not count. */
-export function aggregate(members: readonly Member[], kind: SpreadKind, isMedian = false): Aggregate {
+export function aggregate(
+  members: readonly Member[],
+  kind: SpreadKind,
+  isMedian = false,
+): Aggregate {
   const x = unionOf(members.map((member) => member.x));
   const result: Aggregate = {
     x,
@@ -63,7 +67,10 @@ export function overlaid(members: readonly Member[]): Aggregate {
   for (const { x, low, high } of members) {
     if (low === undefined || high === undefined) continue;
     for (let index = 0; index < result.x.length; index++) {
-      const [under, over] = [interpolate(x, low, result.x[index]!), interpolate(x, high, result.x[index]!)];
+      const [under, over] = [
+        interpolate(x, low, result.x[index]!),
+        interpolate(x, high, result.x[index]!),
+      ];
       if (under < result.low[index]!) result.low[index] = under;
       if (over > result.high[index]!) result.high[index] = over;
     }
@@ -71,16 +78,25 @@ export function overlaid(members: readonly Member[]): Aggregate {
   return result;
 }
 
-function summary(values: readonly number[], kind: SpreadKind, isMedian: boolean): { mean: number; low: number; high: number } {
+function summary(
+  values: readonly number[],
+  kind: SpreadKind,
+  isMedian: boolean,
+): { mean: number; low: number; high: number } {
   if (values.length === 0) return { mean: NaN, low: NaN, high: NaN };
   const average = values.reduce((sum, value) => sum + value, 0) / values.length;
-  const sorted = kind === "minmax" || kind === "iqr" || isMedian ? Float64Array.from(values).sort() : null;
+  const sorted =
+    kind === "minmax" || kind === "iqr" || isMedian ? Float64Array.from(values).sort() : null;
   const mean = isMedian ? quantileSorted(sorted!, 0.5) : average;
   if (kind === "minmax") return { mean, low: sorted![0]!, high: sorted!.at(-1)! };
-  if (kind === "iqr") return { mean, low: quantileSorted(sorted!, 0.25), high: quantileSorted(sorted!, 0.75) };
+  if (kind === "iqr")
+    return { mean, low: quantileSorted(sorted!, 0.25), high: quantileSorted(sorted!, 0.75) };
   const squares = values.reduce((sum, value) => sum + (value - average) ** 2, 0);
   const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
-  const factor = kind === "std" ? 1 : (kind === "ci" ? intervalFactor(values.length) : 1) / Math.sqrt(values.length);
+  const factor =
+    kind === "std"
+      ? 1
+      : (kind === "ci" ? intervalFactor(values.length) : 1) / Math.sqrt(values.length);
   return { mean, low: mean - deviation * factor, high: mean + deviation * factor };
 }
 
@@ -90,7 +106,9 @@ function intervalFactor(num: number): number {
   return T_975[df - 1] ?? 1.959964 + 2.3722 / df + 2.8225 / df ** 2;
 }
 
-const T_975 = [12.7062, 4.30265, 3.18245, 2.77645, 2.57058, 2.44691, 2.36462, 2.306, 2.26216, 2.22814];
+const T_975 = [
+  12.7062, 4.30265, 3.18245, 2.77645, 2.57058, 2.44691, 2.36462, 2.306, 2.26216, 2.22814,
+];
 
 function unionOf(parts: readonly Float64Array[]): Float64Array {
   const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));

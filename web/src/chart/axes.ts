@@ -19,7 +19,15 @@ export function labelWidth(labels: readonly string[]): number {
   return Math.ceil(Math.max(16, ...labels.map((label) => textWidth(label))) + LABEL_GAP);
 }
 
-export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme, hasGrid = true, name = ""): void {
+export function drawAxisX(
+  renderer: Renderer,
+  box: Box,
+  scale: Scale,
+  { at, labels }: Ticks,
+  theme: ChartTheme,
+  hasGrid = true,
+  name = "",
+): void {
   const right = box.left + box.width + EDGE;
   at.forEach((value, index) => {
     const x = Math.round(scale.toPixel(value)) + 0.5;
@@ -28,13 +36,27 @@ export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labe
     const half = textWidth(label) / 2;
     if (name !== "" && x + half > right - textWidth(name) * NAME_WEIGHT - NAME_GAP) return;
     const align = x + half > right ? "right" : "center";
-    renderer.text(align === "right" ? right : x, box.top + box.height + 12, label, { fill: theme.muted, align });
+    renderer.text(align === "right" ? right : x, box.top + box.height + 12, label, {
+      fill: theme.muted,
+      align,
+    });
   });
-  if (name !== "") renderer.text(right, box.top + box.height + 12, name, { fill: theme.muted, align: "right", weight: 600 });
+  if (name !== "")
+    renderer.text(right, box.top + box.height + 12, name, {
+      fill: theme.muted,
+      align: "right",
+      weight: 600,
+    });
   horizontalLine(renderer, Math.round(box.top + box.height) + 0.5, box, theme.line);
 }
 
-export function drawAxisY(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme): void {
+export function drawAxisY(
+  renderer: Renderer,
+  box: Box,
+  scale: Scale,
+  { at, labels }: Ticks,
+  theme: ChartTheme,
+): void {
   at.forEach((value, index) => {
     const y = Math.round(scale.toPixel(value)) + 0.5;
     horizontalLine(renderer, y, box, theme.grid);
@@ -42,7 +64,13 @@ export function drawAxisY(renderer: Renderer, box: Box, scale: Scale, { at, labe
   });
 }
 
-export function verticalLine(renderer: Renderer, x: number, box: Box, stroke: string, width = 1): void {
+export function verticalLine(
+  renderer: Renderer,
+  x: number,
+  box: Box,
+  stroke: string,
+  width = 1,
+): void {
   renderer.path({ stroke, width }, (sink) => {
     sink.moveTo(x, box.top);
     sink.lineTo(x, box.top + box.height);

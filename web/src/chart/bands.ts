@@ -40,13 +40,16 @@ export function percentilesOf(distributions: readonly StepDistribution[]): Perce
   return {
     x: Float64Array.from(distributions, ({ step }) => step),
     levels: LEVELS,
-    values: LEVELS.map((level) => Float64Array.from(distributions, (distribution) => distributionQuantile(distribution, level))),
+    values: LEVELS.map((level) =>
+      Float64Array.from(distributions, (distribution) => distributionQuantile(distribution, level)),
+    ),
   };
 }
 
 export function createBands(root: HTMLElement, options: BandsOptions): Chart<BandsOptions> {
   return mountChart(root, options, (current) => {
-    const nearest = (px: number, size: Size): number => nearestIndex(current().percentiles.x, layout(size, current()).x.toValue(px));
+    const nearest = (px: number, size: Size): number =>
+      nearestIndex(current().percentiles.x, layout(size, current()).x.toValue(px));
     return {
       label: () => `${current().label}: percentiles over ${current().percentiles.x.length} steps`,
       draw: (renderer, size, theme) => drawBands(renderer, size, current(), theme),
@@ -54,10 +57,16 @@ export function createBands(root: HTMLElement, options: BandsOptions): Chart<Ban
         const index = point === null ? -1 : nearest(point.x, size);
         if (index < 0) return null;
         const { x, levels, values } = current().percentiles;
-        const order = levels.map((level, at) => ({ level, value: values[at]![index]! })).sort((one, other) => other.level - one.level);
+        const order = levels
+          .map((level, at) => ({ level, value: values[at]![index]! }))
+          .sort((one, other) => other.level - one.level);
         return {
           title: positionLabel(x[index]!, current().xFormat),
-          rows: order.map(({ level, value }) => ({ label: levelName(level), value: formatNumber(value), isNearest: level === 0.5 })),
+          rows: order.map(({ level, value }) => ({
+            label: levelName(level),
+            value: formatNumber(value),
+            isNearest: level === 0.5,
+          })),
         };
       },
       click: (point, size) => {
@@ -74,24 +83,46 @@ export function levelName(level: number): string {
   return level === 0.5 ? "median" : `${Number((level * 100).toFixed(1))}\u00a0%`;
 }
 
-export function drawBands(renderer: Renderer, size: Size, options: BandsOptions, theme: ChartTheme): void {
+export function drawBands(
+  renderer: Renderer,
+  size: Size,
+  options: BandsOptions,
+  theme: ChartTheme,
+): void {
   const { box, x, y, yTicks } = layout(size, options);
   const { percentiles } = options;
   const color = slotColor(options.slot, theme.isDark);
   drawAxisY(renderer, box, y, yTicks, theme);
-  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, true, axisName(options.xFormat));
+  drawAxisX(
+    renderer,
+    box,
+    x,
+    ticks("linear", x, Math.max(2, box.width / 90), options.xFormat),
+    theme,
+    true,
+    axisName(options.xFormat),
+  );
   renderer.clip(box, () => {
     for (let at = 0; at + 1 < percentiles.values.length; at += 2) {
       const [low, high] = [percentiles.values[at]!, percentiles.values[at + 1]!];
-      renderer.path({ fill: color, alpha: ALPHA[at / 2] ?? 0.2 }, (sink) => band(sink, percentiles.x, low, high, x, y));
+      renderer.path({ fill: color, alpha: ALPHA[at / 2] ?? 0.2 }, (sink) =>
+        band(sink, percentiles.x, low, high, x, y),
+      );
     }
     const median = percentiles.values.at(-1);
-    if (median !== undefined) renderer.path({ stroke: color, width: 1.75 }, (sink) => traceLine(sink, percentiles.x, median, x, y));
-    if (options.selectedX !== null) verticalLine(renderer, Math.round(x.toPixel(options.selectedX)) + 0.5, box, theme.ink);
+    if (median !== undefined)
+      renderer.path({ stroke: color, width: 1.75 }, (sink) =>
+        traceLine(sink, percentiles.x, median, x, y),
+      );
+    if (options.selectedX !== null)
+      verticalLine(renderer, Math.round(x.toPixel(options.selectedX)) + 0.5, box, theme.ink);
   });
 }
 
-function layout(size: Size, { percentiles }: BandsOptions): { box: Box; x: Scale; y: Scale; yTicks: Ticks } {
+function layout(
+  size: Size,
+  { percentiles }: BandsOptions,
+): { box: Box; x: Scale; y: Scale; yTicks: Ticks } {
   const yRange = padRange("linear", valueRange(percentiles), 0.05);
   const height = Math.max(1, size.height - AXIS_HEIGHT - 8);
   const yTicks = ticks("linear", yRange, Math.max(2, height / 44), "number");
@@ -100,7 +131,12 @@ function layout(size: Size, { percentiles }: BandsOptions): { box: Box; x: Scale
   const [min, max] = [percentiles.x[0] ?? 0, percentiles.x.at(-1) ?? 1];
   return {
     box,
-    x: createScale("linear", max > min ? { min, max } : { min: min - 0.5, max: max + 0.5 }, left, left + box.width),
+    x: createScale(
+      "linear",
+      max > min ? { min, max } : { min: min - 0.5, max: max + 0.5 },
+      left,
+      left + box.width,
+    ),
     y: createScale("linear", yRange, box.top + box.height, box.top),
     yTicks,
   };

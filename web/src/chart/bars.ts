@@ -28,7 +28,12 @@ export function createBars(root: HTMLElement, bars: readonly Bar[]): Widget<read
   root.append(list);
   const update = (next: readonly Bar[]): void => {
     while (list.children.length > next.length) list.lastElementChild!.remove();
-    next.forEach((bar, index) => fillBar((list.children[index] as HTMLElement | undefined) ?? list.appendChild(emptyBar()), bar));
+    next.forEach((bar, index) =>
+      fillBar(
+        (list.children[index] as HTMLElement | undefined) ?? list.appendChild(emptyBar()),
+        bar,
+      ),
+    );
   };
   update(bars);
   return { update, destroy: () => list.remove() };
@@ -41,8 +46,14 @@ export function createStackedBar(
 ): Widget<{ readonly segments: readonly Segment[]; readonly total?: number }> {
   const frame = element("div", "chart-stack");
   root.append(frame);
-  const update = (next: { readonly segments: readonly Segment[]; readonly total?: number }): void => {
-    const widths = stackShares(next.segments.map(({ value }) => value), next.total);
+  const update = (next: {
+    readonly segments: readonly Segment[];
+    readonly total?: number;
+  }): void => {
+    const widths = stackShares(
+      next.segments.map(({ value }) => value),
+      next.total,
+    );
     const track = element("div", "chart-stack-track");
     const names = element("div", "chart-legend");
     next.segments.forEach((segment, index) => {
@@ -54,7 +65,10 @@ export function createStackedBar(
       names.append(stackName(segment));
     });
     track.setAttribute("role", "img");
-    track.setAttribute("aria-label", next.segments.map(({ label, text }) => `${label} ${text}`).join(", "));
+    track.setAttribute(
+      "aria-label",
+      next.segments.map(({ label, text }) => `${label} ${text}`).join(", "),
+    );
     frame.replaceChildren(track, names);
   };
   update(data);
@@ -64,7 +78,10 @@ export function createStackedBar(
 /** Shares of a whole; negative and unknown values take no room, and the whole is never less than the parts. */
 export function stackShares(values: readonly number[], total = 0): number[] {
   const known = values.map((value) => (value > 0 && Number.isFinite(value) ? value : 0));
-  const whole = Math.max(total, known.reduce((sum, value) => sum + value, 0));
+  const whole = Math.max(
+    total,
+    known.reduce((sum, value) => sum + value, 0),
+  );
   return known.map((value) => (whole > 0 ? value / whole : 0));
 }
 
@@ -86,7 +103,8 @@ function fillBar(row: HTMLElement, bar: Bar): void {
   text.textContent = bar.text;
   const percent = bar.share === null ? null : Math.max(0, Math.min(1, bar.share)) * 100;
   row.className = `chart-bar is-${bar.severity ?? "normal"}${percent === null ? " is-unknown" : ""}`;
-  (track.firstElementChild as HTMLElement).style.transform = `scaleX(${((percent ?? 0) / 100).toFixed(4)})`;
+  (track.firstElementChild as HTMLElement).style.transform =
+    `scaleX(${((percent ?? 0) / 100).toFixed(4)})`;
   track.setAttribute("aria-label", bar.label);
   track.setAttribute("aria-valuetext", bar.text);
   if (percent === null) track.removeAttribute("aria-valuenow");
@@ -97,6 +115,10 @@ function stackName({ label, text, slot }: Segment): HTMLElement {
   const name = element("span", "chart-legend-entry");
   const swatch = element("i", "chart-swatch is-square");
   swatch.style.setProperty("--swatch", slotCss(slot));
-  name.append(swatch, element("span", "chart-legend-label", label), element("span", "chart-legend-note", text));
+  name.append(
+    swatch,
+    element("span", "chart-legend-label", label),
+    element("span", "chart-legend-note", text),
+  );
   return name;
 }

@@ -82,7 +82,11 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
   };
   /** A downloaded picture says what it shows. */
   const drawTitled = (renderer: Renderer): void => {
-    renderer.text(12, TITLE_HEIGHT / 2, drawing.label(), { fill: theme.ink, size: 13, weight: 600 });
+    renderer.text(12, TITLE_HEIGHT / 2, drawing.label(), {
+      fill: theme.ink,
+      size: 13,
+      weight: 600,
+    });
     drawing.draw(shifted(renderer, TITLE_HEIGHT), size, theme);
   };
   const redraw = (): void => {
@@ -102,7 +106,8 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
   const stopPointer = followPointer(canvas, drawing, {
     size: () => size,
     theme: () => theme,
-    show: (content, point) => (content === null ? tooltip.hide() : tooltip.show(content, point.x, point.y)),
+    show: (content, point) =>
+      content === null ? tooltip.hide() : tooltip.show(content, point.x, point.y),
     redraw,
   });
 
@@ -115,7 +120,13 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
       drawTitled(renderer);
       return renderer.document();
     },
-    png: () => paintedPng({ ...size, height: size.height + TITLE_HEIGHT }, PNG_SCALE, theme.surface, drawTitled),
+    png: () =>
+      paintedPng(
+        { ...size, height: size.height + TITLE_HEIGHT },
+        PNG_SCALE,
+        theme.surface,
+        drawTitled,
+      ),
     destroy() {
       cancelAnimationFrame(scheduled);
       resized.disconnect();
@@ -128,7 +139,12 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
 }
 
 /** A picture as PNG, `scale` pixels for each of its own, over a solid background; a transparent one is unreadable in a dark viewer. */
-export function paintedPng(size: Size, scale: number, background: string, draw: (renderer: Renderer) => void): Promise<Blob> {
+export function paintedPng(
+  size: Size,
+  scale: number,
+  background: string,
+  draw: (renderer: Renderer) => void,
+): Promise<Blob> {
   const copy = document.createElement("canvas");
   copy.width = Math.round(size.width * scale);
   copy.height = Math.round(size.height * scale);
@@ -139,7 +155,9 @@ export function paintedPng(size: Size, scale: number, background: string, draw: 
   context.setTransform(scale, 0, 0, scale, 0, 0);
   draw(canvasRenderer(context));
   return new Promise((resolve, reject) => {
-    copy.toBlob((blob) => (blob === null ? reject(new Error("the canvas could not be written as PNG")) : resolve(blob)));
+    copy.toBlob((blob) =>
+      blob === null ? reject(new Error("the canvas could not be written as PNG")) : resolve(blob),
+    );
   });
 }
 
@@ -162,28 +180,44 @@ function followPointer(canvas: HTMLCanvasElement, drawing: Drawing, host: Pointe
     if (drawing.hover === undefined) return;
     host.show(drawing.hover(point, host.size(), host.theme()), point ?? { x: 0, y: 0 });
   };
-  canvas.addEventListener("pointermove", (event) => (dragging ? dragging.move(at(event)) : hover(at(event))), listen);
+  canvas.addEventListener(
+    "pointermove",
+    (event) => (dragging ? dragging.move(at(event)) : hover(at(event))),
+    listen,
+  );
   canvas.addEventListener("pointerleave", () => hover(null), listen);
   canvas.addEventListener("click", (event) => drawing.click?.(at(event), host.size()), listen);
-  canvas.addEventListener("pointerdown", (event) => {
-    dragging = event.button === 0 ? (drawing.drag?.(at(event), host.size()) ?? null) : null;
-    if (dragging === null) return;
-    canvas.setPointerCapture(event.pointerId);
-    hover(null);
-  }, listen);
+  canvas.addEventListener(
+    "pointerdown",
+    (event) => {
+      dragging = event.button === 0 ? (drawing.drag?.(at(event), host.size()) ?? null) : null;
+      if (dragging === null) return;
+      canvas.setPointerCapture(event.pointerId);
+      hover(null);
+    },
+    listen,
+  );
   for (const name of ["pointerup", "pointercancel"] as const) {
-    canvas.addEventListener(name, (event) => {
-      dragging?.end(at(event));
-      dragging = null;
-    }, listen);
+    canvas.addEventListener(
+      name,
+      (event) => {
+        dragging?.end(at(event));
+        dragging = null;
+      },
+      listen,
+    );
   }
   canvas.addEventListener("blur", () => hover(null), listen);
-  canvas.addEventListener("keydown", (event) => {
-    const answer = drawing.key?.(event, host.size()) ?? false;
-    if (answer === false) return;
-    event.preventDefault();
-    if (answer !== true) host.show(answer.content, answer.point);
-  }, listen);
+  canvas.addEventListener(
+    "keydown",
+    (event) => {
+      const answer = drawing.key?.(event, host.size()) ?? false;
+      if (answer === false) return;
+      event.preventDefault();
+      if (answer !== true) host.show(answer.content, answer.point);
+    },
+    listen,
+  );
   return () => ended.abort();
 }
 
@@ -203,7 +237,13 @@ export function mountChart<Options>(
 ): Chart<Options> {
   let options = initial;
   let chartCanvas: ChartCanvas | null = null;
-  chartCanvas = createChartCanvas(root, drawing(() => options, () => chartCanvas?.redraw()));
+  chartCanvas = createChartCanvas(
+    root,
+    drawing(
+      () => options,
+      () => chartCanvas?.redraw(),
+    ),
+  );
   const made = chartCanvas;
   return {
     update(next) {

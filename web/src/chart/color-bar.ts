@@ -28,11 +28,17 @@ export function shadeOf({ axis, isLowBest }: ColorScale, value: AxisValue): numb
 
 /** Names have colours of the palette, as far as there are enough. */
 export function hasNames({ axis }: ColorScale): boolean {
-  return axis.kind === "category" && axis.ticks.length <= PALETTE.length && axis.ticks.some(({ label }) => Number.isNaN(Number(label)));
+  return (
+    axis.kind === "category" &&
+    axis.ticks.length <= PALETTE.length &&
+    axis.ticks.some(({ label }) => Number.isNaN(Number(label)))
+  );
 }
 
 export function shadeColor(shade: number | null, theme: ChartTheme): string {
-  return shade === null ? theme.muted : rampColor(shade / (NUM_SHADES - 1), "quality", theme.isDark);
+  return shade === null
+    ? theme.muted
+    : rampColor(shade / (NUM_SHADES - 1), "quality", theme.isDark);
 }
 
 export function valueColor(scale: ColorScale, value: AxisValue, theme: ChartTheme): string {
@@ -42,23 +48,45 @@ export function valueColor(scale: ColorScale, value: AxisValue, theme: ChartThem
 }
 
 /** Draw the bar at the left of a box, its ticks beside it and its name along the right. */
-export function drawColorBar(renderer: Renderer, box: Box, scale: ColorScale, theme: ChartTheme): void {
+export function drawColorBar(
+  renderer: Renderer,
+  box: Box,
+  scale: ColorScale,
+  theme: ChartTheme,
+): void {
   const { axis } = scale;
   const toPixel = (position: number): number => box.top + (1 - position) * box.height;
   if (hasNames(scale)) {
-    axis.ticks.forEach(({ position }, index) => renderer.rect({ left: box.left, top: toPixel(position) - 5, width: BAR_PX, height: 10 }, { fill: slotColor(index, theme.isDark) }));
+    axis.ticks.forEach(({ position }, index) =>
+      renderer.rect(
+        { left: box.left, top: toPixel(position) - 5, width: BAR_PX, height: 10 },
+        { fill: slotColor(index, theme.isDark) },
+      ),
+    );
   } else {
     const height = box.height / NUM_SHADES;
     for (let index = 0; index < NUM_SHADES; index++) {
       const shade = scale.isLowBest ? index : NUM_SHADES - 1 - index;
-      renderer.rect({ left: box.left, top: box.top + index * height, width: BAR_PX, height: height + 0.5 }, { fill: shadeColor(shade, theme) });
+      renderer.rect(
+        { left: box.left, top: box.top + index * height, width: BAR_PX, height: height + 0.5 },
+        { fill: shadeColor(shade, theme) },
+      );
     }
   }
   const every = Math.ceil(axis.ticks.length / Math.max(1, Math.floor(box.height / 14)));
   axis.ticks.forEach(({ position, label }, index) => {
-    if (index % every === 0) renderer.text(box.left + BAR_PX + 5, toPixel(position), fitText(label, 42), { fill: theme.muted, size: 10 });
+    if (index % every === 0)
+      renderer.text(box.left + BAR_PX + 5, toPixel(position), fitText(label, 42), {
+        fill: theme.muted,
+        size: 10,
+      });
   });
-  renderer.text(box.left + BAR_WIDTH - 8, box.top + box.height / 2, fitText(axis.name, box.height), { fill: theme.ink, size: 10.5, align: "center", isVertical: true });
+  renderer.text(
+    box.left + BAR_WIDTH - 8,
+    box.top + box.height / 2,
+    fitText(axis.name, box.height),
+    { fill: theme.ink, size: 10.5, align: "center", isVertical: true },
+  );
 }
 
 /** A text that fits, without its middle where it is too long: names differ at both ends. */

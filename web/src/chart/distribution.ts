@@ -66,7 +66,11 @@ export function densityAt({ edges, counts }: Distribution, places: Float64Array)
     if (counts.length === 0 || place < edges[0]! || place > edges.at(-1)!) continue;
     while (bin < counts.length - 1 && place > middle(bin + 1)) bin++;
     if (place <= middle(bin) || bin === counts.length - 1) result[index] = density(bin);
-    else result[index] = density(bin) + ((density(bin + 1) - density(bin)) * (place - middle(bin))) / (middle(bin + 1) - middle(bin));
+    else
+      result[index] =
+        density(bin) +
+        ((density(bin + 1) - density(bin)) * (place - middle(bin))) /
+          (middle(bin + 1) - middle(bin));
   }
   return result;
 }
@@ -76,7 +80,10 @@ const OUTER_SHARE = 0.002;
 
 /** The values that nearly all of a distribution lie between; nan of an empty one. */
 export function innerRange(distribution: Distribution): Range {
-  return { min: distributionQuantile(distribution, OUTER_SHARE), max: distributionQuantile(distribution, 1 - OUTER_SHARE) };
+  return {
+    min: distributionQuantile(distribution, OUTER_SHARE),
+    max: distributionQuantile(distribution, 1 - OUTER_SHARE),
+  };
 }
 
 /** The values that nearly all of every distribution lie within, with a little air: one far value must not make a needle of the rest. */
@@ -109,7 +116,9 @@ export function countOutside({ edges, counts }: Distribution, { min, max }: Rang
 
 /** The edges that all distributions lie within. */
 export function distributionExtent(distributions: readonly Distribution[]): Range {
-  const ends = distributions.flatMap(({ edges }) => (edges.length === 0 ? [] : [edges[0]!, edges.at(-1)!]));
+  const ends = distributions.flatMap(({ edges }) =>
+    edges.length === 0 ? [] : [edges[0]!, edges.at(-1)!],
+  );
   const [min, max] = [Math.min(...ends), Math.max(...ends)];
   if (!(min <= max)) return { min: 0, max: 1 };
   return min < max ? { min, max } : padRange("linear", { min, max }, 0);

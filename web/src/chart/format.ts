@@ -65,8 +65,10 @@ export function formatDelta(value: number, baseline: number): string {
   if (!Number.isFinite(value) || !Number.isFinite(baseline) || baseline === 0) return UNKNOWN;
   const percent = ((value - baseline) / Math.abs(baseline)) * 100;
   // Beyond that a percentage is only a long number.
-  if (Math.abs(percent) >= 1000 && value / baseline > 0) return `×${formatCount(Math.round(value / baseline))}`;
-  const text = Math.abs(percent) < 10 ? fixed(percent, 2) : fixed(percent, Math.abs(percent) < 1000 ? 1 : 0);
+  if (Math.abs(percent) >= 1000 && value / baseline > 0)
+    return `×${formatCount(Math.round(value / baseline))}`;
+  const text =
+    Math.abs(percent) < 10 ? fixed(percent, 2) : fixed(percent, Math.abs(percent) < 1000 ? 1 : 0);
   if (Number(text) === 0) return "±0\u00a0%";
   return `${percent > 0 ? "+" : "−"}${text.replace("-", "")}\u00a0%`;
 }
@@ -102,15 +104,18 @@ export function fixed(value: number, decimals: number): string {
   const text = value.toFixed(decimals);
   const doubled = Math.abs(value) * 10 ** decimals * 2;
   if (doubled % 2 !== 1 || !isTie(Math.abs(value).toFixed(100), decimals)) return text;
-  const lower = Math.abs(value).toFixed(100).slice(0, decimals === 0 ? -101 : decimals - 100);
+  const lower = Math.abs(value)
+    .toFixed(100)
+    .slice(0, decimals === 0 ? -101 : decimals - 100);
   return lower.endsWith("1") || /[3579]$/.test(lower) ? text : `${value < 0 ? "-" : ""}${lower}`;
 }
 
 function exponential(value: number, decimals: number): string {
   const exact = Math.abs(value).toExponential(100);
-  const [digits = "", exponent = ""] = (isTie(exact.split("e")[0] ?? "", decimals)
-    ? evenTie(exact, decimals)
-    : Math.abs(value).toExponential(decimals)
+  const [digits = "", exponent = ""] = (
+    isTie(exact.split("e")[0] ?? "", decimals)
+      ? evenTie(exact, decimals)
+      : Math.abs(value).toExponential(decimals)
   ).split("e");
   const power = Number(exponent);
   const sign = value < 0 ? "-" : "";

@@ -19,7 +19,12 @@ export interface HeatmapOptions {
   readonly label: string;
   readonly rowNames: readonly string[];
   /** Either names, or ascending positions on an axis. */
-  readonly columns: { readonly names: readonly string[]; /** What a name is the name of. */ readonly noun?: string } | { readonly x: Float64Array; readonly format: AxisFormat };
+  readonly columns:
+    | {
+        readonly names: readonly string[] /** What a name is the name of. */;
+        readonly noun?: string;
+      }
+    | { readonly x: Float64Array; readonly format: AxisFormat };
   /** Row by row; nan where there is nothing finite, -infinity where there is nothing at all. */
   readonly values: Float64Array;
   readonly ramp: RampKind;
@@ -44,15 +49,25 @@ const NAME_SIZE = Math.min(TEXT_SIZE, 10.5);
 
 export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart<HeatmapOptions> {
   return mountChart(root, options, (current) => ({
-    label: () => `${current().label}: ${current().rowNames.length} rows, ${numColumns(current())} columns`,
+    label: () =>
+      `${current().label}: ${current().rowNames.length} rows, ${numColumns(current())} columns`,
     draw: (renderer, size, theme) => drawHeatmap(renderer, size, current(), theme),
     hover: (point, size) => {
       const cell = point === null ? null : cellUnder(point, size, current());
       if (cell === null) return null;
       const at = cell.row * numColumns(current()) + cell.column;
       const note = current().rowNote?.(cell.row, cell.column) ?? "";
-      const rows = [{ label: current().rowNames[cell.row]!, value: (current().format ?? formatNumber)(current().values[at]!, at) }];
-      return { title: columnName(current(), cell.column), rows, ...(note === "" ? {} : { foot: note }) };
+      const rows = [
+        {
+          label: current().rowNames[cell.row]!,
+          value: (current().format ?? formatNumber)(current().values[at]!, at),
+        },
+      ];
+      return {
+        title: columnName(current(), cell.column),
+        rows,
+        ...(note === "" ? {} : { foot: note }),
+      };
     },
     click: (point, size) => {
       const cell = cellUnder(point, size, current());
@@ -61,7 +76,12 @@ export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart
   }));
 }
 
-export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOptions, theme: ChartTheme): void {
+export function drawHeatmap(
+  renderer: Renderer,
+  size: Size,
+  options: HeatmapOptions,
+  theme: ChartTheme,
+): void {
   const columns = numColumns(options);
   const rows = options.rowNames.length;
   if (columns === 0 || rows === 0) return;
@@ -76,11 +96,22 @@ export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOpti
     reduceRow(line, pixels).forEach((value, pixel) => {
       if (value === -Infinity) return;
       const left = box.left + pixel * width;
-      const cell = { left, top: box.top + row * height, width: width - gap + (gap ? 0 : 0.35), height: height - gap + (gap ? 0 : 0.35) };
-      renderer.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
+      const cell = {
+        left,
+        top: box.top + row * height,
+        width: width - gap + (gap ? 0 : 0.35),
+        height: height - gap + (gap ? 0 : 0.35),
+      };
+      renderer.rect(
+        cell,
+        Number.isNaN(value)
+          ? { fill: theme.critical, alpha: 0.55 }
+          : { fill: table[rampIndex(value, range, table.length)]! },
+      );
     });
   }
-  if (pixels === columns) drawNumbers(renderer, box, options, range, table, { width, height }, theme);
+  if (pixels === columns)
+    drawNumbers(renderer, box, options, range, table, { width, height }, theme);
   drawSelected(renderer, box, options, { width: box.width / columns, height }, theme);
   drawRowNames(renderer, box, options.rowNames, height, theme);
   drawColumns(renderer, box, options, theme);
@@ -121,21 +152,47 @@ function valueRange(values: Float64Array, ramp: RampKind): Range {
 }
 
 function layout(size: Size, { rowNames, columns }: HeatmapOptions): Box {
-  const wanted = Math.max(...[...rowNames, ("names" in columns && columns.noun) || ""].map((name) => textWidth(name)), 10) + 10;
+  const wanted =
+    Math.max(
+      ...[...rowNames, ("names" in columns && columns.noun) || ""].map((name) => textWidth(name)),
+      10,
+    ) + 10;
   const left = Math.min(wanted, MAX_LABEL, size.width * 0.35);
-  return { left, top: 4, width: Math.max(1, size.width - left - 10), height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4) };
+  return {
+    left,
+    top: 4,
+    width: Math.max(1, size.width - left - 10),
+    height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4),
+  };
 }
 
 const NUMBER_SIZE = 10.5;
 
-function drawNumbers(renderer: Renderer, box: Box, options: HeatmapOptions, range: Range, table: readonly string[], cell: Size, theme: ChartTheme): void {
+function drawNumbers(
+  renderer: Renderer,
+  box: Box,
+  options: HeatmapOptions,
+  range: Range,
+  table: readonly string[],
+  cell: Size,
+  theme: ChartTheme,
+): void {
   const columns = numColumns(options);
-  const fits = (texts: readonly string[]): boolean => cell.height >= NUMBER_SIZE + 4 && texts.every((text) => cell.width >= textWidth(text, NUMBER_SIZE) + 8);
-  const written = (options.cellTexts ?? []).map((write) => [...options.values].map((value, at) => (value === -Infinity ? "" : write(value, at))));
+  const fits = (texts: readonly string[]): boolean =>
+    cell.height >= NUMBER_SIZE + 4 &&
+    texts.every((text) => cell.width >= textWidth(text, NUMBER_SIZE) + 8);
+  const written = (options.cellTexts ?? []).map((write) =>
+    [...options.values].map((value, at) => (value === -Infinity ? "" : write(value, at))),
+  );
   written.find(fits)?.forEach((text, index) => {
     const value = options.values[index]!;
-    const fill = Number.isFinite(value) ? inkOn(table[rampIndex(value, range, table.length)]!) : theme.ink;
-    const [x, y] = [box.left + ((index % columns) + 0.5) * cell.width, box.top + (Math.floor(index / columns) + 0.5) * cell.height];
+    const fill = Number.isFinite(value)
+      ? inkOn(table[rampIndex(value, range, table.length)]!)
+      : theme.ink;
+    const [x, y] = [
+      box.left + ((index % columns) + 0.5) * cell.width,
+      box.top + (Math.floor(index / columns) + 0.5) * cell.height,
+    ];
     renderer.text(x, y, text, { fill, align: "center", size: NUMBER_SIZE });
   });
 }
@@ -147,44 +204,99 @@ export function inkOn(color: string): string {
   return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.179 ? "#000000" : "#ffffff";
 }
 
-function drawSelected(renderer: Renderer, box: Box, { selected, rowNames }: HeatmapOptions, cell: Size, theme: ChartTheme): void {
+function drawSelected(
+  renderer: Renderer,
+  box: Box,
+  { selected, rowNames }: HeatmapOptions,
+  cell: Size,
+  theme: ChartTheme,
+): void {
   const { row = null, column = null } = selected ?? {};
   if (row !== null && rowNames.length > 1) {
-    renderer.rect({ left: box.left - 0.5, top: box.top + row * cell.height - 0.5, width: box.width, height: cell.height }, { stroke: theme.ink, width: 1.25 });
+    renderer.rect(
+      {
+        left: box.left - 0.5,
+        top: box.top + row * cell.height - 0.5,
+        width: box.width,
+        height: cell.height,
+      },
+      { stroke: theme.ink, width: 1.25 },
+    );
   }
   if (column !== null) {
     const width = Math.max(cell.width, 3);
-    renderer.rect({ left: box.left + (column + 0.5) * cell.width - width / 2, top: box.top - 0.5, width, height: box.height }, { stroke: theme.ink, width: 1.25 });
+    renderer.rect(
+      {
+        left: box.left + (column + 0.5) * cell.width - width / 2,
+        top: box.top - 0.5,
+        width,
+        height: box.height,
+      },
+      { stroke: theme.ink, width: 1.25 },
+    );
   }
 }
 
-function drawRowNames(renderer: Renderer, box: Box, names: readonly string[], height: number, theme: ChartTheme): void {
+function drawRowNames(
+  renderer: Renderer,
+  box: Box,
+  names: readonly string[],
+  height: number,
+  theme: ChartTheme,
+): void {
   const every = Math.ceil(13 / height);
   renderer.clip({ left: 0, top: 0, width: box.left - 4, height: box.top + box.height + 8 }, () => {
     for (let row = 0; row < names.length; row += every) {
-      renderer.text(box.left - 8, box.top + (row + 0.5) * height, fitText(names[row]!, box.left - 8, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
+      renderer.text(
+        box.left - 8,
+        box.top + (row + 0.5) * height,
+        fitText(names[row]!, box.left - 8, NAME_SIZE),
+        { fill: theme.muted, align: "right", size: NAME_SIZE },
+      );
     }
   });
 }
 
-function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, theme: ChartTheme): void {
+function drawColumns(
+  renderer: Renderer,
+  box: Box,
+  { columns }: HeatmapOptions,
+  theme: ChartTheme,
+): void {
   if ("x" in columns && areEven(columns.x)) {
     const [first, last] = [columns.x[0] ?? 0, columns.x.at(-1) ?? 1];
     // A position is the middle of its column.
     const half = (last - first) / Math.max(1, columns.x.length - 1) / 2 || 0.5;
     const range = { min: first - half, max: last + half };
     const scale = createScale("linear", range, box.left, box.left + box.width);
-    drawAxisX(renderer, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false, axisName(columns.format));
+    drawAxisX(
+      renderer,
+      box,
+      scale,
+      ticks("linear", range, Math.max(2, box.width / 90), columns.format),
+      theme,
+      false,
+      axisName(columns.format),
+    );
     return;
   }
   const { names, noun } = "x" in columns ? namesOf(columns) : columns;
   const width = box.width / names.length;
   const widest = Math.max(...names.map((name) => textWidth(name, 10))) + 6;
   const every = Math.max(1, Math.ceil(widest / width));
-  if (noun !== undefined) renderer.text(box.left - 8, box.top + box.height + 12, fitText(noun, box.left - 8, NAME_SIZE), { fill: theme.muted, align: "right", size: NAME_SIZE });
+  if (noun !== undefined)
+    renderer.text(box.left - 8, box.top + box.height + 12, fitText(noun, box.left - 8, NAME_SIZE), {
+      fill: theme.muted,
+      align: "right",
+      size: NAME_SIZE,
+    });
   for (let column = 0; column < names.length; column += every) {
     const x = box.left + (column + 0.5) * width;
-    renderer.text(x, box.top + box.height + 12, names[column]!, { fill: theme.muted, align: "center", size: 10 });
+    renderer.text(x, box.top + box.height + 12, names[column]!, {
+      fill: theme.muted,
+      align: "center",
+      size: 10,
+    });
   }
 }
 
@@ -195,14 +307,33 @@ function areEven(x: Float64Array): boolean {
 }
 
 /** Columns are equally wide: positions at uneven distances stand below them as names. */
-function namesOf({ x, format }: { readonly x: Float64Array; readonly format: AxisFormat }): { readonly names: readonly string[]; readonly noun: string } {
-  const nearest = x.reduce((least, position, column) => (column === 0 ? least : Math.min(least, position - x[column - 1]!)), Infinity);
-  return { names: Array.from(x, (position) => tickLabel(position, nearest, format)), noun: axisName(format) };
+function namesOf({ x, format }: { readonly x: Float64Array; readonly format: AxisFormat }): {
+  readonly names: readonly string[];
+  readonly noun: string;
+} {
+  const nearest = x.reduce(
+    (least, position, column) =>
+      column === 0 ? least : Math.min(least, position - x[column - 1]!),
+    Infinity,
+  );
+  return {
+    names: Array.from(x, (position) => tickLabel(position, nearest, format)),
+    noun: axisName(format),
+  };
 }
 
-function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, { values, keyName }: HeatmapOptions, table: readonly string[], theme: ChartTheme): void {
+function drawKey(
+  renderer: Renderer,
+  box: Box,
+  size: Size,
+  range: Range,
+  { values, keyName }: HeatmapOptions,
+  table: readonly string[],
+  theme: ChartTheme,
+): void {
   const width = Math.min(160, box.width * 0.5);
-  const written = (value: number): string => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number");
+  const written = (value: number): string =>
+    tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number");
   // Cells beyond the range have the colour of its end.
   const low = `${keyName === undefined ? "" : `${keyName}: `}${values.some((value) => value < range.min && value > -Infinity) ? "≤ " : ""}${written(range.min)}`;
   const high = `${values.some((value) => value > range.max) ? "≥ " : ""}${written(range.max)}`;
@@ -210,7 +341,10 @@ function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, { value
   const top = size.height - 13;
   table.forEach((fill, index) => {
     const step = width / table.length;
-    renderer.rect({ left: right - width + index * step, top, width: step + 0.4, height: 7 }, { fill });
+    renderer.rect(
+      { left: right - width + index * step, top, width: step + 0.4, height: 7 },
+      { fill },
+    );
   });
   renderer.text(right - width - 6, top + 4, low, { fill: theme.muted, align: "right", size: 10 });
   renderer.text(right + 6, top + 4, high, { fill: theme.muted, size: 10 });
@@ -221,13 +355,20 @@ function numColumns({ columns }: HeatmapOptions): number {
 }
 
 function columnName({ columns }: HeatmapOptions, column: number): string {
-  return "x" in columns ? positionLabel(columns.x[column]!, columns.format) : [columns.noun ?? "", columns.names[column]!].join(" ").trim();
+  return "x" in columns
+    ? positionLabel(columns.x[column]!, columns.format)
+    : [columns.noun ?? "", columns.names[column]!].join(" ").trim();
 }
 
-function cellUnder(point: Point, size: Size, options: HeatmapOptions): { row: number; column: number } | null {
+function cellUnder(
+  point: Point,
+  size: Size,
+  options: HeatmapOptions,
+): { row: number; column: number } | null {
   const box = layout(size, options);
   const column = Math.floor(((point.x - box.left) / box.width) * numColumns(options));
   const row = Math.floor(((point.y - box.top) / box.height) * options.rowNames.length);
-  const isInside = column >= 0 && column < numColumns(options) && row >= 0 && row < options.rowNames.length;
+  const isInside =
+    column >= 0 && column < numColumns(options) && row >= 0 && row < options.rowNames.length;
   return isInside ? { row, column } : null;
 }

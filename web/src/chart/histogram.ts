@@ -36,7 +36,10 @@ interface Layout {
   readonly yTicks: Ticks;
 }
 
-export function createHistogram(root: HTMLElement, options: HistogramOptions): Chart<HistogramOptions> {
+export function createHistogram(
+  root: HTMLElement,
+  options: HistogramOptions,
+): Chart<HistogramOptions> {
   return mountChart(root, options, (current) => ({
     label: () => histogramLabel(current()),
     draw: (renderer, size, theme) => drawHistogram(renderer, size, current(), theme),
@@ -51,7 +54,12 @@ export function histogramLabel({ label, distribution }: HistogramOptions): strin
   return `${label}${step === null ? "" : ` at step ${step}`}, ${only === null ? `${counts.length} bins` : `all values are ${formatNumber(only)}`}`;
 }
 
-export function drawHistogram(renderer: Renderer, size: Size, options: HistogramOptions, theme: ChartTheme): void {
+export function drawHistogram(
+  renderer: Renderer,
+  size: Size,
+  options: HistogramOptions,
+  theme: ChartTheme,
+): void {
   const { box, x, y, yTicks } = layout(size, options);
   const { edges, counts } = options.distribution;
   drawAxisY(renderer, box, y, yTicks, theme);
@@ -59,7 +67,15 @@ export function drawHistogram(renderer: Renderer, size: Size, options: Histogram
   const only = onlyValue(options.distribution);
   if (only !== null && only >= x.min && only <= x.max) {
     const top = y.toPixel(counts[0]!);
-    renderer.rect({ left: x.toPixel(only) - MARK_PX / 2, top, width: MARK_PX, height: box.top + box.height - top }, ink);
+    renderer.rect(
+      {
+        left: x.toPixel(only) - MARK_PX / 2,
+        top,
+        width: MARK_PX,
+        height: box.top + box.height - top,
+      },
+      ink,
+    );
   }
   renderer.clip(box, () => {
     for (let bin = 0; bin < counts.length; bin++) {
@@ -68,12 +84,28 @@ export function drawHistogram(renderer: Renderer, size: Size, options: Histogram
       const width = x.toPixel(edges[bin + 1]!) - left;
       const top = y.toPixel(counts[bin]!);
       const gap = width > 4 ? 1 : 0;
-      renderer.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, ink);
+      renderer.rect(
+        { left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top },
+        ink,
+      );
     }
   });
   const beyond = countOutside(options.distribution, x);
-  if (beyond > 0) renderer.text(box.left + box.width - 4, box.top + 6, `${formatWhole(beyond)} beyond the axis, ${formatNumber(edges[0]!)} to ${formatNumber(edges.at(-1)!)}`, { fill: theme.muted, align: "right", size: 10 });
-  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme, false);
+  if (beyond > 0)
+    renderer.text(
+      box.left + box.width - 4,
+      box.top + 6,
+      `${formatWhole(beyond)} beyond the axis, ${formatNumber(edges[0]!)} to ${formatNumber(edges.at(-1)!)}`,
+      { fill: theme.muted, align: "right", size: 10 },
+    );
+  drawAxisX(
+    renderer,
+    box,
+    x,
+    ticks("linear", x, Math.max(2, box.width / 80), "number"),
+    theme,
+    false,
+  );
 }
 
 function layout(size: Size, { distribution, range }: HistogramOptions): Layout {
@@ -91,20 +123,38 @@ function layout(size: Size, { distribution, range }: HistogramOptions): Layout {
   };
 }
 
-export function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipContent | null {
+export function binUnder(
+  point: Point,
+  size: Size,
+  options: HistogramOptions,
+): TooltipContent | null {
   const { x } = layout(size, options);
   const { edges, counts, step } = options.distribution;
   const value = x.toValue(point.x);
   const only = onlyValue(options.distribution);
-  const bin = only === null
-    ? edges.findIndex((edge, index) => index < counts.length && value >= edge && value < edges[index + 1]!)
-    : Math.abs(x.toPixel(only) - point.x) <= NEAR_PX ? 0 : -1;
+  const bin =
+    only === null
+      ? edges.findIndex(
+          (edge, index) => index < counts.length && value >= edge && value < edges[index + 1]!,
+        )
+      : Math.abs(x.toPixel(only) - point.x) <= NEAR_PX
+        ? 0
+        : -1;
   if (bin < 0) return null;
   const count = counts[bin]!;
-  const values = only === null ? `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}` : formatNumber(only);
+  const values =
+    only === null
+      ? `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}`
+      : formatNumber(only);
   return {
     title: `${values}${options.unit === undefined ? "" : ` ${options.unit}`}`,
-    rows: [{ label: "count", value: formatWhole(count), note: formatPercent(count / (total(counts) || 1)) }],
+    rows: [
+      {
+        label: "count",
+        value: formatWhole(count),
+        note: formatPercent(count / (total(counts) || 1)),
+      },
+    ],
     ...(step === null ? {} : { foot: `step ${formatWhole(step)}` }),
   };
 }

@@ -20,7 +20,17 @@ export type { LazyQueue } from "./lazy.ts";
 export { createLineChart } from "./line/chart.ts";
 export type { LineChart } from "./line/chart.ts";
 export type { Limit, LineOptions, Mark, Stretch } from "./line/options.ts";
-export { assignSlots, besideSlot, NUM_BRIGHT, ownSlot, PALETTE, rangeSlot, SERIES_DASHES, slotCss, slotSample } from "./palette.ts";
+export {
+  assignSlots,
+  besideSlot,
+  NUM_BRIGHT,
+  ownSlot,
+  PALETTE,
+  rangeSlot,
+  SERIES_DASHES,
+  slotCss,
+  slotSample,
+} from "./palette.ts";
 export { createParallel } from "./parallel.ts";
 export type { ParallelOptions } from "./parallel.ts";
 export { createRidge } from "./ridge.ts";

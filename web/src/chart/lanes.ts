@@ -61,7 +61,15 @@ export function createLanes(root: HTMLElement, options: LanesOptions): Chart<Lan
       drawLanes(renderer, size, current(), theme);
       if (selection === null) return;
       const { box } = layout(size, current());
-      renderer.rect({ left: selection.min, top: box.top, width: selection.max - selection.min, height: box.height }, { fill: theme.accent, alpha: 0.14 });
+      renderer.rect(
+        {
+          left: selection.min,
+          top: box.top,
+          width: selection.max - selection.min,
+          height: box.height,
+        },
+        { fill: theme.accent, alpha: 0.14 },
+      );
     },
     hover: (point, size) => {
       const found = point === null ? null : spanUnder(point, size, current());
@@ -69,7 +77,13 @@ export function createLanes(root: HTMLElement, options: LanesOptions): Chart<Lan
       const { lane, span } = found;
       return {
         title: span.label,
-        rows: [{ label: lane.name, value: formatDuration(span.to - span.from), color: slotCss(span.slot) }],
+        rows: [
+          {
+            label: lane.name,
+            value: formatDuration(span.to - span.from),
+            color: slotCss(span.slot),
+          },
+        ],
         foot: `from ${positionLabel(span.from, current().format)}`,
       };
     },
@@ -120,17 +134,43 @@ export function blocks(spans: readonly Span[], x: Scale, box: Box): Block[] {
   return found;
 }
 
-export function drawLanes(renderer: Renderer, size: Size, options: LanesOptions, theme: ChartTheme): void {
+export function drawLanes(
+  renderer: Renderer,
+  size: Size,
+  options: LanesOptions,
+  theme: ChartTheme,
+): void {
   const { box, x, height } = layout(size, options);
-  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.format), theme);
+  drawAxisX(
+    renderer,
+    box,
+    x,
+    ticks("linear", x, Math.max(2, box.width / 90), options.format),
+    theme,
+  );
   options.lanes.forEach((lane, row) => {
     const top = box.top + row * height;
     renderer.clip({ left: 0, top, width: box.left - 6, height }, () => {
-      renderer.text(box.left - 8, top + height / 2, lane.name, { fill: theme.muted, align: "right", size: 10.5 });
+      renderer.text(box.left - 8, top + height / 2, lane.name, {
+        fill: theme.muted,
+        align: "right",
+        size: 10.5,
+      });
     });
-    for (const level of lane.levels ?? []) drawLevel(renderer, level, { x, box, top: top + LANE_GAP / 2, height: height - LANE_GAP }, theme);
+    for (const level of lane.levels ?? [])
+      drawLevel(
+        renderer,
+        level,
+        { x, box, top: top + LANE_GAP / 2, height: height - LANE_GAP },
+        theme,
+      );
     for (const { left, width, span, num } of blocks(lane.spans, x, box)) {
-      const part = { left, top: top + LANE_GAP / 2, width: width > 3 ? width - 0.75 : width, height: height - LANE_GAP };
+      const part = {
+        left,
+        top: top + LANE_GAP / 2,
+        width: width > 3 ? width - 0.75 : width,
+        height: height - LANE_GAP,
+      };
       const fill = slotColor(span.slot, theme.isDark);
       renderer.rect(part, { fill, alpha: 0.5 });
       if (width > 12) renderer.rect({ ...part, width: 2 }, { fill });
@@ -149,7 +189,12 @@ interface LevelPlace {
   readonly height: number;
 }
 
-function drawLevel(renderer: Renderer, { start, period, values, max, slot }: Level, { x, box, top, height }: LevelPlace, theme: ChartTheme): void {
+function drawLevel(
+  renderer: Renderer,
+  { start, period, values, max, slot }: Level,
+  { x, box, top, height }: LevelPlace,
+  theme: ChartTheme,
+): void {
   const fill = slotColor(slot, theme.isDark);
   values.forEach((value, index) => {
     const from = Math.max(box.left, x.toPixel(start + index * period));
@@ -157,11 +202,22 @@ function drawLevel(renderer: Renderer, { start, period, values, max, slot }: Lev
     if (to <= from) return;
     if (Number.isNaN(value)) {
       // No reading is not idle: a thin line in the middle, no bar at the bottom.
-      renderer.rect({ left: from, top: top + height / 2, width: to - from, height: 1 }, { fill: theme.muted, alpha: 0.5 });
+      renderer.rect(
+        { left: from, top: top + height / 2, width: to - from, height: 1 },
+        { fill: theme.muted, alpha: 0.5 },
+      );
       return;
     }
     const filled = height * Math.max(0, Math.min(1, value / max));
-    renderer.rect({ left: from, top: top + height - Math.max(1, filled), width: to - from + 0.3, height: Math.max(1, filled) }, { fill, alpha: 0.6 });
+    renderer.rect(
+      {
+        left: from,
+        top: top + height - Math.max(1, filled),
+        width: to - from + 0.3,
+        height: Math.max(1, filled),
+      },
+      { fill, alpha: 0.6 },
+    );
   });
 }
 
@@ -173,25 +229,53 @@ function levelContent(point: Point, size: Size, options: LanesOptions): TooltipC
   for (const { start, period, values, slot, unit } of lane.levels ?? []) {
     const value = values[Math.floor((at - start) / period)];
     if (value === undefined) continue;
-    return { title: positionLabel(at, options.format), rows: [{ label: lane.name, value: Number.isNaN(value) ? "no reading" : `${value.toFixed(0)}${unit}`, color: slotCss(slot) }] };
+    return {
+      title: positionLabel(at, options.format),
+      rows: [
+        {
+          label: lane.name,
+          value: Number.isNaN(value) ? "no reading" : `${value.toFixed(0)}${unit}`,
+          color: slotCss(slot),
+        },
+      ],
+    };
   }
   return null;
 }
 
 function layout(size: Size, options: LanesOptions): { box: Box; x: Scale; height: number } {
   const { lanes } = options;
-  const left = Math.min(Math.max(30, ...lanes.map(({ name }) => textWidth(name, 10.5) + 14)), 150, size.width * 0.35);
+  const left = Math.min(
+    Math.max(30, ...lanes.map(({ name }) => textWidth(name, 10.5) + 14)),
+    150,
+    size.width * 0.35,
+  );
   const room = Math.max(1, size.height - AXIS_HEIGHT - 6);
   const height = Math.min(MAX_LANE, room / Math.max(1, lanes.length));
-  const box = { left, top: 6, width: Math.max(1, size.width - left - 12), height: height * Math.max(1, lanes.length) };
-  return { box, height, x: createScale("linear", options.range ?? extent(lanes), left, left + box.width) };
+  const box = {
+    left,
+    top: 6,
+    width: Math.max(1, size.width - left - 12),
+    height: height * Math.max(1, lanes.length),
+  };
+  return {
+    box,
+    height,
+    x: createScale("linear", options.range ?? extent(lanes), left, left + box.width),
+  };
 }
 
 function extent(lanes: readonly Lane[]): Range {
   let min = Infinity;
   let max = -Infinity;
   for (const { spans, levels = [] } of lanes) {
-    const reaches = [...spans, ...levels.map(({ start, period, values }) => ({ from: start, to: start + period * values.length }))];
+    const reaches = [
+      ...spans,
+      ...levels.map(({ start, period, values }) => ({
+        from: start,
+        to: start + period * values.length,
+      })),
+    ];
     for (const { from, to } of reaches) {
       if (from < min) min = from;
       if (to > max) max = to;
@@ -202,10 +286,16 @@ function extent(lanes: readonly Lane[]): Range {
   return min < max ? { min, max } : { min: min - 0.5, max: max + 0.5 };
 }
 
-function spanUnder(point: Point, size: Size, options: LanesOptions): { lane: Lane; span: Span } | null {
+function spanUnder(
+  point: Point,
+  size: Size,
+  options: LanesOptions,
+): { lane: Lane; span: Span } | null {
   const { box, x, height } = layout(size, options);
   const lane = options.lanes[Math.floor((point.y - box.top) / height)];
   if (lane === undefined || point.x < box.left) return null;
-  const block = blocks(lane.spans, x, box).find(({ left, width }) => point.x >= left - 0.5 && point.x <= left + width + 0.5);
+  const block = blocks(lane.spans, x, box).find(
+    ({ left, width }) => point.x >= left - 0.5 && point.x <= left + width + 0.5,
+  );
   return block === undefined ? null : { lane, span: block.span };
 }

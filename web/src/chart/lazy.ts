@@ -9,15 +9,18 @@ export interface LazyQueue {
 /** One observer for many elements: fifty of them each cost a pass over the layout. */
 export function createLazyQueue(margin = "50% 0px"): LazyQueue {
   const waiting = new Map<Element, () => void>();
-  const observer = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      const create = waiting.get(target);
-      if (!isIntersecting || create === undefined) continue;
-      waiting.delete(target);
-      observer.unobserve(target);
-      create();
-    }
-  }, { rootMargin: margin });
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) {
+        const create = waiting.get(target);
+        if (!isIntersecting || create === undefined) continue;
+        waiting.delete(target);
+        observer.unobserve(target);
+        create();
+      }
+    },
+    { rootMargin: margin },
+  );
   return {
     whenNear(element, create) {
       waiting.set(element, create);

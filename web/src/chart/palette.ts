@@ -76,7 +76,8 @@ export function rangeSlot(share: number): number {
 }
 
 export function slotColor(slot: number, isDark: boolean): string {
-  if (slot >= RANGE) return rampColor(RANGE_START + ((1 - RANGE_START) * (slot - RANGE)) / 1000, "quality", isDark);
+  if (slot >= RANGE)
+    return rampColor(RANGE_START + ((1 - RANGE_START) * (slot - RANGE)) / 1000, "quality", isDark);
   if (slot >= OWN_COLORS) return `#${(slot - OWN_COLORS).toString(16).padStart(6, "0")}`;
   const shade = PALETTE[slot % PALETTE.length]!;
   return isDark ? shade.dark : shade.light;
@@ -93,7 +94,9 @@ export function slotSample(slot: number): string {
 }
 
 export function dashSample(color: string, [on, off]: readonly number[]): string {
-  return on === undefined || off === undefined ? color : `repeating-linear-gradient(90deg, ${color} 0 ${on / 1.5}px, transparent 0 ${(on + off) / 1.5}px)`;
+  return on === undefined || off === undefined
+    ? color
+    : `repeating-linear-gradient(90deg, ${color} 0 ${on / 1.5}px, transparent 0 ${(on + off) / 1.5}px)`;
 }
 
 export function slotDash(slot: number): readonly number[] {
@@ -104,7 +107,10 @@ export function slotDash(slot: number): readonly number[] {
  * Give every id a slot: the colour that is farthest from those in use. Ids that have a slot in `taken` keep it, so a colour never changes while a run
  * stays on the page.
  */
-export function assignSlots(ids: readonly string[], taken: ReadonlyMap<string, number> = new Map()): Map<string, number> {
+export function assignSlots(
+  ids: readonly string[],
+  taken: ReadonlyMap<string, number> = new Map(),
+): Map<string, number> {
   const slots = new Map<string, number>();
   const used = new Set<number>();
   const give = (id: string, slot: number): void => {
@@ -127,7 +133,13 @@ function farthestSlot(used: ReadonlySet<number>): number {
     if (free.length === 0) continue;
     const bright = free.filter((color) => color < NUM_BRIGHT);
     const others = all.filter((color) => used.has(first + color));
-    const apart = (color: number): number => Math.min(...others.map((other) => DISTANCES[color]![other]!));
-    return first + (bright.length > 0 ? bright : free).reduce((best, color) => (apart(color) > apart(best) ? color : best));
+    const apart = (color: number): number =>
+      Math.min(...others.map((other) => DISTANCES[color]![other]!));
+    return (
+      first +
+      (bright.length > 0 ? bright : free).reduce((best, color) =>
+        apart(color) > apart(best) ? color : best,
+      )
+    );
   }
 }

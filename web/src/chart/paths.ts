@@ -41,7 +41,13 @@ export function isDense(x: Float64Array, scale: Scale, widthPx: number): boolean
 }
 
 /** Write the line through every point in view; a nan lifts the pen, a lone point becomes a dot. */
-export function traceLine(sink: PathSink, x: Float64Array, y: Float64Array, xScale: Scale, yScale: Scale): void {
+export function traceLine(
+  sink: PathSink,
+  x: Float64Array,
+  y: Float64Array,
+  xScale: Scale,
+  yScale: Scale,
+): void {
   const [start, stop] = visible(x, xScale);
   let isDown = false;
   for (let index = start; index < stop; index++) {
@@ -61,13 +67,24 @@ export function traceLine(sink: PathSink, x: Float64Array, y: Float64Array, xSca
 }
 
 /** Write a line without a band: through every point, or through the mean of each pixel column where there are many. */
-export function thinLine(sink: PathSink, x: Float64Array, y: Float64Array, xScale: Scale, yScale: Scale, widthPx: number): void {
+export function thinLine(
+  sink: PathSink,
+  x: Float64Array,
+  y: Float64Array,
+  xScale: Scale,
+  yScale: Scale,
+  widthPx: number,
+): void {
   if (isDense(x, xScale, widthPx)) columnLine(sink, pointSamples(x, y), xScale, yScale);
   else traceLine(sink, x, y, xScale, yScale);
 }
 
 /** The samples that share the pixel column of one of them, from the first to before the last. */
-export function columnAround(x: Float64Array, index: number, scale: Scale): readonly [start: number, stop: number] {
+export function columnAround(
+  x: Float64Array,
+  index: number,
+  scale: Scale,
+): readonly [start: number, stop: number] {
   const column = Math.floor(scale.toPixel(x[index]!));
   let [start, stop] = [index, index + 1];
   while (start > 0 && Math.floor(scale.toPixel(x[start - 1]!)) === column) start--;
@@ -92,9 +109,17 @@ export function columnLine(sink: PathSink, samples: Samples, xScale: Scale, ySca
  * The band as upright strokes one pixel wide, one a column: a spike is as wide as anything else, and without a GPU this
  * paints several times faster than a filled outline. A slice that is wider than a pixel fills the columns from its first point to its last.
  */
-export function columnBand(sink: PathSink, { x, firstX, lastX, min, max }: Samples, xScale: Scale, yScale: Scale): void {
+export function columnBand(
+  sink: PathSink,
+  { x, firstX, lastX, min, max }: Samples,
+  xScale: Scale,
+  yScale: Scale,
+): void {
   const [start, stop] = visible(x, xScale);
-  const [left, right] = [Math.floor(xScale.toPixel(xScale.min)), Math.ceil(xScale.toPixel(xScale.max))];
+  const [left, right] = [
+    Math.floor(xScale.toPixel(xScale.min)),
+    Math.ceil(xScale.toPixel(xScale.max)),
+  ];
   let [column, top, bottom] = [NaN, Infinity, -Infinity];
   const flush = (): void => {
     if (bottom - top < THINNEST_BAND) return;
@@ -124,7 +149,14 @@ function lowerEdge(low: number, scale: Scale): number {
 }
 
 /** Write the band between two lines that share their x values; where either is nan it is interrupted. */
-export function band(sink: PathSink, x: Float64Array, low: Float64Array, high: Float64Array, xScale: Scale, yScale: Scale): void {
+export function band(
+  sink: PathSink,
+  x: Float64Array,
+  low: Float64Array,
+  high: Float64Array,
+  xScale: Scale,
+  yScale: Scale,
+): void {
   const [start, stop] = visible(x, xScale);
   let [px, top, bottom]: [number[], number[], number[]] = [[], [], []];
   const flush = (): void => {
@@ -145,7 +177,12 @@ export function band(sink: PathSink, x: Float64Array, low: Float64Array, high: F
   flush();
 }
 
-function closedBand(sink: PathSink, x: readonly number[], top: readonly number[], bottom: readonly number[]): void {
+function closedBand(
+  sink: PathSink,
+  x: readonly number[],
+  top: readonly number[],
+  bottom: readonly number[],
+): void {
   sink.moveTo(x[0]!, top[0]!);
   for (let index = 1; index < x.length; index++) sink.lineTo(x[index]!, top[index]!);
   for (let index = x.length - 1; index >= 0; index--) sink.lineTo(x[index]!, bottom[index]!);

@@ -26,5 +26,8 @@ export function rangeWithoutOutliers(ascending: Float64Array, share = 0.02): Ran
   const low = quantileSorted(ascending, share);
   const high = quantileSorted(ascending, 1 - share);
   const margin = (high - low) * 0.5;
-  return { min: Math.max(ascending[0]!, low - margin), max: Math.min(ascending.at(-1)!, high + margin) };
+  return {
+    min: Math.max(ascending[0]!, low - margin),
+    max: Math.min(ascending.at(-1)!, high + margin),
+  };
 }

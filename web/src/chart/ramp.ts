@@ -37,7 +37,9 @@ export function rampTable(kind: RampKind, isDark: boolean, size = 128): string[]
 function mixed(from: string, to: string, share: number): string {
   const parts = [1, 3, 5].map((at) => {
     const [low, high] = [parseInt(from.slice(at, at + 2), 16), parseInt(to.slice(at, at + 2), 16)];
-    return Math.round(low + (high - low) * share).toString(16).padStart(2, "0");
+    return Math.round(low + (high - low) * share)
+      .toString(16)
+      .padStart(2, "0");
   });
   return `#${parts.join("")}`;
 }

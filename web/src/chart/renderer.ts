@@ -38,7 +38,8 @@ export interface Renderer {
   clip(box: Box, draw: () => void): void;
 }
 
-export const FONT = 'Inter, ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+export const FONT =
+  'Inter, ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 export const TEXT_SIZE = 11;
 
 /** A pen on a canvas whose context is scaled to CSS pixels already. */
@@ -111,11 +112,14 @@ export function canvasRenderer(context: CanvasRenderingContext2D): Renderer {
 export function shifted(renderer: Renderer, down: number): Renderer {
   const moved = (box: Box): Box => ({ ...box, top: box.top + down });
   return {
-    path: (ink, write) => renderer.path(ink, (sink) => write({
-      moveTo: (x, y) => sink.moveTo(x, y + down),
-      lineTo: (x, y) => sink.lineTo(x, y + down),
-      closePath: () => sink.closePath(),
-    })),
+    path: (ink, write) =>
+      renderer.path(ink, (sink) =>
+        write({
+          moveTo: (x, y) => sink.moveTo(x, y + down),
+          lineTo: (x, y) => sink.lineTo(x, y + down),
+          closePath: () => sink.closePath(),
+        }),
+      ),
     rect: (box, ink) => renderer.rect(moved(box), ink),
     circle: (x, y, radius, ink) => renderer.circle(x, y + down, radius, ink),
     text: (x, y, text, textStyle) => renderer.text(x, y + down, text, textStyle),
@@ -126,6 +130,7 @@ export function shifted(renderer: Renderer, down: number): Renderer {
 /** Width of a text in the chart's font, estimated without a canvas: figures are tabular, letters about as wide. */
 export function textWidth(text: string, size = TEXT_SIZE): number {
   let units = 0;
-  for (const letter of text) units += /[.,:;il|'!\u202f ]/.test(letter) ? 0.32 : /[MWmw%—]/.test(letter) ? 0.86 : 0.6;
+  for (const letter of text)
+    units += /[.,:;il|'!\u202f ]/.test(letter) ? 0.32 : /[MWmw%—]/.test(letter) ? 0.86 : 0.6;
   return units * size;
 }

@@ -89,16 +89,41 @@ export interface Trace extends Samples {
 export function prepare(series: Series): Trace {
   const { id, label, slot, data } = series;
   return {
-    id, owner: series.owner ?? id, subject: series.subject ?? id, label, slot, dash: series.dash ?? slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null,
-    ...(data.kind === "raw" ? nonfinitePoints(data) : { nonfiniteX: data.nonfiniteX, nonfinite: data.nonfinite }),
+    id,
+    owner: series.owner ?? id,
+    subject: series.subject ?? id,
+    label,
+    slot,
+    dash: series.dash ?? slotDash(slot),
+    data,
+    spread: series.spread ?? null,
+    smoothed: series.smoothed ?? null,
+    noteOf: series.noteOf ?? null,
+    ...(data.kind === "raw"
+      ? nonfinitePoints(data)
+      : { nonfiniteX: data.nonfiniteX, nonfinite: data.nonfinite }),
     ...samplesOf(data),
   };
 }
 
 export function samplesOf(data: SeriesData): Samples {
-  if (data.kind === "raw") return pointSamples(data.x, data.y.every(Number.isFinite) ? data.y : data.y.map((value) => (Number.isFinite(value) ? value : NaN)));
+  if (data.kind === "raw")
+    return pointSamples(
+      data.x,
+      data.y.every(Number.isFinite)
+        ? data.y
+        : data.y.map((value) => (Number.isFinite(value) ? value : NaN)),
+    );
   const { firstX, lastX, mean, min, max, count } = data;
-  return { x: firstX.map((first, index) => (first + lastX[index]!) / 2), y: mean, firstX, lastX, min, max, count };
+  return {
+    x: firstX.map((first, index) => (first + lastX[index]!) / 2),
+    y: mean,
+    firstX,
+    lastX,
+    min,
+    max,
+    count,
+  };
 }
 
 /** Samples that are one point each. */

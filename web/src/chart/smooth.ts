@@ -26,7 +26,12 @@ export function ema(values: Float64Array, weight: number): Float64Array {
 export type SmoothState = readonly [sum: number, gathered: number, lastX: number, spacing: number];
 
 /** The average after one more finite point. */
-export function continued([sum, gathered, , spacing]: SmoothState, weight: number, x: number, y: number): SmoothState {
+export function continued(
+  [sum, gathered, , spacing]: SmoothState,
+  weight: number,
+  x: number,
+  y: number,
+): SmoothState {
   return [sum * weight + y, gathered * weight + 1, x, spacing];
 }
 
@@ -40,27 +45,46 @@ export const SLICE_ERROR = 0.01;
  * The average at the last point of each slice, as a mixture of those that a saved page keeps: the one whose kernel is nearest to it. The last point
  * itself is the average of weight 0, and the shares add up to 1, so that a constant stays what it is.
  */
-export function smoothSlices(last: Float64Array, columns: SliceColumns, weight: number): Float64Array {
+export function smoothSlices(
+  last: Float64Array,
+  columns: SliceColumns,
+  weight: number,
+): Float64Array {
   const kept = Object.entries(columns).filter(([name]) => name.startsWith("ema:"));
-  const shares = mixture(kept.map(([name]) => smoothingWeight(name)), weight);
-  return last.map((value, index) => value + kept.reduce((sum, [, column], at) => sum + shares[at]! * (column[index]! - value), 0));
+  const shares = mixture(
+    kept.map(([name]) => smoothingWeight(name)),
+    weight,
+  );
+  return last.map(
+    (value, index) =>
+      value + kept.reduce((sum, [, column], at) => sum + shares[at]! * (column[index]! - value), 0),
+  );
 }
 
 /** The shares of known averages, beside the last point, that come closest to another: least squares over their kernels. */
 function mixture(weights: readonly number[], weight: number): readonly number[] {
-  const product = (one: number, other: number): number => ((1 - one) * (1 - other)) / (1 - one * other);
+  const product = (one: number, other: number): number =>
+    ((1 - one) * (1 - other)) / (1 - one * other);
   // Of kernels less that of the last point, whose products with others are their first values.
-  const reduced = (one: number, other: number): number => product(one, other) - product(one, 0) - product(0, other) + 1;
-  return solved(weights.map((one) => weights.map((other) => reduced(one, other))), weights.map((one) => reduced(one, weight)));
+  const reduced = (one: number, other: number): number =>
+    product(one, other) - product(one, 0) - product(0, other) + 1;
+  return solved(
+    weights.map((one) => weights.map((other) => reduced(one, other))),
+    weights.map((one) => reduced(one, weight)),
+  );
 }
 
 /** Gaussian elimination with the largest pivot of each column. */
-function solved(matrix: readonly (readonly number[])[], right: readonly number[]): readonly number[] {
+function solved(
+  matrix: readonly (readonly number[])[],
+  right: readonly number[],
+): readonly number[] {
   const rows = matrix.map((row, index) => [...row, right[index]!]);
   const size = rows.length;
   for (let column = 0; column < size; column++) {
     let pivot = column;
-    for (let row = column + 1; row < size; row++) if (Math.abs(rows[row]![column]!) > Math.abs(rows[pivot]![column]!)) pivot = row;
+    for (let row = column + 1; row < size; row++)
+      if (Math.abs(rows[row]![column]!) > Math.abs(rows[pivot]![column]!)) pivot = row;
     [rows[column], rows[pivot]] = [rows[pivot]!, rows[column]!];
     for (let row = 0; row < size; row++) {
       if (row === column) continue;

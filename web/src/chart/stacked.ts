@@ -39,15 +39,28 @@ const GAP_PX = 1;
 
 export function createStacked(root: HTMLElement, options: StackedOptions): Chart<StackedOptions> {
   return mountChart(root, options, (current) => ({
-    label: () => `${current().label}: ${current().parts.map(({ label }) => label).join(", ")}`,
+    label: () =>
+      `${current().label}: ${current()
+        .parts.map(({ label }) => label)
+        .join(", ")}`,
     draw: (renderer, size, theme) => drawStacked(renderer, size, current(), theme),
     hover: (point, size) => {
-      const column = point === null ? undefined : current().columns[columnUnder(point, size, current())];
+      const column =
+        point === null ? undefined : current().columns[columnUnder(point, size, current())];
       if (column === undefined) return null;
       const whole = wholeOf(column);
-      const rows = current().parts.map(({ label, slot }, index) => ({ label, value: current().format(column.values[index] ?? 0), note: percent(column.values[index] ?? 0, whole), color: slotCss(slot) }));
+      const rows = current().parts.map(({ label, slot }, index) => ({
+        label,
+        value: current().format(column.values[index] ?? 0),
+        note: percent(column.values[index] ?? 0, whole),
+        color: slotCss(slot),
+      }));
       // As they lie on each other.
-      return { title: column.title, rows: rows.reverse(), foot: `${current().format(whole)} in all` };
+      return {
+        title: column.title,
+        rows: rows.reverse(),
+        foot: `${current().format(whole)} in all`,
+      };
     },
     click: (point, size) => {
       const index = columnUnder(point, size, current());
@@ -64,7 +77,12 @@ function percent(value: number, whole: number): string {
   return whole > 0 ? `${((value / whole) * 100).toFixed(0)}\u00a0%` : "";
 }
 
-export function drawStacked(renderer: Renderer, size: Size, options: StackedOptions, theme: ChartTheme): void {
+export function drawStacked(
+  renderer: Renderer,
+  size: Size,
+  options: StackedOptions,
+  theme: ChartTheme,
+): void {
   const { box, x, y, yTicks } = layout(size, options);
   drawAxisY(renderer, box, y, yTicks, theme);
   options.columns.forEach((column, index) => {
@@ -75,15 +93,33 @@ export function drawStacked(renderer: Renderer, size: Size, options: StackedOpti
     column.values.forEach((value, part) => {
       if (!(value > 0) || !(whole > 0)) return;
       const [from, to] = [y.toPixel(bottom / whole), y.toPixel((bottom + value) / whole)];
-      renderer.rect({ left, top: to, width, height: from - to }, { fill: slotColor(options.parts[part]?.slot ?? 0, theme.isDark) });
+      renderer.rect(
+        { left, top: to, width, height: from - to },
+        { fill: slotColor(options.parts[part]?.slot ?? 0, theme.isDark) },
+      );
       bottom += value;
     });
-    if (index === options.selected) renderer.rect({ left: left - 0.5, top: box.top, width: width + 1, height: box.height }, { stroke: theme.ink, width: 1.25 });
+    if (index === options.selected)
+      renderer.rect(
+        { left: left - 0.5, top: box.top, width: width + 1, height: box.height },
+        { stroke: theme.ink, width: 1.25 },
+      );
   });
-  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, false, axisName(options.xFormat));
+  drawAxisX(
+    renderer,
+    box,
+    x,
+    ticks("linear", x, Math.max(2, box.width / 90), options.xFormat),
+    theme,
+    false,
+    axisName(options.xFormat),
+  );
 }
 
-function layout(size: Size, { columns, isShares }: StackedOptions): { box: Box; x: Scale; y: Scale; yTicks: Ticks } {
+function layout(
+  size: Size,
+  { columns, isShares }: StackedOptions,
+): { box: Box; x: Scale; y: Scale; yTicks: Ticks } {
   const height = Math.max(1, size.height - AXIS_HEIGHT - 8);
   const most = isShares ? 1 : Math.max(1e-9, ...columns.map(wholeOf));
   const range = { min: 0, max: isShares ? 1 : most * 1.04 };
@@ -93,7 +129,12 @@ function layout(size: Size, { columns, isShares }: StackedOptions): { box: Box; 
   const [min, max] = [columns[0]?.min ?? 0, columns.at(-1)?.max ?? 1];
   return {
     box,
-    x: createScale("linear", max > min ? { min, max } : { min, max: min + 1 }, left, left + box.width),
+    x: createScale(
+      "linear",
+      max > min ? { min, max } : { min, max: min + 1 },
+      left,
+      left + box.width,
+    ),
     y: createScale("linear", range, box.top + height, box.top),
     yTicks,
   };

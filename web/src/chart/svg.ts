@@ -9,7 +9,10 @@ export interface SvgRenderer extends Renderer {
   document(): string;
 }
 
-export function svgRenderer(size: { readonly width: number; readonly height: number }, background: string): SvgRenderer {
+export function svgRenderer(
+  size: { readonly width: number; readonly height: number },
+  background: string,
+): SvgRenderer {
   const parts: string[] = [];
   let numClips = 0;
   return {
@@ -23,11 +26,15 @@ export function svgRenderer(size: { readonly width: number; readonly height: num
       parts.push(`<rect ${boxAttributes(box)}${attributes(ink)}/>`);
     },
     circle(x, y, radius, ink) {
-      parts.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${short(radius)}"${attributes(ink)}/>`);
+      parts.push(
+        `<circle cx="${short(x)}" cy="${short(y)}" r="${short(radius)}"${attributes(ink)}/>`,
+      );
     },
     text(x, y, text, textStyle) {
       const anchor = { left: "start", center: "middle", right: "end" }[textStyle.align ?? "left"];
-      const baseline = { top: "hanging", middle: "central", bottom: "auto" }[textStyle.baseline ?? "middle"];
+      const baseline = { top: "hanging", middle: "central", bottom: "auto" }[
+        textStyle.baseline ?? "middle"
+      ];
       const turn = textStyle.isVertical ? ` transform="rotate(-90 ${short(x)} ${short(y)})"` : "";
       parts.push(
         `<text x="${short(x)}" y="${short(y)}" fill="${escapeXml(textStyle.fill)}" font-size="${textStyle.size ?? TEXT_SIZE}"` +
@@ -37,7 +44,9 @@ export function svgRenderer(size: { readonly width: number; readonly height: num
     },
     clip(box, draw) {
       const id = `clip-${numClips++}`;
-      parts.push(`<clipPath id="${id}"><rect ${boxAttributes(box)}/></clipPath><g clip-path="url(#${id})">`);
+      parts.push(
+        `<clipPath id="${id}"><rect ${boxAttributes(box)}/></clipPath><g clip-path="url(#${id})">`,
+      );
       draw();
       parts.push("</g>");
     },

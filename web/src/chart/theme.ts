@@ -1,13 +1,27 @@
 /** The page's colours as drawing code needs them: read from its style sheet, read again when the theme changes. */
 
-const COLORS = ["ink", "muted", "grid", "line", "surface", "accent", "good", "warning", "critical"] as const;
+const COLORS = [
+  "ink",
+  "muted",
+  "grid",
+  "line",
+  "surface",
+  "accent",
+  "good",
+  "warning",
+  "critical",
+] as const;
 
-export type ChartTheme = { readonly isDark: boolean } & Readonly<Record<(typeof COLORS)[number], string>>;
+export type ChartTheme = { readonly isDark: boolean } & Readonly<
+  Record<(typeof COLORS)[number], string>
+>;
 
 /** Read the theme that applies to an element. */
 export function readTheme(element: Element): ChartTheme {
   const style = getComputedStyle(element);
-  const colors = Object.fromEntries(COLORS.map((name) => [name, style.getPropertyValue(`--${name}`).trim()])) as Record<(typeof COLORS)[number], string>;
+  const colors = Object.fromEntries(
+    COLORS.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+  ) as Record<(typeof COLORS)[number], string>;
   return { isDark: isDarkTheme(), ...colors };
 }
 

@@ -1,10 +1,27 @@
 /** Where an axis has its ticks, and what stands beside them. */
 
-import { fixed, formatBytes, formatDuration, formatWallClock, formatWhole, twoDigits } from "./format.ts";
+import {
+  fixed,
+  formatBytes,
+  formatDuration,
+  formatWallClock,
+  formatWhole,
+  twoDigits,
+} from "./format.ts";
 import type { Range, ScaleKind } from "./scale.ts";
 
 /** What a value on an axis means; decides the round numbers and the text. */
-export type AxisFormat = "number" | "step" | "epoch" | "tokens" | "bytes" | "percent" | "wall" | "relative" | "duration" | "progress";
+export type AxisFormat =
+  | "number"
+  | "step"
+  | "epoch"
+  | "tokens"
+  | "bytes"
+  | "percent"
+  | "wall"
+  | "relative"
+  | "duration"
+  | "progress";
 
 export interface Ticks {
   readonly at: readonly number[];
@@ -13,14 +30,25 @@ export interface Ticks {
 
 /** What stands at the end of an axis of that format; empty where the format does not tell. */
 export function axisName(format: AxisFormat): string {
-  return ({ step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed time", progress: "Progress" } as Readonly<Record<string, string>>)[format] ?? "";
+  return (
+    (
+      {
+        step: "Step",
+        epoch: "Epoch",
+        tokens: "Tokens",
+        wall: "Time",
+        relative: "Elapsed time",
+        progress: "Progress",
+      } as Readonly<Record<string, string>>
+    )[format] ?? ""
+  );
 }
 
 const DECIMAL_STEPS = [1, 2, 5, 10];
 const BINARY_STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const SECOND_STEPS = [
-  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800,
-  21600, 43200, 86400, 172800, 432000, 864000,
+  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900,
+  1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000,
 ];
 const MAX_TICKS = 200;
 const SLACK = 0.75;
@@ -31,7 +59,10 @@ export function ticks(kind: ScaleKind, range: Range, count: number, format: Axis
     const at = logTicks(range, count);
     // Within a decade neighbours are closer than their own size.
     const gap = (index: number): number => Math.abs(at[index]! - (at[index - 1] ?? at[1] ?? 0));
-    return { at, labels: at.map((value, index) => tickLabel(value, Math.min(value, gap(index)), format)) };
+    return {
+      at,
+      labels: at.map((value, index) => tickLabel(value, Math.min(value, gap(index)), format)),
+    };
   }
   const step = tickStep((range.max - range.min) / Math.max(1, count), format);
   const at = multiples(range, step, format === "wall" ? localOffsetS(range.min) : 0);
@@ -51,7 +82,8 @@ export function tickStep(rough: number, format: AxisFormat): number {
     return unit * (BINARY_STEPS.find((candidate) => candidate * unit >= rough * SLACK) ?? 1024);
   }
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * (DECIMAL_STEPS.find((candidate) => candidate * power >= rough * SLACK) ?? 10);
+  const step =
+    power * (DECIMAL_STEPS.find((candidate) => candidate * power >= rough * SLACK) ?? 10);
   return format === "step" || format === "tokens" ? Math.max(1, step) : step;
 }
 
@@ -117,7 +149,8 @@ export function positionLabel(value: number, format: AxisFormat): string {
 function plain(value: number, step: number): string {
   if (value === 0) return "0";
   const size = Math.max(Math.abs(value), step);
-  if (size >= 1e15 || size < 1e-4) return value.toExponential(digitsBetween(Math.abs(value), step)).replace(/(\.?0+)?e\+?/, "e");
+  if (size >= 1e15 || size < 1e-4)
+    return value.toExponential(digitsBetween(Math.abs(value), step)).replace(/(\.?0+)?e\+?/, "e");
   if (size >= 1e4) {
     const power = Math.min(4, Math.floor(Math.log10(size) / 3));
     const unit = 1000 ** power;
@@ -136,26 +169,44 @@ function trimZeros(text: string): string {
 }
 
 function digitsBetween(size: number, step: number): number {
-  return Math.max(0, Math.min(6, Math.floor(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9)));
+  return Math.max(
+    0,
+    Math.min(6, Math.floor(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9)),
+  );
 }
 
 function relativeLabel(seconds: number, step: number): string {
   const sign = seconds < 0 ? "−" : "";
   const size = Math.abs(seconds);
   if (size === 0) return "0";
-  if (step < 1) return size < 1 ? `${sign}${plain(size * 1000, step * 1000)}ms` : `${sign}${plainDecimals(size, step)}s`;
+  if (step < 1)
+    return size < 1
+      ? `${sign}${plain(size * 1000, step * 1000)}ms`
+      : `${sign}${plainDecimals(size, step)}s`;
   const days = Math.floor(size / 86400);
   const hours = Math.floor((size % 86400) / 3600);
   const minutes = Math.floor((size % 3600) / 60);
   const rest = Math.round(size % 60);
-  const parts = [days ? `${days}d` : "", hours ? `${hours}h` : "", minutes ? `${minutes}m` : "", rest ? `${rest}s` : ""];
-  return sign + parts.filter((part) => part !== "").slice(0, 2).join(" ");
+  const parts = [
+    days ? `${days}d` : "",
+    hours ? `${hours}h` : "",
+    minutes ? `${minutes}m` : "",
+    rest ? `${rest}s` : "",
+  ];
+  return (
+    sign +
+    parts
+      .filter((part) => part !== "")
+      .slice(0, 2)
+      .join(" ")
+  );
 }
 
 function wallLabel(unixS: number, step: number): string {
   const at = new Date(unixS * 1000);
   const isMidnight = at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0;
-  if (step >= 86400 || isMidnight) return `${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())}`;
+  if (step >= 86400 || isMidnight)
+    return `${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())}`;
   const clock = `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}`;
   if (step >= 60) return clock;
   const seconds = `${clock}:${twoDigits(at.getSeconds())}`;
@@ -171,6 +222,7 @@ function multiples({ min, max }: Range, step: number, offset: number): number[] 
   const last = Math.min(Math.floor((max - offset) / step + 1e-9), first + MAX_TICKS);
   const found: number[] = [];
   // A product of whole numbers and the step keeps 0.30000000000000004 off the axis.
-  for (let index = first; index <= last; index++) found.push(Number((index * step + offset).toPrecision(12)));
+  for (let index = first; index <= last; index++)
+    found.push(Number((index * step + offset).toPrecision(12)));
   return found;
 }

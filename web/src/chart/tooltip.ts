@@ -81,11 +81,17 @@ function place(box: HTMLElement, root: HTMLElement, x: number, y: number): void 
   const around = root.closest(".chart-scroll")?.getBoundingClientRect();
   const spaceRight = document.documentElement.clientWidth - bounds.left;
   let left = x + GAP_PX;
-  if (left + width > Math.min(spaceRight, (around?.right ?? Infinity) - bounds.left) - 4) left = x - GAP_PX - width;
+  if (left + width > Math.min(spaceRight, (around?.right ?? Infinity) - bounds.left) - 4)
+    left = x - GAP_PX - width;
   left = Math.max(4 - bounds.left, Math.min(left, spaceRight - width - 4));
   const lowest = Math.min(window.innerHeight, around?.bottom ?? Infinity) - bounds.top - height - 4;
   // On a phone the box would cover the lines: it is under the chart where there is room, else above it.
-  const beside = document.documentElement.clientWidth >= NARROW_PX ? y + GAP_PX : bounds.height + 4 <= lowest ? bounds.height + 4 : -height - 4;
+  const beside =
+    document.documentElement.clientWidth >= NARROW_PX
+      ? y + GAP_PX
+      : bounds.height + 4 <= lowest
+        ? bounds.height + 4
+        : -height - 4;
   const top = Math.max(4 - bounds.top, Math.min(beside, lowest));
   box.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
 }

@@ -45,16 +45,33 @@ const FEWEST_TYPICAL = 8;
 const NOT_FINITE: ReadonlySet<AxisValue> = new Set(["nan", "inf", "-inf"]);
 const BY_TEXT = new Intl.Collator("en", { numeric: true });
 
-export function createValueAxis({ name, isMeasured = false }: AxisOptions, values: readonly AxisValue[]): ValueAxis {
-  const known = values.filter((value) => value !== null && !isNonfinite(value)) as (number | string)[];
-  const numbers = known.filter((value) => typeof value === "number").sort((one, other) => one - other);
-  const range = numbers.length === 0 ? { min: 0, max: 0 } : isMeasured ? typicalRange(numbers) : { min: numbers[0]!, max: numbers.at(-1)! };
+export function createValueAxis(
+  { name, isMeasured = false }: AxisOptions,
+  values: readonly AxisValue[],
+): ValueAxis {
+  const known = values.filter((value) => value !== null && !isNonfinite(value)) as (
+    | number
+    | string
+  )[];
+  const numbers = known
+    .filter((value) => typeof value === "number")
+    .sort((one, other) => one - other);
+  const range =
+    numbers.length === 0
+      ? { min: 0, max: 0 }
+      : isMeasured
+        ? typicalRange(numbers)
+        : { min: numbers[0]!, max: numbers.at(-1)! };
   const inside = numbers.filter((value) => value >= range.min && value <= range.max);
   const kind = axisKind(known, inside, isMeasured);
   const isScale = kind !== "category";
   const lanes = [
-    ...(isScale && numbers.at(-1)! > range.max ? [{ position: OVER, label: `> ${shortNumber(range.max, 3)}` }] : []),
-    ...(isScale && numbers[0]! < range.min ? [{ position: UNDER, label: `< ${shortNumber(range.min, 3)}` }] : []),
+    ...(isScale && numbers.at(-1)! > range.max
+      ? [{ position: OVER, label: `> ${shortNumber(range.max, 3)}` }]
+      : []),
+    ...(isScale && numbers[0]! < range.min
+      ? [{ position: UNDER, label: `< ${shortNumber(range.min, 3)}` }]
+      : []),
     ...(values.some(isNonfinite) ? [{ position: NONFINITE, label: "nan" }] : []),
     ...(values.includes(null) ? [{ position: MISSING, label: "none" }] : []),
   ];
@@ -62,10 +79,19 @@ export function createValueAxis({ name, isMeasured = false }: AxisOptions, value
 }
 
 /** Whether values are categories, or numbers that are spread evenly by size or by logarithm. */
-export function axisKind(known: readonly (number | string)[], sorted: readonly number[], isMeasured: boolean): AxisKind {
+export function axisKind(
+  known: readonly (number | string)[],
+  sorted: readonly number[],
+  isMeasured: boolean,
+): AxisKind {
   if (known.length === 0 || known.some((value) => typeof value === "string")) return "category";
   const numDistinct = new Set(known).size;
-  if (!isMeasured && numDistinct <= FEW && (numDistinct <= ALWAYS_FEW || known.length >= 2 * numDistinct)) return "category";
+  if (
+    !isMeasured &&
+    numDistinct <= FEW &&
+    (numDistinct <= ALWAYS_FEW || known.length >= 2 * numDistinct)
+  )
+    return "category";
   const [min, max] = [sorted[0]!, sorted.at(-1)!];
   if (!(min > 0) || max / min < DECADE) return "linear";
   return unevenness(sorted.map(Math.log)) < unevenness(sorted) ? "log" : "linear";
@@ -74,17 +100,26 @@ export function axisKind(known: readonly (number | string)[], sorted: readonly n
 /** The largest distance between sorted numbers and as many that are spread evenly, as a share of all. */
 function unevenness(sorted: readonly number[]): number {
   const [min, max] = [sorted[0]!, sorted.at(-1)!];
-  return sorted.reduce((most, value, index) => Math.max(most, Math.abs((value - min) / (max - min) - (index + 0.5) / sorted.length)), 0);
+  return sorted.reduce(
+    (most, value, index) =>
+      Math.max(most, Math.abs((value - min) / (max - min) - (index + 0.5) / sorted.length)),
+    0,
+  );
 }
 
 /** The range of sorted numbers without those that are far from all others, by size and by logarithm. */
 export function typicalRange(sorted: readonly number[]): Range {
   const [min, max] = [sorted[0]!, sorted.at(-1)!];
   if (sorted.length < FEWEST_TYPICAL) return { min, max };
-  const [low, high] = [sorted[Math.floor(sorted.length / 4)]!, sorted[Math.floor((3 * sorted.length) / 4)]!];
+  const [low, high] = [
+    sorted[Math.floor(sorted.length / 4)]!,
+    sorted[Math.floor((3 * sorted.length) / 4)]!,
+  ];
   const reach = 10 * Math.max(high - low, Math.abs(high) * 0.05);
   const factor = low > 0 ? Math.max(high / low, 1.25) ** 3 : 1;
-  const fits = (value: number): boolean => (value >= low - reach && value <= high + reach) || (low > 0 && value >= low / factor && value <= high * factor);
+  const fits = (value: number): boolean =>
+    (value >= low - reach && value <= high + reach) ||
+    (low > 0 && value >= low / factor && value <= high * factor);
   return { min: sorted.find(fits)!, max: sorted.findLast(fits)! };
 }
 
@@ -112,7 +147,13 @@ function scaleAxis(kind: "linear" | "log", range: Range): Omit<ValueAxis, "name"
   const { min, max } = range;
   if (min === max) {
     const only = { position: 0.5, label: tickLabel(min, Math.abs(min) / 100 || 1, "number") };
-    return { kind, ticks: [only], place: (value) => offScale(value) ?? (Number(value) > max ? OVER : Number(value) < min ? UNDER : 0.5), valueAt: () => min };
+    return {
+      kind,
+      ticks: [only],
+      place: (value) =>
+        offScale(value) ?? (Number(value) > max ? OVER : Number(value) < min ? UNDER : 0.5),
+      valueAt: () => min,
+    };
   }
   const scale = createScale(kind, range, 0, 1);
   const { at, labels } = ticks(kind, range, 5, "number");
@@ -123,15 +164,29 @@ function scaleAxis(kind: "linear" | "log", range: Range): Omit<ValueAxis, "name"
       const off = offScale(value);
       if (off !== null) return off;
       const number = Number(value);
-      return number > max ? OVER : number < min ? UNDER : Number.isNaN(number) ? MISSING : scale.toPixel(number);
+      return number > max
+        ? OVER
+        : number < min
+          ? UNDER
+          : Number.isNaN(number)
+            ? MISSING
+            : scale.toPixel(number);
     },
     valueAt: (position) => (position <= 0 ? min : position >= 1 ? max : scale.toValue(position)),
   };
 }
 
-function categoryAxis(known: readonly (number | string)[], isInOrder: boolean): Omit<ValueAxis, "name" | "lanes"> {
+function categoryAxis(
+  known: readonly (number | string)[],
+  isInOrder: boolean,
+): Omit<ValueAxis, "name" | "lanes"> {
   const distinct = [...new Set(known)];
-  if (!isInOrder) distinct.sort((one, other) => (typeof one === "number" && typeof other === "number" ? one - other : BY_TEXT.compare(String(one), String(other))));
+  if (!isInOrder)
+    distinct.sort((one, other) =>
+      typeof one === "number" && typeof other === "number"
+        ? one - other
+        : BY_TEXT.compare(String(one), String(other)),
+    );
   const labels = [...new Set(distinct.map(categoryName))];
   const position = new Map(labels.map((label, index) => [label, (index + 0.5) / labels.length]));
   return {
@@ -153,14 +208,27 @@ export interface AxisPixels {
 }
 
 /** From the pixel of the low end to that of the high end; lanes are `step` pixels apart. */
-export function axisPixels(lanes: readonly AxisTick[], from: number, to: number, step: number): AxisPixels {
+export function axisPixels(
+  lanes: readonly AxisTick[],
+  from: number,
+  to: number,
+  step: number,
+): AxisPixels {
   const sign = Math.sign(to - from);
-  const below = [...new Set(lanes.map(({ position }) => position).filter((position) => position < 0))].sort((one, other) => other - one);
+  const below = [
+    ...new Set(lanes.map(({ position }) => position).filter((position) => position < 0)),
+  ].sort((one, other) => other - one);
   const low = from + sign * step * below.length;
   const high = lanes.some(({ position }) => position === OVER) ? to - sign * step : to;
   return {
-    low, high,
-    toPixel: (position) => (position < 0 ? low - sign * step * (below.indexOf(position) + 1) : position > 1 ? high + sign * step : low + position * (high - low)),
+    low,
+    high,
+    toPixel: (position) =>
+      position < 0
+        ? low - sign * step * (below.indexOf(position) + 1)
+        : position > 1
+          ? high + sign * step
+          : low + position * (high - low),
     toPosition: (pixel) => Math.max(0, Math.min(1, (pixel - low) / (high - low))),
   };
 }

@@ -21,7 +21,13 @@ import { ChartSections, openMetrics } from "./parts/chart-sections.tsx";
 import { useWideMetrics } from "./parts/wide-metrics.ts";
 
 /** `bar` is the bar of the board around the search. */
-export function AllMetrics({ page, bar }: { readonly page: Page; readonly bar: (search: JSX.Element) => JSX.Element }): JSX.Element {
+export function AllMetrics({
+  page,
+  bar,
+}: {
+  readonly page: Page;
+  readonly bar: (search: JSX.Element) => JSX.Element;
+}): JSX.Element {
   const { view, metrics, boards } = page;
   const fitting = fittingMetrics(page);
   const isFiltered = view.metrics.value !== "";
@@ -33,25 +39,55 @@ export function AllMetrics({ page, bar }: { readonly page: Page; readonly bar: (
   const drag = useDrag<string>(() => ["join"], join);
   const card = (metric: Metric, height: number): JSX.Element => (
     <div class="chart-drop" {...drag.target(metric.name)}>
-      <ChartCard page={page} spec={{ series: [metric.name] }} height={height} {...(boards.canSave ? { head: drag.handle(metric.name) } : {})}
-        items={boards.canSave && fitting.length > 1 ? [{ label: "Join with…", run: () => setJoining(metric) }] : []} />
+      <ChartCard
+        page={page}
+        spec={{ series: [metric.name] }}
+        height={height}
+        {...(boards.canSave ? { head: drag.handle(metric.name) } : {})}
+        items={
+          boards.canSave && fitting.length > 1
+            ? [{ label: "Join with…", run: () => setJoining(metric) }]
+            : []
+        }
+      />
     </div>
   );
   return (
     <>
       {bar(
         <div class="toolbar-search" id="metric-search">
-          <SearchBox label="Filter charts" query={view.metrics.value} count={`${formatWhole(numFitting)} of ${formatWhole(total)}`} onChange={(query) => (view.metrics.value = query)} />
+          <SearchBox
+            label="Filter charts"
+            query={view.metrics.value}
+            count={`${formatWhole(numFitting)} of ${formatWhole(total)}`}
+            onChange={(query) => (view.metrics.value = query)}
+          />
         </div>,
       )}
-      {wide !== null && <p class="card-note" role="status">{fitting.length < numFitting
-        ? `${formatWhole(fitting.length)} of ${formatWhole(numFitting)} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
-        : `All ${formatWhole(numFitting)} are listed.`}</p>}
-      <ChartSections page={page} sections={sectionsOf(fitting)} isFiltered={isFiltered} total={fitting.length} wide={wide} card={card} />
+      {wide !== null && (
+        <p class="card-note" role="status">
+          {fitting.length < numFitting
+            ? `${formatWhole(fitting.length)} of ${formatWhole(numFitting)} metrics are listed. ${isFiltered ? "Add words to the filter to find others." : "Filter charts by name to find others, or have more of a section listed."}`
+            : `All ${formatWhole(numFitting)} are listed.`}
+        </p>
+      )}
+      <ChartSections
+        page={page}
+        sections={sectionsOf(fitting)}
+        isFiltered={isFiltered}
+        total={fitting.length}
+        wide={wide}
+        card={card}
+      />
       {fitting.length === 0 && <NoCharts page={page} isFiltered={isFiltered} />}
       {joining !== null && (
-        <ChoiceDialog title={`Join ${joining.name} with`} onClose={() => setJoining(null)}
-          choices={fitting.filter(({ name }) => name !== joining.name).map(({ name }) => ({ label: name, run: () => join(name, joining.name) }))} />
+        <ChoiceDialog
+          title={`Join ${joining.name} with`}
+          onClose={() => setJoining(null)}
+          choices={fitting
+            .filter(({ name }) => name !== joining.name)
+            .map(({ name }) => ({ label: name, run: () => join(name, joining.name) }))}
+        />
       )}
     </>
   );
@@ -65,7 +101,11 @@ function fittingMetrics({ view, metrics }: Page): readonly Metric[] {
 /** The metrics whose charts are on the page. */
 function shownNames(page: Page): readonly string[] {
   const fitting = fittingMetrics(page);
-  return (page.view.metrics.value === "" ? openMetrics(page, sectionsOf(fitting), fitting.length) : fitting).map(({ name }) => name);
+  return (
+    page.view.metrics.value === ""
+      ? openMetrics(page, sectionsOf(fitting), fitting.length)
+      : fitting
+  ).map(({ name }) => name);
 }
 
 /** A board of the charts on the page, one of which draws two metrics. */
@@ -77,7 +117,12 @@ function joinMetrics(page: Page, one: string, other: string): void {
 /** A board that begins with a block, and goes on with the charts on the page unless they are many. */
 export function beginBoard(page: Page, block: Block): void {
   const names = shownNames(page);
-  if (names.length > MOST_CHARTS) openNew(page, { ...EMPTY_BOARD, blocks: [block] }, ` The ${formatWhole(names.length)} charts of All metrics are too many to copy.`);
+  if (names.length > MOST_CHARTS)
+    openNew(
+      page,
+      { ...EMPTY_BOARD, blocks: [block] },
+      ` The ${formatWhole(names.length)} charts of All metrics are too many to copy.`,
+    );
   else openNew(page, withBlocks(boardOf(names), 0, 0, block));
 }
 
@@ -87,16 +132,54 @@ function openNew({ boards, toasts }: Page, board: Board, remark = ""): void {
   focusBlock(board.blocks[0]!);
 }
 
-function NoCharts({ page, isFiltered }: { readonly page: Page; readonly isFiltered: boolean }): JSX.Element {
-  if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see other metrics.</Empty>;
+function NoCharts({
+  page,
+  isFiltered,
+}: {
+  readonly page: Page;
+  readonly isFiltered: boolean;
+}): JSX.Element {
+  if (isFiltered)
+    return <Empty title="No metric matches this filter">Clear it to see other metrics.</Empty>;
   const { runs, view } = page;
   if (!runs.isLoaded.value) return <Empty title="Loading runs…" />;
   const drawn = runs.drawn.value;
-  if (drawn.some(({ id }) => page.details.of(id).value === null)) return <div class="pane" aria-busy="true"><p class="card-note">Loading metrics…</p></div>;
-  if (drawn.length > 0 && drawn.every(isEnded)) return <Empty title="Nothing was logged">{drawn.length === 1 ? `${drawn[0]!.name} ended without a metric.` : "These runs ended without a metric."}</Empty>;
-  if (drawn.length > 0) return <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>The chart starts with the first value.</Empty>;
+  if (drawn.some(({ id }) => page.details.of(id).value === null))
+    return (
+      <div class="pane" aria-busy="true">
+        <p class="card-note">Loading metrics…</p>
+      </div>
+    );
+  if (drawn.length > 0 && drawn.every(isEnded))
+    return (
+      <Empty title="Nothing was logged">
+        {drawn.length === 1
+          ? `${drawn[0]!.name} ended without a metric.`
+          : "These runs ended without a metric."}
+      </Empty>
+    );
+  if (drawn.length > 0)
+    return (
+      <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>
+        The chart starts with the first value.
+      </Empty>
+    );
   const project = view.project.value;
-  if (project !== null && !runs.projects.value.includes(project)) return <Empty title={`There is no project “${project}” here`}>It may have been deleted, or the link is misspelt. Choose another at the top.</Empty>;
-  if (runs.fitting.value.length === 0 && view.filter.value !== "") return <Empty title="No run matches the filter">Change or clear the filter above the list of runs.</Empty>;
-  return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
+  if (project !== null && !runs.projects.value.includes(project))
+    return (
+      <Empty title={`There is no project “${project}” here`}>
+        It may have been deleted, or the link is misspelt. Choose another at the top.
+      </Empty>
+    );
+  if (runs.fitting.value.length === 0 && view.filter.value !== "")
+    return (
+      <Empty title="No run matches the filter">
+        Change or clear the filter above the list of runs.
+      </Empty>
+    );
+  return (
+    <Empty title="No run is shown">
+      Choose runs in the list: click the coloured mark to show a run in the charts.
+    </Empty>
+  );
 }

@@ -11,19 +11,35 @@ import type { Column, Statistic } from "./compare-columns.ts";
 export type Brushes = ReadonlyMap<string, Brush>;
 
 /** The rows that pass every brush; a brush of an unknown column keeps all. */
-export function keptRows(rows: readonly RunRow[], brushes: Brushes, find: (id: string) => Column | null): readonly RunRow[] {
+export function keptRows(
+  rows: readonly RunRow[],
+  brushes: Brushes,
+  find: (id: string) => Column | null,
+): readonly RunRow[] {
   const parts = [...brushes].map(([id, brush]) => ({ brush, column: find(id) }));
-  return rows.filter((row) => parts.every(({ brush, column }) => column === null || passes(brush, column.valueOf(row))));
+  return rows.filter((row) =>
+    parts.every(({ brush, column }) => column === null || passes(brush, column.valueOf(row))),
+  );
 }
 
 /** The brushes as a query; null where the query language cannot express one. */
-export function brushQuery(rows: readonly RunRow[], brushes: Brushes, statistic: Statistic): string | null {
+export function brushQuery(
+  rows: readonly RunRow[],
+  brushes: Brushes,
+  statistic: Statistic,
+): string | null {
   const parts = [...brushes].map(([id, { range, names }]) => {
     const field = serverField(id, statistic);
-    const literals = names.filter((name) => name !== null && name !== "nan").map((name) => literalOf(rows, id, name!));
-    const limits = range === null ? [] : [
-      ...(range[0] > -Number.MAX_VALUE ? [`${field} >= ${range[0]}`] : []), ...(range[1] < Number.MAX_VALUE ? [`${field} <= ${range[1]}`] : []),
-    ];
+    const literals = names
+      .filter((name) => name !== null && name !== "nan")
+      .map((name) => literalOf(rows, id, name!));
+    const limits =
+      range === null
+        ? []
+        : [
+            ...(range[0] > -Number.MAX_VALUE ? [`${field} >= ${range[0]}`] : []),
+            ...(range[1] < Number.MAX_VALUE ? [`${field} <= ${range[1]}`] : []),
+          ];
     const ways = [
       ...(limits.length === 0 ? [] : [limits.join(" and ")]),
       ...(literals.length === 0 ? [] : [`${field} in [${literals.join(", ")}]`]),

@@ -21,14 +21,32 @@ export interface Column {
   fullOf?(row: RunRow): string;
 }
 
-const FACTS: Readonly<Record<string, { readonly title: string; readonly valueOf: (row: RunRow) => Value; readonly write?: (value: number) => string }>> = {
+const FACTS: Readonly<
+  Record<
+    string,
+    {
+      readonly title: string;
+      readonly valueOf: (row: RunRow) => Value;
+      readonly write?: (value: number) => string;
+    }
+  >
+> = {
   step: { title: "last step", valueOf: ({ step }) => step, write: formatWhole },
-  duration: { title: "time", write: formatDuration, valueOf: ({ created, updated }) => (created === null || updated === null ? null : Math.max(0, updated - created)) },
+  duration: {
+    title: "time",
+    write: formatDuration,
+    valueOf: ({ created, updated }) =>
+      created === null || updated === null ? null : Math.max(0, updated - created),
+  },
   status: { title: "status", valueOf: ({ status }) => status.text },
   notes: { title: "note", valueOf: ({ notes }) => notes },
   tags: { title: "tags", valueOf: ({ tags }) => tags.join(", ") || null },
   project: { title: "project", valueOf: ({ project }) => project },
-  created: { title: "started", valueOf: ({ created }) => created, write: (value) => formatWallClock(value).slice(0, 16) },
+  created: {
+    title: "started",
+    valueOf: ({ created }) => created,
+    write: (value) => formatWallClock(value).slice(0, 16),
+  },
   epoch: { title: "epoch", valueOf: ({ epoch }) => epoch, write: formatWhole },
   attempts: { title: "attempts", valueOf: ({ attempts }) => attempts, write: formatWhole },
   group: { title: "group", valueOf: ({ group }) => group },
@@ -39,12 +57,18 @@ export const FACT_IDS: readonly string[] = Object.keys(FACTS).map((name) => `fac
 /** The facts of the table, unless others are chosen. */
 export const FIRST_FACTS = FACT_IDS.slice(0, 5);
 /** The loss of each run, whatever its name is. */
-export const ROLES = [{ role: "eval_loss", id: "metric:role:eval_loss", title: "eval loss of each run" }, { role: "loss", id: "metric:role:loss", title: "loss of each run" }];
+export const ROLES = [
+  { role: "eval_loss", id: "metric:role:eval_loss", title: "eval loss of each run" },
+  { role: "loss", id: "metric:role:loss", title: "loss of each run" },
+];
 
 /** Summaries by run and metric; they come later than the rows. */
 export type Summaries = ReadonlyMap<string, Readonly<Record<string, MetricSummary>>>;
 
-export function columnOf(id: string, { summaries, statistic }: { readonly summaries: Summaries; readonly statistic: Statistic }): Column | null {
+export function columnOf(
+  id: string,
+  { summaries, statistic }: { readonly summaries: Summaries; readonly statistic: Statistic },
+): Column | null {
   const colon = id.indexOf(":");
   const [kind, name] = [id.slice(0, colon), id.slice(colon + 1)];
   if (kind === "fact") {
@@ -55,12 +79,26 @@ export function columnOf(id: string, { summaries, statistic }: { readonly summar
   }
   if (kind === "config") {
     const valueOf = (row: RunRow): Value => plainValue(configValue(row.config, name));
-    return { id, title: name, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), shortNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
+    return {
+      id,
+      title: name,
+      kind,
+      valueOf,
+      textOf: (row) => valueAsText(valueOf(row), shortNumber),
+      fullOf: (row) => valueAsText(valueOf(row), String),
+    };
   }
   if (kind !== "metric") return null;
   const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
   const title = `${ROLES.find((role) => role.id === id)?.title ?? name}${statistic === "last" ? "" : ` ${statistic}`}`;
-  return { id, title, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
+  return {
+    id,
+    title,
+    kind,
+    valueOf,
+    textOf: (row) => valueAsText(valueOf(row), formatNumber),
+    fullOf: (row) => valueAsText(valueOf(row), String),
+  };
 }
 
 export function statisticOf(summary: MetricSummary | undefined, statistic: Statistic): Value {
@@ -73,29 +111,51 @@ export function statisticOf(summary: MetricSummary | undefined, statistic: Stati
 
 /** Keys whose values are not the same in all rows; those that most rows have go first. */
 export function differingKeys(keys: readonly string[], rows: readonly RunRow[]): readonly string[] {
-  const differing = keys.map((key) => {
-    const values = rows.map(({ config }) => configValue(config, key));
-    const set = values.filter((value) => value !== undefined);
-    return { key, numSet: set.length, numSame: new Set(set.map((value) => JSON.stringify(value))).size, isSame: set.length === values.length };
-  }).filter(({ numSame, isSame }) => numSame > 1 || !isSame);
+  const differing = keys
+    .map((key) => {
+      const values = rows.map(({ config }) => configValue(config, key));
+      const set = values.filter((value) => value !== undefined);
+      return {
+        key,
+        numSet: set.length,
+        numSame: new Set(set.map((value) => JSON.stringify(value))).size,
+        isSame: set.length === values.length,
+      };
+    })
+    .filter(({ numSame, isSame }) => numSame > 1 || !isSame);
   // A key that has one value wherever it is set tells less than one that was varied.
-  return differing.sort((one, other) => Number(other.numSame > 1) - Number(one.numSame > 1) || other.numSet - one.numSet).map(({ key }) => key);
+  return differing
+    .sort(
+      (one, other) =>
+        Number(other.numSame > 1) - Number(one.numSame > 1) || other.numSet - one.numSet,
+    )
+    .map(({ key }) => key);
 }
 
 /** Rows by a column, unknown values last either way; `-` in front reverses the order. */
-export function sortedBy(rows: readonly RunRow[], order: string, find: (id: string) => Column | null): readonly RunRow[] {
+export function sortedBy(
+  rows: readonly RunRow[],
+  order: string,
+  find: (id: string) => Column | null,
+): readonly RunRow[] {
   const isDown = order.startsWith("-");
   const column = find(order.replace(/^-/, ""));
   if (column === null) return rows;
-  return rows.toSorted((one, other) => compareValues(column.valueOf(one), column.valueOf(other), isDown));
+  return rows.toSorted((one, other) =>
+    compareValues(column.valueOf(one), column.valueOf(other), isDown),
+  );
 }
 
 const BY_TEXT = new Intl.Collator("en", { numeric: true });
 
 /** Numbers before texts before unknown values, in both directions: a loss that ended as nan is never the first. */
 export function compareValues(one: Value, other: Value, isDown: boolean): number {
-  if (typeof one !== typeof other || one === null || other === null) return rankOf(one) - rankOf(other);
-  const sign = typeof one === "number" && typeof other === "number" ? one - other : BY_TEXT.compare(String(one), String(other));
+  if (typeof one !== typeof other || one === null || other === null)
+    return rankOf(one) - rankOf(other);
+  const sign =
+    typeof one === "number" && typeof other === "number"
+      ? one - other
+      : BY_TEXT.compare(String(one), String(other));
   return isDown ? -sign : sign;
 }
 
@@ -107,13 +167,24 @@ function rankOf(value: Value): number {
 const T_95 = [0, 12.7062, 4.30265, 3.18245, 2.77645, 2.57058];
 
 /** The mean of the numbers that a group of runs has in a column, with half of its 95 % interval. */
-export function meanOf(rows: readonly RunRow[], column: Column): { readonly num: number; readonly mean: number; readonly half: number } {
-  const values = rows.map((row) => column.valueOf(row)).filter((value) => typeof value === "number");
+export function meanOf(
+  rows: readonly RunRow[],
+  column: Column,
+): { readonly num: number; readonly mean: number; readonly half: number } {
+  const values = rows
+    .map((row) => column.valueOf(row))
+    .filter((value) => typeof value === "number");
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
   const df = values.length - 1;
-  const quantile = T_95[df] ?? 1.959964 + 2.372271 / df + 2.822502 / df ** 2 + 2.555851 / df ** 3 + 1.589536 / df ** 4;
-  return { num: values.length, mean, half: df > 0 ? quantile * Math.sqrt(squares / df / values.length) : 0 };
+  const quantile =
+    T_95[df] ??
+    1.959964 + 2.372271 / df + 2.822502 / df ** 2 + 2.555851 / df ** 3 + 1.589536 / df ** 4;
+  return {
+    num: values.length,
+    mean,
+    half: df > 0 ? quantile * Math.sqrt(squares / df / values.length) : 0,
+  };
 }
 
 function plainValue(value: unknown): Value {

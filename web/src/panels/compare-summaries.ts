@@ -20,7 +20,9 @@ interface ReadSummaries {
 
 /** The summaries of the metrics among some columns. */
 export function useSummaries(page: Page, ids: readonly string[]): ReadSummaries {
-  const names = [...new Set(ids)].filter((id) => id.startsWith("metric:") && id !== "metric:").map((id) => id.slice(7));
+  const names = [...new Set(ids)]
+    .filter((id) => id.startsWith("metric:") && id !== "metric:")
+    .map((id) => id.slice(7));
   const [found, setFound] = useState({ key: "", summaries: NOTHING });
   const list = page.runs.bigList.value;
   const key = JSON.stringify([names, list]);
@@ -32,18 +34,29 @@ export function useSummaries(page: Page, ids: readonly string[]): ReadSummaries 
     const ask = async (): Promise<void> => {
       const all = new Map<string, Readonly<Record<string, MetricSummary>>>();
       for (let total = 1; all.size < total; ) {
-        const answer = await page.source.runs({ ...list, offset: all.size, limit: PAGE_ROWS, summaries: names });
+        const answer = await page.source.runs({
+          ...list,
+          offset: all.size,
+          limit: PAGE_ROWS,
+          summaries: names,
+        });
         if (isOver) return;
         for (const { id, summaries } of answer.rows) all.set(id, summaries);
-        total = answer.rows.length === 0 ? 0 : list === null ? answer.total : Math.min(answer.total, MOST_ROWS);
+        total =
+          answer.rows.length === 0
+            ? 0
+            : list === null
+              ? answer.total
+              : Math.min(answer.total, MOST_ROWS);
       }
       setFound({ key, summaries: all });
     };
     const askQuietly = (): void => {
-      if (!page.isPaused.peek()) ask().catch((error: unknown) => {
-        setFound((before) => ({ ...before, key }));
-        page.toasts.show(error instanceof Error ? error.message : String(error));
-      });
+      if (!page.isPaused.peek())
+        ask().catch((error: unknown) => {
+          setFound((before) => ({ ...before, key }));
+          page.toasts.show(error instanceof Error ? error.message : String(error));
+        });
     };
     askQuietly();
     const timer = areLive ? setInterval(askQuietly, AGAIN_MS) : undefined;

@@ -2,7 +2,13 @@
 
 import type { JSX } from "preact";
 
-import { createBars, formatCount, formatNumber, formatPercent, formatWhole } from "../chart/index.ts";
+import {
+  createBars,
+  formatCount,
+  formatNumber,
+  formatPercent,
+  formatWhole,
+} from "../chart/index.ts";
 import type { Bar } from "../chart/index.ts";
 import { useRunResponse } from "../state/queries.ts";
 import { Mount } from "../ui/mount.tsx";
@@ -15,14 +21,23 @@ const SHOWN_EPOCHS = 12;
 const SHOWN_BARS = 12;
 const RECORD_KINDS = ["data"];
 
-export const section: RunSection = { order: 100, id: "data", title: "Data", shortcut: "u", component: Data, hasContent: (_, { recorded }) => recorded.includes("data") };
+export const section: RunSection = {
+  order: 100,
+  id: "data",
+  title: "Data",
+  shortcut: "u",
+  component: Data,
+  hasContent: (_, { recorded }) => recorded.includes("data"),
+};
 
 function Data({ page, run }: SectionProps): JSX.Element {
   const { response, problem } = useRunResponse(page, "data", run.id, undefined, RECORD_KINDS);
   return (
     <div class="pane" aria-busy={response === null && problem === null}>
       {problem !== null && <p role="status">{problem}</p>}
-      {response?.splits.map((split) => <Split key={split.name} split={split} />)}
+      {response?.splits.map((split) => (
+        <Split key={split.name} split={split} />
+      ))}
     </div>
   );
 }
@@ -34,7 +49,12 @@ function Split({ split }: { readonly split: DataSplit }): JSX.Element {
     <Section title={split.name} note={noteOf(split)} isWide>
       <div class="section-body data-split">
         <dl class="facts">
-          {factsOf(split).map(({ name, text, isBad }) => [<dt key={name}>{name}</dt>, <dd key={`${name}=`} class={isBad ? "data-bad" : ""}>{text}</dd>])}
+          {factsOf(split).map(({ name, text, isBad }) => [
+            <dt key={name}>{name}</dt>,
+            <dd key={`${name}=`} class={isBad ? "data-bad" : ""}>
+              {text}
+            </dd>,
+          ])}
         </dl>
         <Epochs name={split.name} epochs={split.epochs} />
         {labels.length > 0 && <Bars title="Classes of the last epoch" bars={labels} />}
@@ -44,16 +64,32 @@ function Split({ split }: { readonly split: DataSplit }): JSX.Element {
   );
 }
 
-function Bars({ title, bars }: { readonly title: string; readonly bars: readonly Bar[] }): JSX.Element {
+function Bars({
+  title,
+  bars,
+}: {
+  readonly title: string;
+  readonly bars: readonly Bar[];
+}): JSX.Element {
   return (
     <div class="data-bars">
       <h4>{title}</h4>
-      <Mount height="auto" create={(root) => createBars(root, bars)} update={(widget) => widget.update(bars)} />
+      <Mount
+        height="auto"
+        create={(root) => createBars(root, bars)}
+        update={(widget) => widget.update(bars)}
+      />
     </div>
   );
 }
 
-function Epochs({ name, epochs }: { readonly name: string; readonly epochs: readonly DataEpoch[] }): JSX.Element {
+function Epochs({
+  name,
+  epochs,
+}: {
+  readonly name: string;
+  readonly epochs: readonly DataEpoch[];
+}): JSX.Element {
   const shown = epochs.slice(-SHOWN_EPOCHS);
   const hasPadding = shown.some(({ padding }) => padding !== null);
   const hasInputs = shown.some(({ mean }) => mean !== null);
@@ -63,7 +99,11 @@ function Epochs({ name, epochs }: { readonly name: string; readonly epochs: read
       <table>
         <thead>
           <tr>
-            {hasAttempts && <th scope="col">attempt</th>}<th scope="col">epoch</th><th scope="col">samples</th><th scope="col">batches</th><th scope="col">repeated</th>
+            {hasAttempts && <th scope="col">attempt</th>}
+            <th scope="col">epoch</th>
+            <th scope="col">samples</th>
+            <th scope="col">batches</th>
+            <th scope="col">repeated</th>
             {hasPadding && <th scope="col">padding</th>}
             {hasInputs && <th scope="col">inputs, mean ± deviation</th>}
           </tr>
@@ -72,15 +112,30 @@ function Epochs({ name, epochs }: { readonly name: string; readonly epochs: read
           {shown.map((one) => (
             <tr key={`${one.attempt} ${one.epoch}`}>
               {hasAttempts && <td>{one.attempt}</td>}
-              <th scope="row">{one.epoch}{one.complete ? "" : " …"}</th>
-              <td>{formatWhole(one.samples)}</td><td>{formatWhole(one.batches)}</td><td>{shareText(one.repeated)}</td>
+              <th scope="row">
+                {one.epoch}
+                {one.complete ? "" : " …"}
+              </th>
+              <td>{formatWhole(one.samples)}</td>
+              <td>{formatWhole(one.batches)}</td>
+              <td>{shareText(one.repeated)}</td>
               {hasPadding && <td>{shareText(one.padding)}</td>}
-              {hasInputs && <td>{one.mean === null ? "–" : `${formatNumber(one.mean)} ± ${formatNumber(one.std ?? Number.NaN)}`}</td>}
+              {hasInputs && (
+                <td>
+                  {one.mean === null
+                    ? "–"
+                    : `${formatNumber(one.mean)} ± ${formatNumber(one.std ?? Number.NaN)}`}
+                </td>
+              )}
             </tr>
           ))}
         </tbody>
       </table>
-      {epochs.length > shown.length && <p class="card-note">the last {shown.length} of {epochs.length} epochs</p>}
+      {epochs.length > shown.length && (
+        <p class="card-note">
+          the last {shown.length} of {epochs.length} epochs
+        </p>
+      )}
     </div>
   );
 }
@@ -106,33 +161,68 @@ export interface Fact {
 /** What the split comes to, from its last epoch; what is not known is left out. */
 export function factsOf(split: DataSplit): Fact[] {
   const facts: Fact[] = [];
-  const add = (name: string, text: string, isBad = false): void => void facts.push({ name, text, isBad });
+  const add = (name: string, text: string, isBad = false): void =>
+    void facts.push({ name, text, isBad });
   const last = split.epochs.at(-1);
   if (last !== undefined) {
-    const of = split.dataset_samples === null ? "" : ` of ${formatCount(split.dataset_samples)} in the dataset`;
+    const of =
+      split.dataset_samples === null
+        ? ""
+        : ` of ${formatCount(split.dataset_samples)} in the dataset`;
     add("Samples per epoch", `${formatCount(last.samples)}${of}`);
-    if (last.repeated !== null) add("Repeated", `${formatPercent(last.repeated)} of ${formatCount(last.compared)} compared`, last.repeated >= 0.02);
+    if (last.repeated !== null)
+      add(
+        "Repeated",
+        `${formatPercent(last.repeated)} of ${formatCount(last.compared)} compared`,
+        last.repeated >= 0.02,
+      );
   }
   for (const { training, by, share, error, compared } of split.overlaps) {
     const within = error > 0 ? ` ± ${formatPercent(error)}` : "";
-    add(`In ${training}, by ${by}`, `${formatPercent(share)}${within} of ${formatCount(compared)} compared`, share >= 0.01);
+    add(
+      `In ${training}, by ${by}`,
+      `${formatPercent(share)}${within} of ${formatCount(compared)} compared`,
+      share >= 0.01,
+    );
   }
-  if (split.one_class !== null) add("Batches of one class", formatPercent(split.one_class), split.one_class >= 0.5 && Object.keys(split.labels).length > 1);
+  if (split.one_class !== null)
+    add(
+      "Batches of one class",
+      formatPercent(split.one_class),
+      split.one_class >= 0.5 && Object.keys(split.labels).length > 1,
+    );
   if (last?.padding != null) add("Padding", formatPercent(last.padding), last.padding >= 0.5);
   if (split.mean_length !== null) add("Mean length", formatNumber(split.mean_length));
   if (split.nonfinite > 0) add("Not finite", `${formatCount(split.nonfinite)} samples`, true);
   if (split.constant > 0) add("Constant", `${formatCount(split.constant)} samples`);
-  if (split.on_device > 0) add("On a device", `${formatCount(split.on_device)} batches, which are not read`);
+  if (split.on_device > 0)
+    add("On a device", `${formatCount(split.on_device)} batches, which are not read`);
   return facts;
 }
 
 /** Counts as bars of their shares: the most frequent first, or in their order; the rest as one. */
-export function barsOf(counts: Readonly<Record<string, number>>, label = (name: string): string => name, isOrdered = false): Bar[] {
+export function barsOf(
+  counts: Readonly<Record<string, number>>,
+  label = (name: string): string => name,
+  isOrdered = false,
+): Bar[] {
   const all = Object.entries(counts);
   const total = all.reduce((sum, [, count]) => sum + count, 0);
   const sorted = isOrdered ? all : all.sort(([, one], [, other]) => other - one);
-  const bar = (name: string, count: number): Bar => ({ label: name, share: total > 0 ? count / total : null, text: `${formatCount(count)} · ${formatPercent(count / total)}` });
+  const bar = (name: string, count: number): Bar => ({
+    label: name,
+    share: total > 0 ? count / total : null,
+    text: `${formatCount(count)} · ${formatPercent(count / total)}`,
+  });
   const shown = sorted.slice(0, SHOWN_BARS).map(([name, count]) => bar(label(name), count));
   const rest = sorted.slice(SHOWN_BARS);
-  return rest.length === 0 ? shown : [...shown, bar(`${rest.length} more`, rest.reduce((sum, [, count]) => sum + count, 0))];
+  return rest.length === 0
+    ? shown
+    : [
+        ...shown,
+        bar(
+          `${rest.length} more`,
+          rest.reduce((sum, [, count]) => sum + count, 0),
+        ),
+      ];
 }

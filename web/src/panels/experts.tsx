@@ -21,24 +21,59 @@ const MOST_SHARES = 400_000;
 const MOST_STEPS = 240;
 const ROW_PX = 22;
 /** What routers are judged by, first. */
-const MEASURES = ["load_imbalance", "expert_utilization", "max_expert_fraction", "load_cv", "router_entropy", "aux_loss", "z_loss", "router_confidence"];
+const MEASURES = [
+  "load_imbalance",
+  "expert_utilization",
+  "max_expert_fraction",
+  "load_cv",
+  "router_entropy",
+  "aux_loss",
+  "z_loss",
+  "router_confidence",
+];
 
-export const section: RunSection = { order: 110, id: "experts", title: "Experts", shortcut: "y", component: Experts, hasContent: (_, { recorded }) => recorded.includes("experts") };
+export const section: RunSection = {
+  order: 110,
+  id: "experts",
+  title: "Experts",
+  shortcut: "y",
+  component: Experts,
+  hasContent: (_, { recorded }) => recorded.includes("experts"),
+};
 
 function Experts({ page, run, detail }: SectionProps): JSX.Element {
   // The newest alone tells how large one is.
   const newest = useEntries(page, "experts", run.id, { limit: 1 });
-  const size = useMemo(() => newest.list?.entries.flatMap((entry) => expertLoadOf(entry) ?? [])[0]?.shares.length ?? null, [newest.list]);
-  const limit = size === null ? 0 : Math.max(2, Math.min(MOST_STEPS, Math.floor(MOST_SHARES / size)));
+  const size = useMemo(
+    () =>
+      newest.list?.entries.flatMap((entry) => expertLoadOf(entry) ?? [])[0]?.shares.length ?? null,
+    [newest.list],
+  );
+  const limit =
+    size === null ? 0 : Math.max(2, Math.min(MOST_STEPS, Math.floor(MOST_SHARES / size)));
   const all = useEntries(page, "experts", size === null ? null : run.id, { limit, spread: true });
-  const loads = useMemo(() => (all.list?.entries ?? []).flatMap((entry) => expertLoadOf(entry) ?? []), [all.list]);
-  const measures = MEASURES.flatMap((name) => detail.metrics.find((metric) => metric.name === `moe/${name}`) ?? []);
+  const loads = useMemo(
+    () => (all.list?.entries ?? []).flatMap((entry) => expertLoadOf(entry) ?? []),
+    [all.list],
+  );
+  const measures = MEASURES.flatMap(
+    (name) => detail.metrics.find((metric) => metric.name === `moe/${name}`) ?? [],
+  );
   return (
     <div class="pane">
-      {loads.length > 0 && <div class="pane-bar"><StepChoice page={page} loads={loads} /></div>}
+      {loads.length > 0 && (
+        <div class="pane-bar">
+          <StepChoice page={page} loads={loads} />
+        </div>
+      )}
       {newest.problem !== null && <p role="status">{newest.problem}</p>}
       {loads.length > 0 && <Loads page={page} loads={loads} total={all.list?.total ?? 0} />}
-      <ChartGrid page={page} run={run.id} of="Experts" charts={measures.map((row) => chartOf(row))} />
+      <ChartGrid
+        page={page}
+        run={run.id}
+        of="Experts"
+        charts={measures.map((row) => chartOf(row))}
+      />
     </div>
   );
 }
@@ -51,11 +86,31 @@ function choose({ view }: Page, step: number | null): void {
   view.text("experts-step").value = step === null ? "" : String(step);
 }
 
-function StepChoice({ page, loads }: { readonly page: Page; readonly loads: readonly ExpertLoad[] }): JSX.Element {
-  return <StepSlider steps={loads.map(({ step }) => step)} step={chosenStep(page)} onChange={(step) => choose(page, step)} />;
+function StepChoice({
+  page,
+  loads,
+}: {
+  readonly page: Page;
+  readonly loads: readonly ExpertLoad[];
+}): JSX.Element {
+  return (
+    <StepSlider
+      steps={loads.map(({ step }) => step)}
+      step={chosenStep(page)}
+      onChange={(step) => choose(page, step)}
+    />
+  );
 }
 
-function Loads({ page, loads, total }: { readonly page: Page; readonly loads: readonly ExpertLoad[]; readonly total: number }): JSX.Element {
+function Loads({
+  page,
+  loads,
+  total,
+}: {
+  readonly page: Page;
+  readonly loads: readonly ExpertLoad[];
+  readonly total: number;
+}): JSX.Element {
   const steps = useMemo(() => Float64Array.from(loads, ({ step }) => step), [loads]);
   const wanted = chosenStep(page);
   const at = wanted === null ? loads.length - 1 : nearestIndex(steps, wanted);
@@ -67,7 +122,10 @@ function Loads({ page, loads, total }: { readonly page: Page; readonly loads: re
   const matrix: HeatmapOptions = {
     label: `Load of each expert at step ${current.step}, as multiples of an even share`,
     rowNames: current.layers,
-    columns: { names: Array.from({ length: current.numExperts }, (_, expert) => String(expert)), noun: "expert" },
+    columns: {
+      names: Array.from({ length: current.numExperts }, (_, expert) => String(expert)),
+      noun: "expert",
+    },
     values: useMemo(() => relativeLoad(current), [current]),
     ramp: "sequential",
     range: { min: 0, max: rampEnd(loads) },
@@ -104,8 +162,22 @@ function Loads({ page, loads, total }: { readonly page: Page; readonly loads: re
   );
 }
 
-function Drawn({ options, height }: { readonly options: HeatmapOptions; readonly height: number }): JSX.Element {
-  return <div class="experts-map"><Mount height={height} create={(root) => createHeatmap(root, options)} update={(chart) => chart.update(options)} /></div>;
+function Drawn({
+  options,
+  height,
+}: {
+  readonly options: HeatmapOptions;
+  readonly height: number;
+}): JSX.Element {
+  return (
+    <div class="experts-map">
+      <Mount
+        height={height}
+        create={(root) => createHeatmap(root, options)}
+        update={(chart) => chart.update(options)}
+      />
+    </div>
+  );
 }
 
 function mapHeight(rows: number): number {
@@ -115,34 +187,68 @@ function mapHeight(rows: number): number {
 /** The same colours at every step; at least twice an even share, so that noise does not look like a fault. */
 function rampEnd(loads: readonly ExpertLoad[]): number {
   let end = 2;
-  for (const load of loads) for (const { imbalance } of layerSummaries(load)) if (imbalance > end) end = imbalance;
+  for (const load of loads)
+    for (const { imbalance } of layerSummaries(load)) if (imbalance > end) end = imbalance;
   return end;
 }
 
 function evenText({ numExperts }: ExpertLoad): (value: number) => string {
-  return (value) => (Number.isNaN(value) ? "no such expert" : `${value.toFixed(2)} × even · ${formatPercent(value / numExperts)} of the work`);
+  return (value) =>
+    Number.isNaN(value)
+      ? "no such expert"
+      : `${value.toFixed(2)} × even · ${formatPercent(value / numExperts)} of the work`;
 }
 
-function sentence({ step, topK }: ExpertLoad, layers: readonly LayerSummary[], worst: LayerSummary): string {
+function sentence(
+  { step, topK }: ExpertLoad,
+  layers: readonly LayerSummary[],
+  worst: LayerSummary,
+): string {
   const idle = layers.reduce((sum, { numIdle }) => sum + numIdle, 0);
   const all = layers.reduce((sum, { numExperts }) => sum + numExperts, 0);
   const routed = topK === null ? "" : `, ${topK} experts a token`;
-  const unused = idle === 0 ? "Every expert is in use." : `${idle} of ${all} experts get less than a tenth of an even share.`;
+  const unused =
+    idle === 0
+      ? "Every expert is in use."
+      : `${idle} of ${all} experts get less than a tenth of an even share.`;
   return `Step ${step}${routed}: the busiest is expert ${worst.busiest} of ${layerTitle(worst.layer)} with ${worst.imbalance.toFixed(2)} times an even share. ${unused}`;
 }
 
 /** The same in words and numbers, for those who cannot or need not see colours. */
-function LayerTable({ layers, chosen, onChoose }: { readonly layers: readonly LayerSummary[]; readonly chosen: string; readonly onChoose: (layer: string) => void }): JSX.Element {
+function LayerTable({
+  layers,
+  chosen,
+  onChoose,
+}: {
+  readonly layers: readonly LayerSummary[];
+  readonly chosen: string;
+  readonly onChoose: (layer: string) => void;
+}): JSX.Element {
   return (
     <details class="experts-table">
       <summary>As a table</summary>
       <table>
-        <thead><tr><th scope="col">Layer</th><th scope="col">Experts</th><th scope="col">Busiest</th><th scope="col">Largest load</th><th scope="col">Hardly used</th></tr></thead>
+        <thead>
+          <tr>
+            <th scope="col">Layer</th>
+            <th scope="col">Experts</th>
+            <th scope="col">Busiest</th>
+            <th scope="col">Largest load</th>
+            <th scope="col">Hardly used</th>
+          </tr>
+        </thead>
         <tbody>
           {layers.map(({ layer, numExperts, busiest, imbalance, numIdle }) => (
             <tr key={layer} aria-current={layer === chosen}>
-              <th scope="row"><button type="button" class="button is-quiet" onClick={() => onChoose(layer)}>{layer}</button></th>
-              <td>{numExperts}</td><td>expert {busiest}</td><td>{imbalance.toFixed(2)} × even</td><td>{numIdle}</td>
+              <th scope="row">
+                <button type="button" class="button is-quiet" onClick={() => onChoose(layer)}>
+                  {layer}
+                </button>
+              </th>
+              <td>{numExperts}</td>
+              <td>expert {busiest}</td>
+              <td>{imbalance.toFixed(2)} × even</td>
+              <td>{numIdle}</td>
             </tr>
           ))}
         </tbody>
@@ -161,17 +267,31 @@ export interface ExpertLoad {
 }
 
 /** Null for a record that has no step or no layers. */
-export function expertLoadOf({ record, step }: Pick<EntryRow, "record" | "step">): ExpertLoad | null {
+export function expertLoadOf({
+  record,
+  step,
+}: Pick<EntryRow, "record" | "step">): ExpertLoad | null {
   const { layers, load, top_k: topK } = record ?? {};
-  if (step === null || !Array.isArray(layers) || !Array.isArray(load) || layers.length === 0) return null;
-  const rows: readonly unknown[][] = layers.map((_, index) => (Array.isArray(load[index]) ? (load[index] as unknown[]) : []));
+  if (step === null || !Array.isArray(layers) || !Array.isArray(load) || layers.length === 0)
+    return null;
+  const rows: readonly unknown[][] = layers.map((_, index) =>
+    Array.isArray(load[index]) ? (load[index] as unknown[]) : [],
+  );
   const numExperts = Math.max(...rows.map(({ length }) => length));
   if (numExperts === 0) return null;
   const shares = new Float64Array(rows.length * numExperts).fill(NaN);
-  rows.forEach((row, layer) => row.forEach((share, expert) => {
-    if (typeof share === "number") shares[layer * numExperts + expert] = share;
-  }));
-  return { step, layers: layers.map(String), numExperts, topK: typeof topK === "number" ? topK : null, shares };
+  rows.forEach((row, layer) =>
+    row.forEach((share, expert) => {
+      if (typeof share === "number") shares[layer * numExperts + expert] = share;
+    }),
+  );
+  return {
+    step,
+    layers: layers.map(String),
+    numExperts,
+    topK: typeof topK === "number" ? topK : null,
+    shares,
+  };
 }
 
 export interface LayerSummary {
@@ -186,9 +306,15 @@ export interface LayerSummary {
 
 const IDLE_SHARE = 0.1;
 
-export function layerSummaries({ layers, numExperts, shares }: ExpertLoad): readonly LayerSummary[] {
+export function layerSummaries({
+  layers,
+  numExperts,
+  shares,
+}: ExpertLoad): readonly LayerSummary[] {
   return layers.map((layer, index) => {
-    const row = [...shares.subarray(index * numExperts, (index + 1) * numExperts)].filter((share) => !Number.isNaN(share));
+    const row = [...shares.subarray(index * numExperts, (index + 1) * numExperts)].filter(
+      (share) => !Number.isNaN(share),
+    );
     const largest = Math.max(...row, 0);
     return {
       layer,
@@ -202,19 +328,28 @@ export function layerSummaries({ layers, numExperts, shares }: ExpertLoad): read
 
 /** Shares as multiples of the even one, so that layers of any width compare. */
 export function relativeLoad({ numExperts, shares, layers }: ExpertLoad): Float64Array {
-  const counts = layers.map((_, layer) => shares.subarray(layer * numExperts, (layer + 1) * numExperts).filter((share) => !Number.isNaN(share)).length);
+  const counts = layers.map(
+    (_, layer) =>
+      shares
+        .subarray(layer * numExperts, (layer + 1) * numExperts)
+        .filter((share) => !Number.isNaN(share)).length,
+  );
   return shares.map((share, index) => share * counts[Math.floor(index / numExperts)]!);
 }
 
 /** One layer's experts over steps, expert by expert; layers are found by name, since a model may change between attempts. */
-export function overSteps(loads: readonly ExpertLoad[], layer: string): { readonly numExperts: number; readonly values: Float64Array } {
+export function overSteps(
+  loads: readonly ExpertLoad[],
+  layer: string,
+): { readonly numExperts: number; readonly values: Float64Array } {
   const numExperts = Math.max(0, ...loads.map((load) => load.numExperts));
   const values = new Float64Array(numExperts * loads.length).fill(NaN);
   loads.forEach((load, column) => {
     const row = load.layers.indexOf(layer);
     if (row < 0) return;
     const relative = relativeLoad(load);
-    for (let expert = 0; expert < load.numExperts; expert++) values[expert * loads.length + column] = relative[row * load.numExperts + expert]!;
+    for (let expert = 0; expert < load.numExperts; expert++)
+      values[expert * loads.length + column] = relative[row * load.numExperts + expert]!;
   });
   return { numExperts, values };
 }

@@ -18,7 +18,14 @@ import { FileLink } from "./parts/sample-body.tsx";
 import { Legend } from "./parts/sample-picture.tsx";
 import { classesOf, evenSteps, sampleOf, samplesByName } from "./parts/sample-record.ts";
 import type { Classes, Column } from "./parts/sample-record.ts";
-import { ColumnHead, columnsOf, isWide, SampleCell, SampleView, useKeys } from "./parts/sample-view.tsx";
+import {
+  ColumnHead,
+  columnsOf,
+  isWide,
+  SampleCell,
+  SampleView,
+  useKeys,
+} from "./parts/sample-view.tsx";
 import type { Opened } from "./parts/sample-view.tsx";
 import { searchOf } from "./parts/search.ts";
 import { parseStep, stepBy, StepSlider } from "./parts/step-slider.tsx";
@@ -33,8 +40,13 @@ const REST_MS = 120;
 const NO_RUNS: readonly RunRow[] = [];
 
 export const section: RunSection = {
-  order: 20, id: "samples", title: "Samples", shortcut: "i", component: Samples,
-  hasContent: (_, { recorded }) => recorded.some((kind) => kind === "file" || SAMPLE_KINDS.includes(kind)),
+  order: 20,
+  id: "samples",
+  title: "Samples",
+  shortcut: "i",
+  component: Samples,
+  hasContent: (_, { recorded }) =>
+    recorded.some((kind) => kind === "file" || SAMPLE_KINDS.includes(kind)),
 };
 
 function Samples({ page, run }: SectionProps): JSX.Element {
@@ -42,11 +54,27 @@ function Samples({ page, run }: SectionProps): JSX.Element {
 }
 
 /** Samples of some names or patterns, for the runs in the charts or the steps of one run. */
-export function BoardSamples({ page, names }: { readonly page: Page; readonly names: readonly string[] }): JSX.Element {
+export function BoardSamples({
+  page,
+  names,
+}: {
+  readonly page: Page;
+  readonly names: readonly string[];
+}): JSX.Element {
   const run = page.runs.focus.value;
-  const isNamed = useMemo(() => (name: string) => expandPatterns(names, [name]).includes(name), [names.join("\n")]);
+  const isNamed = useMemo(
+    () => (name: string) => expandPatterns(names, [name]).includes(name),
+    [names.join("\n")],
+  );
   if (run === null) return <p role="status">There is no run to show.</p>;
-  return <SampleRows page={page} run={run} others={page.runs.shown.value.filter(({ id }) => id !== run.id)} isNamed={isNamed} />;
+  return (
+    <SampleRows
+      page={page}
+      run={run}
+      others={page.runs.shown.value.filter(({ id }) => id !== run.id)}
+      isNamed={isNamed}
+    />
+  );
 }
 
 interface SampleRowsProps {
@@ -65,45 +93,111 @@ function SampleRows({ page, run, others, isNamed }: SampleRowsProps): JSX.Elemen
   const search = searchOf(page, "sample");
   const [opened, setOpened] = useState<Opened | null>(null);
   const wanted = parseStep(chosen.value);
-  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(page, run, across.value === "steps" ? null : others, useResting(wanted, REST_MS));
-  const classes = useMemo(() => classesOf(columns.flatMap(({ samples }) => [...samples.values()].flat())), [columns]);
+  const { columns, numRuns, names, steps, problem, isLoaded } = useColumns(
+    page,
+    run,
+    across.value === "steps" ? null : others,
+    useResting(wanted, REST_MS),
+  );
+  const classes = useMemo(
+    () => classesOf(columns.flatMap(({ samples }) => [...samples.values()].flat())),
+    [columns],
+  );
   const setStep = (step: number | null): void => {
     chosen.value = step === null ? "" : String(step);
   };
-  useKeys({ ArrowLeft: () => setStep(stepBy(steps, wanted, -1)), ArrowRight: () => setStep(stepBy(steps, wanted, 1)) }, opened !== null);
-  const shown = useMemo(() => names.filter(isNamed ?? search.matches), [names, search.query, isNamed]);
+  useKeys(
+    {
+      ArrowLeft: () => setStep(stepBy(steps, wanted, -1)),
+      ArrowRight: () => setStep(stepBy(steps, wanted, 1)),
+    },
+    opened !== null,
+  );
+  const shown = useMemo(
+    () => names.filter(isNamed ?? search.matches),
+    [names, search.query, isNamed],
+  );
   const slider = <StepSlider steps={steps} step={wanted} onChange={setStep} />;
   return (
     <div class="pane samples-pane" aria-busy={!isLoaded}>
       <div class="pane-bar">
-        <Segmented label="Columns" value={across.value === "steps" ? "steps" : "runs"} onChange={(value) => (across.value = value)}
-          choices={[{ value: "runs", label: isNamed === undefined ? "One step" : "Runs" }, { value: "steps", label: "Steps" }]} />
+        <Segmented
+          label="Columns"
+          value={across.value === "steps" ? "steps" : "runs"}
+          onChange={(value) => (across.value = value)}
+          choices={[
+            { value: "runs", label: isNamed === undefined ? "One step" : "Runs" },
+            { value: "steps", label: "Steps" },
+          ]}
+        />
         {slider}
         {isLoaded && shown.length > 0 && numRuns > columns.length && (
-          <span class="card-note" title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}>Samples of {columns.length} of {numRuns} runs</span>
+          <span
+            class="card-note"
+            title={`Runs without samples are left out, and no more than ${MOST_RUNS} are shown.`}
+          >
+            Samples of {columns.length} of {numRuns} runs
+          </span>
         )}
-        {names.length > 4 && isNamed === undefined && <SearchBox label="Filter samples" query={search.query} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
+        {names.length > 4 && isNamed === undefined && (
+          <SearchBox
+            label="Filter samples"
+            query={search.query}
+            count={`${shown.length} of ${names.length}`}
+            onChange={search.onChange}
+          />
+        )}
       </div>
       <Legend page={page} classes={classes} />
       {problem !== null && <p role="status">{problem}</p>}
-      {page.source.numLeftOut(run.id) > 0 && <p role="status">{`This archive has the newest samples of each name. ${formatNumberOf(page.source.numLeftOut(run.id), "older or larger sample")} did not fit; “epochal serve” shows them.`}</p>}
-      <div class={`samples${columns.length === 1 ? " is-alone" : ""}`} tabIndex={0} style={{ "--columns": String(columns.length) }}>
+      {page.source.numLeftOut(run.id) > 0 && (
+        <p role="status">{`This archive has the newest samples of each name. ${formatNumberOf(page.source.numLeftOut(run.id), "older or larger sample")} did not fit; “epochal serve” shows them.`}</p>
+      )}
+      <div
+        class={`samples${columns.length === 1 ? " is-alone" : ""}`}
+        tabIndex={0}
+        style={{ "--columns": String(columns.length) }}
+      >
         {columns.length > 1 && shown.some((name) => !isFree(name, columns)) && (
           <div class="samples-head">
-            {columns.map((column) => <ColumnHead key={column.key} page={page} column={column} />)}
+            {columns.map((column) => (
+              <ColumnHead key={column.key} page={page} column={column} />
+            ))}
           </div>
         )}
         <div class="samples-rows">
           {shown.map((name) => (
             <InView key={name} height={ROW_PX} isGrowing>
-              {() => <Row page={page} name={name} columns={columns} classes={classes} onOpen={(index) => setOpened({ name, index })} />}
+              {() => (
+                <Row
+                  page={page}
+                  name={name}
+                  columns={columns}
+                  classes={classes}
+                  onOpen={(index) => setOpened({ name, index })}
+                />
+              )}
             </InView>
           ))}
         </div>
-        {isLoaded && shown.length === 0 && (names.length > 0 || isNamed !== undefined) && <p role="status">{isNamed === undefined ? `No sample has a name with “${search.query}”.` : "None of the runs in the charts has a sample with one of these names."}</p>}
+        {isLoaded && shown.length === 0 && (names.length > 0 || isNamed !== undefined) && (
+          <p role="status">
+            {isNamed === undefined
+              ? `No sample has a name with “${search.query}”.`
+              : "None of the runs in the charts has a sample with one of these names."}
+          </p>
+        )}
         {isNamed === undefined && <Files page={page} run={run} />}
       </div>
-      <SampleView page={page} columns={columns} names={shown} classes={classes} opened={opened} onOpen={setOpened} tools={slider} />
+      <SampleView
+        page={page}
+        columns={columns}
+        names={shown}
+        classes={classes}
+        opened={opened}
+        onOpen={setOpened}
+        tools={slider}
+      />
     </div>
   );
 }
@@ -119,13 +213,27 @@ interface Columns {
 }
 
 /** The samples at or before a step: of a run and others beside it, or, where they are null, of the run at several steps. */
-function useColumns(page: Page, run: RunRow, others: readonly RunRow[] | null, at: number | null): Columns {
+function useColumns(
+  page: Page,
+  run: RunRow,
+  others: readonly RunRow[] | null,
+  at: number | null,
+): Columns {
   const areSteps = others === null;
   const params = at === null ? {} : { at };
-  const focused = useRunResponses(page, "samples", [{ key: run.id, run: run.id, params }], SAMPLE_KINDS).get(run.id);
-  const past = areSteps ? evenSteps(focused?.response?.steps ?? [], at, MOST_STEPS).slice(0, -1) : [];
+  const focused = useRunResponses(
+    page,
+    "samples",
+    [{ key: run.id, run: run.id, params }],
+    SAMPLE_KINDS,
+  ).get(run.id);
+  const past = areSteps
+    ? evenSteps(focused?.response?.steps ?? [], at, MOST_STEPS).slice(0, -1)
+    : [];
   const numOthers = others?.length ?? 0;
-  const requests = areSteps ? past.map((step, index) => ({ key: String(index), run: run.id, params: { at: step } })) : others.slice(0, MOST_RUNS - 1).map(({ id }) => ({ key: id, run: id, params }));
+  const requests = areSteps
+    ? past.map((step, index) => ({ key: String(index), run: run.id, params: { at: step } }))
+    : others.slice(0, MOST_RUNS - 1).map(({ id }) => ({ key: id, run: id, params }));
   const found = useRunResponses(page, "samples", requests, SAMPLE_KINDS);
   const main = { key: run.id, run: run.id, params };
   const all = areSteps ? [...requests, main] : [main, ...requests];
@@ -135,10 +243,22 @@ function useColumns(page: Page, run: RunRow, others: readonly RunRow[] | null, a
     const columns = all.map(({ key, run: id, params: { at: step } }, index) => {
       const { entries = [], names = {} } = responses[index]?.response ?? {};
       const samples = samplesByName(entries);
-      const leftOut = isArchive && step === undefined ? Object.keys(names).filter((name) => !samples.has(name)) : [];
-      return { key, run: id, step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null, samples, leftOut, isUsed: id === run.id || Object.keys(names).length > 0 };
+      const leftOut =
+        isArchive && step === undefined
+          ? Object.keys(names).filter((name) => !samples.has(name))
+          : [];
+      return {
+        key,
+        run: id,
+        step: areSteps ? (step ?? focused?.response?.steps.at(-1) ?? 0) : null,
+        samples,
+        leftOut,
+        isUsed: id === run.id || Object.keys(names).length > 0,
+      };
     });
-    const listed = (areSteps ? [focused] : responses).map((one) => one?.response).filter((one) => one != null);
+    const listed = (areSteps ? [focused] : responses)
+      .map((one) => one?.response)
+      .filter((one) => one != null);
     return {
       columns: columns.filter(({ isUsed }) => isUsed),
       numRuns: areSteps ? 1 : 1 + numOthers,
@@ -172,13 +292,30 @@ function Row({ page, name, columns: all, classes, onOpen }: RowProps): JSX.Eleme
     <section class="card samples-row" aria-label={name} data-title={name}>
       <header class="samples-name">
         <h3 title={name}>{name}</h3>
-        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${name}`} onClick={() => onOpen(0)}>⤢</button>
+        <button
+          type="button"
+          class="button is-quiet"
+          title="Full screen"
+          aria-label={`Full screen: ${name}`}
+          onClick={() => onOpen(0)}
+        >
+          ⤢
+        </button>
       </header>
-      <div class={`samples-cells${hasHeads ? " is-free" : ""}${isWide(name, columns) ? " is-wide" : ""}`}>
+      <div
+        class={`samples-cells${hasHeads ? " is-free" : ""}${isWide(name, columns) ? " is-wide" : ""}`}
+      >
         {columns.map((column, index) => (
           <div key={column.key}>
             {hasHeads && <ColumnHead page={page} column={column} />}
-            <SampleCell page={page} column={column} base={columns[column.step === null ? 0 : index - 1]} name={name} classes={classes} onOpen={onOpen} />
+            <SampleCell
+              page={page}
+              column={column}
+              base={columns[column.step === null ? 0 : index - 1]}
+              name={name}
+              classes={classes}
+              onOpen={onOpen}
+            />
           </div>
         ))}
         {columns.length === 0 && <p class="card-note">no sample yet</p>}
@@ -190,16 +327,34 @@ function Row({ page, name, columns: all, classes, onOpen }: RowProps): JSX.Eleme
 /** Files that the run keeps with `run.log_file`. */
 function Files({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element | null {
   const { list } = useEntries(page, "files", run.id, { limit: 5000 });
-  const files = useMemo(() => (list?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []), [list]);
+  const files = useMemo(
+    () => (list?.entries ?? []).flatMap((entry) => sampleOf(entry) ?? []),
+    [list],
+  );
   if (files.length === 0) return null;
   return (
     <section class="card samples-files" aria-label="Files" data-title="Files">
       <h3>Files</h3>
       <table>
-        <thead><tr><th scope="col">Name and size</th><th scope="col">Step</th></tr></thead>
+        <thead>
+          <tr>
+            <th scope="col">Name and size</th>
+            <th scope="col">Step</th>
+          </tr>
+        </thead>
         <tbody>
           {files.toReversed().map(({ name, step, file, bytes }, index) => (
-            <tr key={index}><td><FileLink address={page.source.blobUrl(run.id, file)} file={name} name={name} bytes={bytes} /></td><td>{step === null ? "" : formatWhole(step)}</td></tr>
+            <tr key={index}>
+              <td>
+                <FileLink
+                  address={page.source.blobUrl(run.id, file)}
+                  file={name}
+                  name={name}
+                  bytes={bytes}
+                />
+              </td>
+              <td>{step === null ? "" : formatWhole(step)}</td>
+            </tr>
           ))}
         </tbody>
       </table>

@@ -3,7 +3,9 @@
 import type { Page } from "../state/page.ts";
 import type { RunSection } from "./panel.ts";
 
-const modules = import.meta.glob<{ readonly section?: RunSection }>(["./*.tsx", "!./run.tsx"], { eager: true });
+const modules = import.meta.glob<{ readonly section?: RunSection }>(["./*.tsx", "!./run.tsx"], {
+  eager: true,
+});
 
 export function sectionsOfRun(): readonly RunSection[] {
   return Object.values(modules)

@@ -40,26 +40,81 @@ const NUMBER = { format: "number", factor: 1, always: [] } as const;
 
 export const GPU_CHARTS: readonly MachineChart[] = [
   { title: "Utilisation", fields: { gpu_util: "" }, ...PERCENT },
-  { title: "Memory", fields: { dram_used: "" }, ...BYTES, limit: { fields: ["dram_used", "dram_free"], label: "physical memory" } },
-  { title: "Power, W", fields: { power: "" }, ...NUMBER, factor: 1e-3, always: [0], limit: { fields: ["power_limit"], label: "power limit" } },
-  { title: "Temperature, °C", fields: { temperature: "" }, ...NUMBER, limit: { fields: ["temp_slowdown"], label: "slows down" } },
-  { title: "Clock, MHz", fields: { clock: "" }, ...NUMBER, limit: { fields: ["max_clock"], label: "highest" } },
+  {
+    title: "Memory",
+    fields: { dram_used: "" },
+    ...BYTES,
+    limit: { fields: ["dram_used", "dram_free"], label: "physical memory" },
+  },
+  {
+    title: "Power, W",
+    fields: { power: "" },
+    ...NUMBER,
+    factor: 1e-3,
+    always: [0],
+    limit: { fields: ["power_limit"], label: "power limit" },
+  },
+  {
+    title: "Temperature, °C",
+    fields: { temperature: "" },
+    ...NUMBER,
+    limit: { fields: ["temp_slowdown"], label: "slows down" },
+  },
+  {
+    title: "Clock, MHz",
+    fields: { clock: "" },
+    ...NUMBER,
+    limit: { fields: ["max_clock"], label: "highest" },
+  },
   { title: "Memory bandwidth in use", fields: { mem_util: "" }, ...PERCENT },
-  { title: "Units active", fields: { sm_active: "SM", tensor_active: "tensor", dram_active: "memory" }, ...PERCENT },
+  {
+    title: "Units active",
+    fields: { sm_active: "SM", tensor_active: "tensor", dram_active: "memory" },
+    ...PERCENT,
+  },
   { title: "PCIe, per second", fields: { pcie_rx: "in", pcie_tx: "out" }, ...BYTES },
   { title: "Fan", fields: { fan: "" }, ...PERCENT },
-  { title: "Memory errors", fields: { ecc_corrected: "corrected", ecc_uncorrected: "not corrected" }, ...NUMBER, always: [0] },
+  {
+    title: "Memory errors",
+    fields: { ecc_corrected: "corrected", ecc_uncorrected: "not corrected" },
+    ...NUMBER,
+    always: [0],
+  },
 ];
 
 export const HOST_CHARTS: readonly MachineChart[] = [
   { title: "Processors", fields: { cpu_pct: "machine" }, ...PERCENT },
-  { title: "Processors of this training", fields: { process_cpu_pct: "training", epochal_cpu_pct: "Epochal" }, ...PERCENT, always: [0] },
-  { title: "Memory of the machine", fields: { ram_used: "used" }, ...BYTES, limit: { fields: ["ram_total"], label: "physical memory" } },
-  { title: "Memory of this training", fields: { rss: "process", children_rss: "children", epochal_rss: "Epochal" }, ...BYTES },
+  {
+    title: "Processors of this training",
+    fields: { process_cpu_pct: "training", epochal_cpu_pct: "Epochal" },
+    ...PERCENT,
+    always: [0],
+  },
+  {
+    title: "Memory of the machine",
+    fields: { ram_used: "used" },
+    ...BYTES,
+    limit: { fields: ["ram_total"], label: "physical memory" },
+  },
+  {
+    title: "Memory of this training",
+    fields: { rss: "process", children_rss: "children", epochal_rss: "Epochal" },
+    ...BYTES,
+  },
   { title: "Disk, per second", fields: { disk_read: "read", disk_write: "written" }, ...BYTES },
-  { title: "Disk, free", fields: { disk_free: "free" }, ...BYTES, limit: { fields: ["disk_total"], label: "size" } },
+  {
+    title: "Disk, free",
+    fields: { disk_free: "free" },
+    ...BYTES,
+    limit: { fields: ["disk_total"], label: "size" },
+  },
   { title: "Network, per second", fields: { net_rx: "in", net_tx: "out" }, ...BYTES },
-  { title: "Threads and children", fields: { threads: "threads", children: "children" }, ...NUMBER, always: [0] },
+  {
+    title: "Threads and children",
+    fields: { threads: "threads", children: "children" },
+    ...NUMBER,
+    always: [0],
+  },
 ];
 
 export function machineOf(metrics: readonly MetricRow[]): Machine {
@@ -67,17 +122,47 @@ export function machineOf(metrics: readonly MetricRow[]): Machine {
   const gpus = gpuIds(timed);
   const telemetry = present(timed, [
     { id: "cpu", label: "CPU", names: ["system/cpu_pct"], limits: [], isBytes: false },
-    { id: "ram", label: "RAM", names: ["system/ram_used"], limits: [["system/ram_total"]], isBytes: true },
-    { id: "gpu", label: "GPU", names: gpus.map((gpu) => `gpu/${gpu}/gpu_util`), limits: [], isBytes: false },
-    { id: "vram", label: "VRAM", names: gpus.map((gpu) => `gpu/${gpu}/dram_used`), limits: gpus.map((gpu) => memoryOf(gpu, timed)), isBytes: true },
+    {
+      id: "ram",
+      label: "RAM",
+      names: ["system/ram_used"],
+      limits: [["system/ram_total"]],
+      isBytes: true,
+    },
+    {
+      id: "gpu",
+      label: "GPU",
+      names: gpus.map((gpu) => `gpu/${gpu}/gpu_util`),
+      limits: [],
+      isBytes: false,
+    },
+    {
+      id: "vram",
+      label: "VRAM",
+      names: gpus.map((gpu) => `gpu/${gpu}/dram_used`),
+      limits: gpus.map((gpu) => memoryOf(gpu, timed)),
+      isBytes: true,
+    },
   ]);
   if (telemetry.length > 0) return { axis: "time", measures: telemetry, gpus };
   const byEpoch = new Set(metrics.filter(({ axis }) => axis === "epoch").map(({ name }) => name));
   const measures = present(byEpoch, [
     { id: "cpu", label: "CPU", names: ["resources/cpu_pct"], limits: [], isBytes: false },
-    { id: "ram", label: "RAM", names: ["resources/ram_used"], limits: [["resources/ram_total"]], isBytes: true },
+    {
+      id: "ram",
+      label: "RAM",
+      names: ["resources/ram_used"],
+      limits: [["resources/ram_total"]],
+      isBytes: true,
+    },
     { id: "gpu", label: "GPU", names: ["resources/gpu_pct"], limits: [], isBytes: false },
-    { id: "vram", label: "VRAM", names: ["resources/vram_allocated_bytes"], limits: [["resources/vram_total"]], isBytes: true },
+    {
+      id: "vram",
+      label: "VRAM",
+      names: ["resources/vram_allocated_bytes"],
+      limits: [["resources/vram_total"]],
+      isBytes: true,
+    },
   ]);
   return { axis: "epoch", measures, gpus };
 }
@@ -93,8 +178,14 @@ export function gpuIds(names: Iterable<string>): string[] {
 }
 
 /** Charts that any of the devices has values for. */
-export function chartsWith(charts: readonly MachineChart[], prefixes: readonly string[], names: ReadonlySet<string>): readonly MachineChart[] {
-  return charts.filter(({ fields }) => Object.keys(fields).some((field) => prefixes.some((prefix) => names.has(prefix + field))));
+export function chartsWith(
+  charts: readonly MachineChart[],
+  prefixes: readonly string[],
+  names: ReadonlySet<string>,
+): readonly MachineChart[] {
+  return charts.filter(({ fields }) =>
+    Object.keys(fields).some((field) => prefixes.some((prefix) => names.has(prefix + field))),
+  );
 }
 
 /** Drivers tell the total, or what is free beside what is used. */
@@ -105,8 +196,16 @@ function memoryOf(gpu: string, names: ReadonlySet<string>): readonly string[] {
 
 function present(names: ReadonlySet<string>, measures: readonly Measure[]): readonly Measure[] {
   return measures.flatMap((measure) => {
-    const kept = measure.names.map((name, index) => ({ name, limit: measure.limits[index] })).filter(({ name }) => names.has(name));
+    const kept = measure.names
+      .map((name, index) => ({ name, limit: measure.limits[index] }))
+      .filter(({ name }) => names.has(name));
     if (kept.length === 0) return [];
-    return [{ ...measure, names: kept.map(({ name }) => name), limits: kept.map(({ limit }) => limit ?? []) }];
+    return [
+      {
+        ...measure,
+        names: kept.map(({ name }) => name),
+        limits: kept.map(({ limit }) => limit ?? []),
+      },
+    ];
   });
 }

@@ -36,7 +36,10 @@ function markedWords(one: readonly string[], other: readonly string[]): Piece[] 
   let row = 0;
   for (let column = 0; column < other.length; ) {
     const isSame = row < one.length && one[row] === other[column];
-    const skipsBase = !isSame && row < one.length && lengths[(row + 1) * width + column]! >= lengths[row * width + column + 1]!;
+    const skipsBase =
+      !isSame &&
+      row < one.length &&
+      lengths[(row + 1) * width + column]! >= lengths[row * width + column + 1]!;
     if (skipsBase) {
       row++;
       continue;
@@ -52,7 +55,8 @@ function joined(pieces: readonly Piece[]): readonly Piece[] {
   const result: Piece[] = [];
   for (const piece of pieces) {
     const last = result.at(-1);
-    if (last !== undefined && last.isNew === piece.isNew) result[result.length - 1] = { text: last.text + piece.text, isNew: piece.isNew };
+    if (last !== undefined && last.isNew === piece.isNew)
+      result[result.length - 1] = { text: last.text + piece.text, isNew: piece.isNew };
     else result.push(piece);
   }
   return result;

@@ -13,12 +13,16 @@ const IS_LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
 
 export function decodeSeries(body: ArrayBuffer): SeriesAnswer {
   const view = new DataView(body);
-  if (body.byteLength < PREFIX_BYTES || latin1(body, 0, 4) !== MAGIC) throw new Error("this is not a body of series");
+  if (body.byteLength < PREFIX_BYTES || latin1(body, 0, 4) !== MAGIC)
+    throw new Error("this is not a body of series");
   const headBytes = view.getUint32(4, true);
   const start = PREFIX_BYTES + headBytes;
   if (start > body.byteLength) throw new Error("the body of series was cut off in its head");
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(body, PREFIX_BYTES, headBytes))) as SeriesHeader;
-  if (header.version !== WIRE_VERSION) throw new Error(`the server speaks version ${header.version}: load the page again`);
+  const header = JSON.parse(
+    new TextDecoder().decode(new Uint8Array(body, PREFIX_BYTES, headBytes)),
+  ) as SeriesHeader;
+  if (header.version !== WIRE_VERSION)
+    throw new Error(`the server speaks version ${header.version}: load the page again`);
   const take = columnReader(body, start);
   const parts = header.series.map((head) => readPart(head, take));
   return { parts, missing: header.missing, positions: header.positions };
@@ -39,18 +43,37 @@ function columnReader(body: ArrayBuffer, start: number): Take {
 }
 
 function readPart(head: SeriesHead, take: Take): SeriesPart {
-  const columns = Array.from({ length: head.raw ? RAW_COLUMNS : SLICE_COLUMNS }, () => take(head.count));
-  const [nonfiniteX, kinds] = Array.from({ length: MARK_COLUMNS }, () => take(head.nonfinite)) as [Float64Array, Float64Array];
-  const further = head.columns === undefined ? {} : { columns: Object.fromEntries(head.columns.map((name) => [name, take(head.count)])) };
+  const columns = Array.from({ length: head.raw ? RAW_COLUMNS : SLICE_COLUMNS }, () =>
+    take(head.count),
+  );
+  const [nonfiniteX, kinds] = Array.from({ length: MARK_COLUMNS }, () => take(head.nonfinite)) as [
+    Float64Array,
+    Float64Array,
+  ];
+  const further =
+    head.columns === undefined
+      ? {}
+      : { columns: Object.fromEntries(head.columns.map((name) => [name, take(head.count)])) };
   if (head.raw) {
     const [x, y, times] = columns as [Float64Array, Float64Array, Float64Array];
     return { head, data: { kind: "raw", x, y }, times, ...further };
   }
   const [firstX, lastX, last, mean, min, max, count] = columns as unknown as readonly [
-    Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
   ];
   const nonfinite = kinds.map(nonfiniteValue);
-  return { head, data: { kind: "buckets", firstX, lastX, last, mean, min, max, count, nonfiniteX, nonfinite }, times: null, ...further };
+  return {
+    head,
+    data: { kind: "buckets", firstX, lastX, last, mean, min, max, count, nonfiniteX, nonfinite },
+    times: null,
+    ...further,
+  };
 }
 
 /** 0 stands for nan, 1 and -1 for the infinities. */

@@ -1,6 +1,13 @@
 /** One event stream of several runs: subscribes to runs and reconnects where it left off. */
 
-import type { LiveEvent, ReadyEvent, RecordsEvent, ResetEvent, RunsEvent, StatusEvent } from "../wire.ts";
+import type {
+  LiveEvent,
+  ReadyEvent,
+  RecordsEvent,
+  ResetEvent,
+  RunsEvent,
+  StatusEvent,
+} from "../wire.ts";
 import { positionsOf } from "./position.ts";
 import type { Connection, UpdateFeed, Update, Subscription } from "./source.ts";
 
@@ -58,11 +65,15 @@ export function createStream({ update, connection, open }: StreamOptions): Strea
   };
 
   const listen = (events: EventSource): void => {
-    const on = <Data>(name: string, handle: (data: Data, positions: ReadonlyMap<string, string>) => void): void => {
+    const on = <Data>(
+      name: string,
+      handle: (data: Data, positions: ReadonlyMap<string, string>) => void,
+    ): void => {
       events.addEventListener(name, (event: MessageEvent<string>) => {
         if (current?.events !== events) return;
         const positions = positionsOf(event.lastEventId);
-        for (const [run, position] of positions) if (wanted.positions.has(run)) cursors.set(run, position);
+        for (const [run, position] of positions)
+          if (wanted.positions.has(run)) cursors.set(run, position);
         handle(JSON.parse(event.data) as Data, positions);
       });
     };
@@ -76,7 +87,13 @@ export function createStream({ update, connection, open }: StreamOptions): Strea
       if (to === undefined) return;
       const from = told.get(data.run) ?? null;
       told.set(data.run, to);
-      update({ type: "records", from, to, hasAllRanks: current!.subscription.hasAllRanks, ...data });
+      update({
+        type: "records",
+        from,
+        to,
+        hasAllRanks: current!.subscription.hasAllRanks,
+        ...data,
+      });
     });
     on<StatusEvent>("status", (data) => update({ type: "status", ...data }));
     on<LiveEvent>("live", (data) => update({ type: "live", ...data }));
@@ -116,10 +133,15 @@ export function createStream({ update, connection, open }: StreamOptions): Strea
       }
       // News of runs and ranks that nobody wants any more do no harm; a new stream for each would.
       const now = current?.subscription;
-      const isEnough = now !== undefined && (now.hasAllRanks || !hasAllRanks) && (now.hasReadings || !hasReadings) && [...positions.keys()].every((run) => now.positions.has(run));
+      const isEnough =
+        now !== undefined &&
+        (now.hasAllRanks || !hasAllRanks) &&
+        (now.hasReadings || !hasReadings) &&
+        [...positions.keys()].every((run) => now.positions.has(run));
       if (!isEnough) schedule(GATHER_MS);
       clearTimeout(lingering);
-      if (isEnough && now.hasReadings && !hasReadings) lingering = setTimeout(() => schedule(0), LINGER_MS);
+      if (isEnough && now.hasReadings && !hasReadings)
+        lingering = setTimeout(() => schedule(0), LINGER_MS);
     },
     resumeAfter(one) {
       if (one.type !== "records") return;

@@ -2,7 +2,26 @@
 
 import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
-import type { BoardList, ControlRequest, GroupCurves, GroupTables, Importance, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, StoredBoard, TrashList, Why } from "../wire.ts";
+import type {
+  BoardList,
+  ControlRequest,
+  GroupCurves,
+  GroupTables,
+  Importance,
+  Labels,
+  LabelsChange,
+  LabelsChanged,
+  Problem,
+  ProjectList,
+  RunEndpoint,
+  RunList,
+  RunResponses,
+  RunsRemoved,
+  RunsRestored,
+  StoredBoard,
+  TrashList,
+  Why,
+} from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -18,17 +37,27 @@ export function createLiveSource(): Source {
     runs: async (request) => (await json(`${PATHS.runs}?${runsQuery(request)}`)) as RunList,
     get: async (endpoint, run, params) => {
       if (endpoint === "findings") await whenQuiet();
-      return (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint];
+      return (await json(
+        `${pathOf(endpoint, run)}?${queryOf({ ...params })}`,
+      )) as RunResponses[typeof endpoint];
     },
-    series: async (request) => withSmoothed(decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()), request.smooth),
+    series: async (request) =>
+      withSmoothed(
+        decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()),
+        request.smooth,
+      ),
     sweep: {
-      curves: async (request) => (await json(`${PATHS.group_curves}?${queryOf({ ...request })}`)) as GroupCurves,
-      groups: async (request) => (await json(`${PATHS.groups}?${queryOf({ ...request })}`)) as GroupTables,
-      importance: async (request) => (await json(`${PATHS.importance}?${queryOf({ ...request })}`)) as Importance,
+      curves: async (request) =>
+        (await json(`${PATHS.group_curves}?${queryOf({ ...request })}`)) as GroupCurves,
+      groups: async (request) =>
+        (await json(`${PATHS.groups}?${queryOf({ ...request })}`)) as GroupTables,
+      importance: async (request) =>
+        (await json(`${PATHS.importance}?${queryOf({ ...request })}`)) as Importance,
       why: async (request) => (await json(`${PATHS.why}?${queryOf({ ...request })}`)) as Why,
     },
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
-    blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
+    blobText: async (run, file) =>
+      (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
     numLeftOut: () => 0,
     plotlyUrl: async () => {
       await (await ask(PATHS.plotly)).body?.cancel();
@@ -37,17 +66,26 @@ export function createLiveSource(): Source {
     exportUrl: (request) => `${PATHS.export}?${queryOf({ ...request })}`,
     boards: {
       list: async () => (await json(PATHS.boards)) as BoardList,
-      save: async (project, board, revision) => (await json(PATHS.save_board, sending("POST", { project, board, revision }))) as StoredBoard,
-      remove: async (project, name, revision) => void (await json(PATHS.remove_board, sending("POST", { project, name, revision }))),
+      save: async (project, board, revision) =>
+        (await json(
+          PATHS.save_board,
+          sending("POST", { project, board, revision }),
+        )) as StoredBoard,
+      remove: async (project, name, revision) =>
+        void (await json(PATHS.remove_board, sending("POST", { project, name, revision }))),
     },
-    updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), sending("PATCH", change))) as Labels,
+    updateLabels: async (run, change: LabelsChange) =>
+      (await json(pathOf("labels", run), sending("PATCH", change))) as Labels,
     changes: {
-      labels: async (change) => (await json(PATHS.many_labels, sending("PATCH", change))) as LabelsChanged,
+      labels: async (change) =>
+        (await json(PATHS.many_labels, sending("PATCH", change))) as LabelsChanged,
       remove: async (chosen) => (await json(PATHS.remove, sending("POST", chosen))) as RunsRemoved,
-      restore: async (keys) => (await json(PATHS.restore, sending("POST", { keys }))) as RunsRestored,
+      restore: async (keys) =>
+        (await json(PATHS.restore, sending("POST", { keys }))) as RunsRestored,
       trash: async () => (await json(PATHS.trash)) as TrashList,
     },
-    control: async (run, action) => (await json(pathOf("request_control", run), sending("POST", { action }))) as ControlRequest,
+    control: async (run, action) =>
+      (await json(pathOf("request_control", run), sending("POST", { action }))) as ControlRequest,
     projects: async () => (await json(PATHS.projects)) as ProjectList,
     follow: feed.follow,
   };
@@ -57,13 +95,35 @@ function sending(method: "PATCH" | "POST", body: object): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
 }
 
-function pathOf(endpoint: RunEndpoint | "blob" | "labels" | "request_control", run: string): string {
-  const path = endpoint in PATHS ? PATHS[endpoint as keyof typeof PATHS] : `api/runs/{run}/${endpoint}`;
+function pathOf(
+  endpoint: RunEndpoint | "blob" | "labels" | "request_control",
+  run: string,
+): string {
+  const path =
+    endpoint in PATHS ? PATHS[endpoint as keyof typeof PATHS] : `api/runs/{run}/${endpoint}`;
   return path.replace("{run}", encodeURIComponent(run));
 }
 
-function runsQuery({ query, order, offset, limit, withConfig, summaries, group, withProjects }: RunsRequest): URLSearchParams {
-  return queryOf({ query, order, group, offset, limit, config: withConfig, summary: summaries, projects: withProjects });
+function runsQuery({
+  query,
+  order,
+  offset,
+  limit,
+  withConfig,
+  summaries,
+  group,
+  withProjects,
+}: RunsRequest): URLSearchParams {
+  return queryOf({
+    query,
+    order,
+    group,
+    offset,
+    limit,
+    config: withConfig,
+    summary: summaries,
+    projects: withProjects,
+  });
 }
 
 /** The server puts the smoothed column first. */
@@ -72,13 +132,37 @@ function withSmoothed(answer: SeriesAnswer, text: string | undefined): SeriesAns
   const parts = answer.parts.map((part): SeriesPart => {
     const values = part.columns?.[part.head.columns?.[0] ?? ""];
     const state = part.head.smooth_state ?? null;
-    return values === undefined ? part : { ...part, smoothed: { text, values, state: state as SmoothState | null } };
+    return values === undefined
+      ? part
+      : { ...part, smoothed: { text, values, state: state as SmoothState | null } };
   });
   return { ...answer, parts };
 }
 
-export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels, isLog, smooth }: SeriesRequest): URLSearchParams {
-  return queryOf({ x: x ?? undefined, axis, lo, hi, pixels, log: isLog === true ? true : undefined, smooth, name: names, run: runs, rank: ranks });
+export function seriesQuery({
+  runs,
+  names,
+  x,
+  axis,
+  ranks,
+  lo,
+  hi,
+  pixels,
+  isLog,
+  smooth,
+}: SeriesRequest): URLSearchParams {
+  return queryOf({
+    x: x ?? undefined,
+    axis,
+    lo,
+    hi,
+    pixels,
+    log: isLog === true ? true : undefined,
+    smooth,
+    name: names,
+    run: runs,
+    rank: ranks,
+  });
 }
 
 function queryOf(params: Readonly<Record<string, Value>>): URLSearchParams {

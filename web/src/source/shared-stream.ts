@@ -29,7 +29,8 @@ export function createSharedStream(): SharedStream {
   const connection = signal<Connection>("connecting");
   return {
     connection,
-    follow: (listener) => (canShare() ? sharedFeed(listener, connection) : ownFeed(listener, connection)),
+    follow: (listener) =>
+      canShare() ? sharedFeed(listener, connection) : ownFeed(listener, connection),
   };
 }
 
@@ -39,16 +40,29 @@ function canShare(): boolean {
 
 const open = (address: string): EventSource => new EventSource(address);
 
-function ownFeed(listener: (update: Update) => void, connection: { value: Connection }): UpdateFeed {
-  return createStream({ open, update: listener, connection: (state) => (connection.value = state) });
+function ownFeed(
+  listener: (update: Update) => void,
+  connection: { value: Connection },
+): UpdateFeed {
+  return createStream({
+    open,
+    update: listener,
+    connection: (state) => (connection.value = state),
+  });
 }
 
-function sharedFeed(listener: (update: Update) => void, connection: { value: Connection }): UpdateFeed {
+function sharedFeed(
+  listener: (update: Update) => void,
+  connection: { value: Connection },
+): UpdateFeed {
   const name = `epochal ${new URL(".", document.baseURI).href}`;
   const channel = new BroadcastChannel(name);
   const tab = Math.random().toString(36).slice(2);
   const ended = new AbortController();
-  const others = new Map<string, { readonly subscription: Subscription; readonly seenAt: number }>();
+  const others = new Map<
+    string,
+    { readonly subscription: Subscription; readonly seenAt: number }
+  >();
   let own: Subscription = { positions: new Map(), hasAllRanks: false, hasReadings: false };
   let isTold = false;
   let stream: Stream | null = null;
@@ -95,7 +109,8 @@ function sharedFeed(listener: (update: Update) => void, connection: { value: Con
   };
 
   channel.onmessage = ({ data }: MessageEvent<Message>) => {
-    if (data.type === "want") others.set(data.tab, { subscription: data.subscription, seenAt: performance.now() });
+    if (data.type === "want")
+      others.set(data.tab, { subscription: data.subscription, seenAt: performance.now() });
     if (data.type === "gone") others.delete(data.tab);
     if ((data.type === "want" || data.type === "gone") && stream !== null) subscribeAll();
     if (stream !== null) return;

@@ -8,7 +8,36 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns, SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, Board, BoardList, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, Importance, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, StoredBoard, Why,
+  AxisName,
+  Board,
+  BoardList,
+  ChosenRuns,
+  ControlRequest,
+  EntryRow,
+  GroupCurves,
+  GroupTables,
+  Importance,
+  Labels,
+  LabelsChanged,
+  ManyLabelsChange,
+  ProjectList,
+  RunsRemoved,
+  RunsRestored,
+  TrashList,
+  LabelsChange,
+  LiveEvent,
+  Missing,
+  Points,
+  ResetEvent,
+  RunEndpoint,
+  RunList,
+  RunParams,
+  RunResponses,
+  RunRow,
+  RunsEvent,
+  SeriesHead,
+  StoredBoard,
+  Why,
 } from "../wire.ts";
 
 /** Which runs a list has, how they are ordered and grouped: what an archive goes by, because it cannot read queries. */
@@ -55,8 +84,12 @@ export interface RunChanges {
 export interface BoardSource {
   list(): Promise<BoardList>;
   /** Raises a `SourceError` with status 409 where another revision is stored. Null in a saved page. */
-  readonly save: ((project: string, board: Board, revision: string | null) => Promise<StoredBoard>) | null;
-  readonly remove: ((project: string, name: string, revision: string | null) => Promise<void>) | null;
+  readonly save:
+    | ((project: string, board: Board, revision: string | null) => Promise<StoredBoard>)
+    | null;
+  readonly remove:
+    | ((project: string, name: string, revision: string | null) => Promise<void>)
+    | null;
 }
 
 /** Which runs a file has: some by id, else those of a query, else those of a board. With a board, the saved page opens on it. */
@@ -211,7 +244,11 @@ export interface Source {
   readonly supportsQueries: boolean;
   runs(request: RunsRequest): Promise<RunList>;
   /** The response of an endpoint of one run; the endpoint table of the server declares them. */
-  get<Endpoint extends RunEndpoint>(endpoint: Endpoint, run: string, params?: RunParams[Endpoint]): Promise<RunResponses[Endpoint]>;
+  get<Endpoint extends RunEndpoint>(
+    endpoint: Endpoint,
+    run: string,
+    params?: RunParams[Endpoint],
+  ): Promise<RunResponses[Endpoint]>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;
   /** Numbers of many runs at once. */
   readonly sweep: SweepSource;
@@ -231,7 +268,9 @@ export interface Source {
   /** Null where runs cannot be changed. */
   readonly changes: RunChanges | null;
   /** Asks a training for something through a hub; null where there is no server. */
-  readonly control: ((run: string, action: ControlRequest["action"]) => Promise<ControlRequest>) | null;
+  readonly control:
+    | ((run: string, action: ControlRequest["action"]) => Promise<ControlRequest>)
+    | null;
   /** The projects with their counts. */
   projects(): Promise<ProjectList>;
   /** News of the list of runs and of the runs wanted, in order, none twice and none left out. */

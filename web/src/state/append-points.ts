@@ -26,7 +26,11 @@ function growRaw(data: SeriesData & { kind: "raw" }, { x, y }: NewPoints): Serie
   if (x[0]! < last) return null;
   if (x[0]! > last) return { kind: "raw", x: extended(data.x, x), y: extended(data.y, y) };
   const kept = data.x.length - 1;
-  return { kind: "raw", x: extended(data.x.slice(0, kept), x), y: extended(data.y.slice(0, kept), y) };
+  return {
+    kind: "raw",
+    x: extended(data.x.slice(0, kept), x),
+    y: extended(data.y.slice(0, kept), y),
+  };
 }
 
 function growSlices(data: BucketData, points: NewPoints): SeriesData | null {
@@ -45,7 +49,10 @@ function growSlices(data: BucketData, points: NewPoints): SeriesData | null {
     mean: extended(data.mean, y),
     min: extended(data.min, y),
     max: extended(data.max, y),
-    count: extended(data.count, x.map(() => 1)),
+    count: extended(
+      data.count,
+      x.map(() => 1),
+    ),
     nonfiniteX: extended(data.nonfiniteX, strangeX),
     nonfinite: extended(data.nonfinite, strange),
   };
@@ -81,12 +88,15 @@ export function endOf(data: SeriesData): number {
 export function lastOf(data: SeriesData): number | null {
   const [x, y] = data.kind === "raw" ? [data.x, data.y] : [data.lastX, data.last];
   const strange = data.kind === "raw" ? -Infinity : (data.nonfiniteX.at(-1) ?? -Infinity);
-  if (strange > (x.at(-1) ?? -Infinity)) return data.kind === "raw" ? null : (data.nonfinite.at(-1) ?? null);
+  if (strange > (x.at(-1) ?? -Infinity))
+    return data.kind === "raw" ? null : (data.nonfinite.at(-1) ?? null);
   return y.at(-1) ?? null;
 }
 
 /** The smallest and the largest finite value; null when there is none. */
-export function extremesOf(data: SeriesData): { readonly min: number; readonly max: number } | null {
+export function extremesOf(
+  data: SeriesData,
+): { readonly min: number; readonly max: number } | null {
   const [lows, highs] = data.kind === "raw" ? [data.y, data.y] : [data.min, data.max];
   let [min, max] = [Infinity, -Infinity];
   for (const value of lows) if (value < min && value > -Infinity) min = value;

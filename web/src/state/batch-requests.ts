@@ -14,24 +14,35 @@ export interface BatchedRequest<Member> {
   readonly members: readonly Member[];
 }
 
-export function batchRequests<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): readonly BatchedRequest<Member>[] {
-  const alike = groupBy(members, ({ request: { run: _run, name, ...shared } }) => JSON.stringify([isFormula(name) ? name : null, shared]));
+export function batchRequests<Member extends { readonly request: SeriesQueryOptions }>(
+  members: readonly Member[],
+): readonly BatchedRequest<Member>[] {
+  const alike = groupBy(members, ({ request: { run: _run, name, ...shared } }) =>
+    JSON.stringify([isFormula(name) ? name : null, shared]),
+  );
   return [...alike.values()].flatMap((group) => {
     const byName = groupBy(group, ({ request }) => request.name);
-    const sameRuns = groupBy([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));
+    const sameRuns = groupBy([...byName.values()], (ofName) =>
+      JSON.stringify(ofName.map(({ request }) => request.run).sort()),
+    );
     return [...sameRuns.values()].flatMap(inPieces).map((names) => batched(names.flat()));
   });
 }
 
-function inPieces<Member>(ofNames: readonly (readonly Member[])[]): readonly (readonly Member[])[][] {
+function inPieces<Member>(
+  ofNames: readonly (readonly Member[])[],
+): readonly (readonly Member[])[][] {
   const numRuns = ofNames[0]?.length ?? 1;
   const size = Math.max(1, Math.min(MAX_NAMES, Math.floor(MAX_SERIES / numRuns)));
   const pieces: (readonly Member[])[][] = [];
-  for (let start = 0; start < ofNames.length; start += size) pieces.push(ofNames.slice(start, start + size));
+  for (let start = 0; start < ofNames.length; start += size)
+    pieces.push(ofNames.slice(start, start + size));
   return pieces;
 }
 
-function batched<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): BatchedRequest<Member> {
+function batched<Member extends { readonly request: SeriesQueryOptions }>(
+  members: readonly Member[],
+): BatchedRequest<Member> {
   const { run: _run, name: _name, range, ...shared } = members[0]!.request;
   return {
     members,

@@ -26,33 +26,63 @@ export interface Coloring {
 
 /** The colours that were chosen for runs, `id:rrggbb`. */
 export function chosenSlots(colors: readonly string[]): ReadonlyMap<string, number> {
-  return new Map(colors.flatMap((one) => {
-    const [, id, color] = /^(.+):([0-9a-f]{6})$/.exec(one) ?? [];
-    return id === undefined || color === undefined ? [] : [[id, ownSlot(`#${color}`)] as const];
-  }));
+  return new Map(
+    colors.flatMap((one) => {
+      const [, id, color] = /^(.+):([0-9a-f]{6})$/.exec(one) ?? [];
+      return id === undefined || color === undefined ? [] : [[id, ownSlot(`#${color}`)] as const];
+    }),
+  );
 }
 
 /** The list with another colour, such as `#3d68ca`, of one run; null gives the choice back. */
-export function withColor(colors: readonly string[], id: string, color: string | null): readonly string[] {
+export function withColor(
+  colors: readonly string[],
+  id: string,
+  color: string | null,
+): readonly string[] {
   const others = colors.filter((one) => !one.startsWith(`${id}:`));
   return color === null ? others : [...others, `${id}:${color.slice(1).toLowerCase()}`];
 }
 
 /** The same colour for runs with the same value of a key of the config. */
 export function coloringBy(rows: readonly RunRow[], key: string): Coloring {
-  return coloringOf(groupBy(rows.map((row) => [row.id, configText(row.config, key)] as const), ([, text]) => text), ([id]) => id);
+  return coloringOf(
+    groupBy(
+      rows.map((row) => [row.id, configText(row.config, key)] as const),
+      ([, text]) => text,
+    ),
+    ([id]) => id,
+  );
 }
 
 /** The same colour for the members of each set, by the text that names it: numbers in order have ordered colours. */
-export function coloringOf<Member>(sets: ReadonlyMap<string, readonly Member[]>, idOf: (member: Member) => string): Coloring {
+export function coloringOf<Member>(
+  sets: ReadonlyMap<string, readonly Member[]>,
+  idOf: (member: Member) => string,
+): Coloring {
   const values = [...sets.keys()].sort(byValue);
-  const isRange = values.length >= FEWEST_ORDERED && values.filter((text) => text !== "" && Number.isFinite(Number(text))).length >= values.length - 1;
+  const isRange =
+    values.length >= FEWEST_ORDERED &&
+    values.filter((text) => text !== "" && Number.isFinite(Number(text))).length >=
+      values.length - 1;
   const names = assignSlots(values);
-  const slots = new Map(values.map((text, index) => [text, isRange ? rangeSlot(index / (values.length - 1)) : names.get(text)!]));
-  const shown = isRange && values.length > MOST_NAMED ? [0, 0.25, 0.5, 0.75, 1].map((share) => values[Math.round(share * (values.length - 1))]!) : values;
+  const slots = new Map(
+    values.map((text, index) => [
+      text,
+      isRange ? rangeSlot(index / (values.length - 1)) : names.get(text)!,
+    ]),
+  );
+  const shown =
+    isRange && values.length > MOST_NAMED
+      ? [0, 0.25, 0.5, 0.75, 1].map((share) => values[Math.round(share * (values.length - 1))]!)
+      : values;
   return {
     isRange,
-    slots: new Map([...sets].flatMap(([text, members]) => members.map((member) => [idOf(member), slots.get(text)!] as const))),
+    slots: new Map(
+      [...sets].flatMap(([text, members]) =>
+        members.map((member) => [idOf(member), slots.get(text)!] as const),
+      ),
+    ),
     keys: shown.map((text) => ({ text, slot: slots.get(text)!, count: sets.get(text)!.length })),
   };
 }

@@ -34,7 +34,11 @@ export function shortNumber(value: number): string {
 
 /** Every dotted key with its value; lists are values. */
 export function flatConfig(config: Config, prefix = ""): [key: string, value: unknown][] {
-  return Object.entries(config).flatMap(([key, value]) => (isConfig(value) ? flatConfig(value, `${prefix}${key}.`) : [[`${prefix}${key}`, value] as [string, unknown]]));
+  return Object.entries(config).flatMap(([key, value]) =>
+    isConfig(value)
+      ? flatConfig(value, `${prefix}${key}.`)
+      : [[`${prefix}${key}`, value] as [string, unknown]],
+  );
 }
 
 function isConfig(value: unknown): value is Config {

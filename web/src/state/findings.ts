@@ -46,7 +46,10 @@ export function createFindings(source: Source, run: ReadonlySignal<string | null
     source.get("findings", id, { limit: 5000 }).then(
       ({ entries }) => {
         if (run.peek() !== id) return;
-        all.value = findingsOf(id, entries.filter(({ kind }) => kind === "finding"));
+        all.value = findingsOf(
+          id,
+          entries.filter(({ kind }) => kind === "finding"),
+        );
         internalErrors.value = internalErrorsOf(entries);
       },
       () => {
@@ -66,7 +69,12 @@ export function createFindings(source: Source, run: ReadonlySignal<string | null
     apply(update: Update): void {
       const id = run.peek();
       if (id === null) return;
-      if (update.type === "records" && update.run === id && update.entries.some(({ kind, name }) => kind === "finding" || name === INTERNAL_ERROR)) ask(id);
+      if (
+        update.type === "records" &&
+        update.run === id &&
+        update.entries.some(({ kind, name }) => kind === "finding" || name === INTERNAL_ERROR)
+      )
+        ask(id);
       if (update.type === "reset" && (update.run === null || update.run === id)) ask(id);
     },
   };
@@ -80,7 +88,8 @@ export function findingsOf(run: string, entries: readonly EntryRow[]): readonly 
     byId.delete(finding.id);
     byId.set(finding.id, finding);
   }
-  const place = ({ isOpen, severity }: Finding): number => Number(isOpen) * SEVERITIES.length + SEVERITIES.indexOf(severity);
+  const place = ({ isOpen, severity }: Finding): number =>
+    Number(isOpen) * SEVERITIES.length + SEVERITIES.indexOf(severity);
   return [...byId.values()].reverse().sort((one, other) => place(other) - place(one));
 }
 
@@ -92,7 +101,11 @@ export function internalErrorsOf(entries: readonly EntryRow[]): readonly Interna
     const member = text(record?.["member"]) ?? "a member";
     const count = typeof record?.["count"] === "number" ? record["count"] : 1;
     const known = byMember.get(member);
-    byMember.set(member, { member, reason: known?.reason ?? text(record?.["reason"]) ?? "", count: (known?.count ?? 0) + count });
+    byMember.set(member, {
+      member,
+      reason: known?.reason ?? text(record?.["reason"]) ?? "",
+      count: (known?.count ?? 0) + count,
+    });
   }
   return [...byMember.values()];
 }
@@ -109,8 +122,14 @@ function findingOf(run: string, { record, t, position }: EntryRow): Finding {
     sentence: text(fields["sentence"]) ?? "",
     advice: text(fields["advice"]),
     series: text(fields["series"]),
-    steps: Array.isArray(steps) && typeof steps[0] === "number" ? [steps[0], typeof steps[1] === "number" ? steps[1] : steps[0]] : null,
-    evidence: typeof evidence === "object" && evidence !== null ? (evidence as Record<string, unknown>) : {},
+    steps:
+      Array.isArray(steps) && typeof steps[0] === "number"
+        ? [steps[0], typeof steps[1] === "number" ? steps[1] : steps[0]]
+        : null,
+    evidence:
+      typeof evidence === "object" && evidence !== null
+        ? (evidence as Record<string, unknown>)
+        : {},
     isOpen: fields["state"] !== "closed",
     meaning: text(fields["meaning"]),
     healthy: text(fields["healthy"]),
@@ -125,5 +144,8 @@ function text(value: unknown): string | null {
 export function evidenceWords(name: string, value: unknown): readonly [string, string] {
   if (typeof value !== "number") return [name, valueText(value)];
   if (name.endsWith("_bytes")) return [name.slice(0, -"_bytes".length), formatBytes(value)];
-  return [name, Number.isInteger(value) && Math.abs(value) < 1e15 ? formatWhole(value) : formatNumber(value)];
+  return [
+    name,
+    Number.isInteger(value) && Math.abs(value) < 1e15 ? formatWhole(value) : formatNumber(value),
+  ];
 }

@@ -1,5 +1,8 @@
 /** Groups items by a key, in the order in which keys first occur. */
-export function groupBy<Thing>(things: Iterable<Thing>, keyOf: (thing: Thing) => string): Map<string, Thing[]> {
+export function groupBy<Thing>(
+  things: Iterable<Thing>,
+  keyOf: (thing: Thing) => string,
+): Map<string, Thing[]> {
   const groups = new Map<string, Thing[]>();
   for (const thing of things) {
     const key = keyOf(thing);

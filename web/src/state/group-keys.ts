@@ -29,18 +29,25 @@ export function varyingKeys(rows: readonly RunRow[]): readonly string[] {
 
 /** The title of a run's group. */
 export function groupTitle(row: RunRow, keys: readonly string[]): string {
-  return valuesTitle(keys, keys.map((key) => configValue(row.config, key)));
+  return valuesTitle(
+    keys,
+    keys.map((key) => configValue(row.config, key)),
+  );
 }
 
 /** The title of a group: the value of the only key, else `lr=0.001, wd=0.1`. */
 export function valuesTitle(keys: readonly string[], values: readonly unknown[]): string {
   const texts = values.map((value) => (value == null ? "not set" : shortText(value)));
-  return keys.length === 1 ? texts[0]! : keys.map((key, index) => `${key.slice(key.lastIndexOf(".") + 1)}=${texts[index]}`).join(", ");
+  return keys.length === 1
+    ? texts[0]!
+    : keys.map((key, index) => `${key.slice(key.lastIndexOf(".") + 1)}=${texts[index]}`).join(", ");
 }
 
 /** What a choice is called: `lr`, `lr, wd` or `all but seed`. */
 export function groupName(choice: string): string {
-  return choice.startsWith("-") ? `all but ${choice.slice(1).replaceAll(",", ", ")}` : choice.replaceAll(",", ", ");
+  return choice.startsWith("-")
+    ? `all but ${choice.slice(1).replaceAll(",", ", ")}`
+    : choice.replaceAll(",", ", ");
 }
 
 /** Runs by the values of keys; numbers ascend, and runs without a key come last. */
@@ -52,7 +59,10 @@ export function byKeys(keys: readonly string[]): (one: RunRow, other: RunRow) =>
         if (a !== b) return Number(a === undefined) - Number(b === undefined);
         continue;
       }
-      const sign = typeof a === "number" && typeof b === "number" ? a - b : TEXTS.compare(JSON.stringify(a), JSON.stringify(b));
+      const sign =
+        typeof a === "number" && typeof b === "number"
+          ? a - b
+          : TEXTS.compare(JSON.stringify(a), JSON.stringify(b));
       if (sign !== 0) return sign;
     }
     return 0;

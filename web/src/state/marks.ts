@@ -59,8 +59,10 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>) 
     apply(update: Update): void {
       const id = run.peek();
       if (id === null) return;
-      if (update.type === "reset" && (update.run === null || update.run === id)) askWithin(id, SOON_MS);
-      if (update.type === "records" && update.run === id) askWithin(id, update.entries.some(({ kind }) => KINDS.has(kind)) ? SOON_MS : LATER_MS);
+      if (update.type === "reset" && (update.run === null || update.run === id))
+        askWithin(id, SOON_MS);
+      if (update.type === "records" && update.run === id)
+        askWithin(id, update.entries.some(({ kind }) => KINDS.has(kind)) ? SOON_MS : LATER_MS);
     },
   };
 }

@@ -25,21 +25,27 @@ export const PLAIN_GROUP = "metrics";
 export function metricsOf(details: readonly (RunDetail | null)[]): readonly Metric[] {
   const rows = details.flatMap((detail) => detail?.metrics ?? []);
   const byName = groupBy(rows, ({ name }) => name);
-  return [...byName].map(([name, same]): Metric => ({
-    name,
-    axis: AXES.find((wanted) => same.some(({ axis }) => axis === wanted))!,
-    unit: same.find(({ unit }) => unit !== null)?.unit ?? null,
-    goal: same.find(({ goal }) => goal !== null)?.goal ?? null,
-    role: same.find(({ role }) => role !== null)?.role ?? null,
-    x: same.find(({ x }) => x !== null)?.x ?? null,
-    ranks: [...new Set(same.flatMap(({ ranks }) => ranks))].sort((one, other) => one - other),
-  }));
+  return [...byName].map(
+    ([name, same]): Metric => ({
+      name,
+      axis: AXES.find((wanted) => same.some(({ axis }) => axis === wanted))!,
+      unit: same.find(({ unit }) => unit !== null)?.unit ?? null,
+      goal: same.find(({ goal }) => goal !== null)?.goal ?? null,
+      role: same.find(({ role }) => role !== null)?.role ?? null,
+      x: same.find(({ x }) => x !== null)?.x ?? null,
+      ranks: [...new Set(same.flatMap(({ ranks }) => ranks))].sort((one, other) => one - other),
+    }),
+  );
 }
 
 /** The names under which programs set numbers with `run.summary` that no run logged. */
 export function setNamesOf(details: readonly (RunDetail | null)[]): readonly string[] {
-  const logged = new Set(details.flatMap((detail) => detail?.metrics ?? []).map(({ name }) => name));
-  const set = details.flatMap((detail) => flatConfig(detail?.summary ?? {})).filter(([name, value]) => typeof value === "number" && !logged.has(name));
+  const logged = new Set(
+    details.flatMap((detail) => detail?.metrics ?? []).map(({ name }) => name),
+  );
+  const set = details
+    .flatMap((detail) => flatConfig(detail?.summary ?? {}))
+    .filter(([name, value]) => typeof value === "number" && !logged.has(name));
   return [...new Set(set.map(([name]) => name))].sort();
 }
 
@@ -69,13 +75,31 @@ const SPLIT_FROM = 25;
 export function sectionsOf(metrics: readonly Metric[]): readonly MetricSection[] {
   const groups = [...groupBy(metrics, ({ name }) => groupOf(name))];
   // A training is read from its loss on.
-  const lossFirst = (members: readonly Metric[]): number => (members.some(({ role }) => role === "loss") ? 0 : 1);
+  const lossFirst = (members: readonly Metric[]): number =>
+    members.some(({ role }) => role === "loss") ? 0 : 1;
   return groups
-    .sort(([one, ofOne], [other, ofOther]) => lossFirst(ofOne) - lossFirst(ofOther) || place(one) - place(other) || (one < other ? -1 : 1))
-    .map(([title, members]) => sectionOf(title, title, [...members].sort(byName), title === PLAIN_GROUP ? 0 : title.length + 1));
+    .sort(
+      ([one, ofOne], [other, ofOther]) =>
+        lossFirst(ofOne) - lossFirst(ofOther) ||
+        place(one) - place(other) ||
+        (one < other ? -1 : 1),
+    )
+    .map(([title, members]) =>
+      sectionOf(
+        title,
+        title,
+        [...members].sort(byName),
+        title === PLAIN_GROUP ? 0 : title.length + 1,
+      ),
+    );
 }
 
-function sectionOf(path: string, title: string, metrics: readonly Metric[], start: number): MetricSection {
+function sectionOf(
+  path: string,
+  title: string,
+  metrics: readonly Metric[],
+  start: number,
+): MetricSection {
   const flat: MetricSection = { path, title, metrics, sections: [], count: metrics.length };
   if (metrics.length < SPLIT_FROM) return flat;
   for (const separators of [/[/.]/, /[_-]|(?<=[a-z])(?=\d)/i]) {
@@ -83,12 +107,24 @@ function sectionOf(path: string, title: string, metrics: readonly Metric[], star
     const parts = [...inside].filter(([part, members]) => part !== "" && members.length > 1);
     if (parts.length === 0) continue;
     // All of them share a longer start: that is the section.
-    if (parts.length === 1 && parts[0]![1].length === metrics.length) return sectionOf(path, `${title}${metrics[0]!.name.slice(start - 1, start)}${parts[0]![0]}`, metrics, start + parts[0]![0].length + 1);
+    if (parts.length === 1 && parts[0]![1].length === metrics.length)
+      return sectionOf(
+        path,
+        `${title}${metrics[0]!.name.slice(start - 1, start)}${parts[0]![0]}`,
+        metrics,
+        start + parts[0]![0].length + 1,
+      );
     const named = new Set(parts.map(([part]) => part));
     const sections = parts
       .sort(([one], [other]) => NUMERIC.compare(one, other))
-      .map(([part, members]) => sectionOf(`${path}/${part}`, part, members, start + part.length + 1));
-    return { ...flat, metrics: metrics.filter(({ name }) => !named.has(partAfter(name, start, separators))), sections };
+      .map(([part, members]) =>
+        sectionOf(`${path}/${part}`, part, members, start + part.length + 1),
+      );
+    return {
+      ...flat,
+      metrics: metrics.filter(({ name }) => !named.has(partAfter(name, start, separators))),
+      sections,
+    };
   }
   return flat;
 }
@@ -105,7 +141,20 @@ const MANY_METRICS = 60;
 const MOST_OPEN_METRICS = 200;
 
 /** Whether a section is closed until somebody opens it. */
-export function isClosedAtFirst(path: string, { depth, index, total, count }: { readonly depth: number; readonly index: number; readonly total: number; readonly count: number }): boolean {
+export function isClosedAtFirst(
+  path: string,
+  {
+    depth,
+    index,
+    total,
+    count,
+  }: {
+    readonly depth: number;
+    readonly index: number;
+    readonly total: number;
+    readonly count: number;
+  },
+): boolean {
   if (LAST_GROUPS.includes(path.split("/")[0]!)) return true;
   if (depth > 0) return total > MANY_METRICS;
   return total > MOST_OPEN_METRICS && index > 0 && count > 12;
@@ -125,7 +174,12 @@ const NUMERIC = new Intl.Collator("en", { numeric: true });
 /** Roles first, in the order people read them; then by name, numbers in their order. */
 function byName(one: Metric, other: Metric): number {
   const order = ["loss", "eval_loss", "norm", "lr", "throughput"];
-  const rank = ({ role }: Metric): number => (role === null || !order.includes(role) ? order.length : order.indexOf(role));
+  const rank = ({ role }: Metric): number =>
+    role === null || !order.includes(role) ? order.length : order.indexOf(role);
   const isTiming = ({ name }: Metric): boolean => /(^|[/_.])duration(_s|_ms)?$/.test(name);
-  return rank(one) - rank(other) || Number(isTiming(one)) - Number(isTiming(other)) || NUMERIC.compare(one.name, other.name);
+  return (
+    rank(one) - rank(other) ||
+    Number(isTiming(one)) - Number(isTiming(other)) ||
+    NUMERIC.compare(one.name, other.name)
+  );
 }

@@ -42,9 +42,13 @@ export function createNotifier(onRefused: (sentence: string) => void) {
       const answer = isPossible ? await Notification.requestPermission() : "denied";
       isOn.value = answer === "granted";
       store("notify", isOn.value ? "1" : "0");
-      if (!isOn.value) onRefused("The browser does not allow notifications of this page: its settings for this site do.");
+      if (!isOn.value)
+        onRefused(
+          "The browser does not allow notifications of this page: its settings for this site do.",
+        );
     },
-    apply: (update: Update, before: (id: string) => RunRow | undefined): void => compare(rowsOf(update), before),
+    apply: (update: Update, before: (id: string) => RunRow | undefined): void =>
+      compare(rowsOf(update), before),
   };
 }
 

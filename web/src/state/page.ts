@@ -48,7 +48,15 @@ export function createPage(source: Source, view: View = createView()) {
       if (--numRemovals === 0) heldUpdates.splice(0).forEach((update) => apply(update));
     }
   };
-  const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)), whileRemoving });
+  const selection = createSelection({
+    source,
+    runs,
+    view,
+    toasts,
+    onChanged: (ids) => ids.forEach((id) => details.refetch(id)),
+    onRemoved: (ids) => ids.forEach((id) => details.forget(id)),
+    whileRemoving,
+  });
   const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);
@@ -78,7 +86,8 @@ export function createPage(source: Source, view: View = createView()) {
     if (update.type === "records") recorded(update);
     if (update.type === "reset") {
       seriesCache.refetch(update.run);
-      for (const { id } of update.run === null ? runs.drawn.peek() : [{ id: update.run }]) details.refetch(id);
+      for (const { id } of update.run === null ? runs.drawn.peek() : [{ id: update.run }])
+        details.refetch(id);
       if (update.run === null) runs.reload();
     }
     findings.apply(update);
@@ -92,13 +101,14 @@ export function createPage(source: Source, view: View = createView()) {
     batch(() => updates.forEach(apply));
   };
   let numTicks = 0;
-  const tick = (): void => batch(() => {
-    // The title of a hidden tab tells how far the run is; nothing else changes in it.
-    if (numTicks++ % TICKS_PER_REFRESH === 0) runs.refresh();
-    if (document.hidden) return;
-    now.value = Math.floor(Date.now() / 1000);
-    applyWaiting();
-  });
+  const tick = (): void =>
+    batch(() => {
+      // The title of a hidden tab tells how far the run is; nothing else changes in it.
+      if (numTicks++ % TICKS_PER_REFRESH === 0) runs.refresh();
+      if (document.hidden) return;
+      now.value = Math.floor(Date.now() / 1000);
+      applyWaiting();
+    });
   setInterval(tick, TICK_MS);
   document.addEventListener("visibilitychange", tick);
 
@@ -106,7 +116,10 @@ export function createPage(source: Source, view: View = createView()) {
     for (const { kind, name, record } of update.entries) {
       if (kind !== "event" || name !== "alert") continue;
       const { title, text, level } = record ?? {};
-      toasts.show(`${runs.row(update.run)?.name ?? "run"}: ${title}${text ? `: ${text}` : ""}`, level === "error" ? "critical" : "info");
+      toasts.show(
+        `${runs.row(update.run)?.name ?? "run"}: ${title}${text ? `: ${text}` : ""}`,
+        level === "error" ? "critical" : "info",
+      );
     }
   };
   const recorded = (update: RecordsUpdate): void => {
@@ -114,8 +127,18 @@ export function createPage(source: Source, view: View = createView()) {
     const detail = details.known(update.run);
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
-    const isNew = !isWide(detail) && (update.partial || update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`)));
-    if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "option", "sol", "summary"].includes(kind) || !detail.recorded.includes(kind))) details.refetch(update.run);
+    const isNew =
+      !isWide(detail) &&
+      (update.partial || update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`)));
+    if (
+      isNew ||
+      update.entries.some(
+        ({ kind }) =>
+          ["define", "finish", "gpu-model", "option", "sol", "summary"].includes(kind) ||
+          !detail.recorded.includes(kind),
+      )
+    )
+      details.refetch(update.run);
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];
       const points = update.points.find((one) => one.name === name && one.rank === 0);
@@ -126,7 +149,11 @@ export function createPage(source: Source, view: View = createView()) {
   effect(() => {
     if (!runs.isLoaded.value) return;
     const focus = runs.focus.value;
-    const wanted = new Set([...(focus === null ? [] : [focus]), ...runs.drawn.value].filter((row) => !isEnded(row)).map(({ id }) => id));
+    const wanted = new Set(
+      [...(focus === null ? [] : [focus]), ...runs.drawn.value]
+        .filter((row) => !isEnded(row))
+        .map(({ id }) => id),
+    );
     const positions = new Map<string, string>();
     for (const id of [...wanted].slice(0, MOST_FOLLOWED)) {
       const detail = details.of(id).value;
@@ -142,7 +169,19 @@ export function createPage(source: Source, view: View = createView()) {
   effect(() => void metrics.value);
 
   return {
-    source, view, runs, boards, selection, details, seriesCache, findings, marks, readings, notifier, toasts, isPaused,
+    source,
+    view,
+    runs,
+    boards,
+    selection,
+    details,
+    seriesCache,
+    findings,
+    marks,
+    readings,
+    notifier,
+    toasts,
+    isPaused,
     /** Unix seconds, moving on once a second. */
     now: now as ReadonlySignal<number>,
     /** Lines that stand out in every chart, by run id; empty for all alike. */

@@ -24,10 +24,18 @@ export const SAMPLE_KINDS: readonly string[] = [...ENTRY_KINDS.texts, ...ENTRY_K
  * It is fetched again, at most once a second, when the run recorded more; with `recordKinds` only when records of these kinds were recorded.
  */
 export function useRunResponse<Endpoint extends RunEndpoint>(
-  page: Page, endpoint: Endpoint, run: string | null, params?: RunParams[Endpoint], recordKinds?: readonly string[],
+  page: Page,
+  endpoint: Endpoint,
+  run: string | null,
+  params?: RunParams[Endpoint],
+  recordKinds?: readonly string[],
 ): Fetched<RunResponses[Endpoint]> {
   const key = JSON.stringify([endpoint, run, params]);
-  return useRunResponses(page, endpoint, run === null ? [] : [{ key, run, params }], recordKinds).get(key) ?? NOTHING;
+  return (
+    useRunResponses(page, endpoint, run === null ? [] : [{ key, run, params }], recordKinds).get(
+      key,
+    ) ?? NOTHING
+  );
 }
 
 export interface RunRequest<Endpoint extends RunEndpoint> {
@@ -38,15 +46,24 @@ export interface RunRequest<Endpoint extends RunEndpoint> {
 
 /** The same for several requests at once, by their keys: what a key had stays until its next response. */
 export function useRunResponses<Endpoint extends RunEndpoint>(
-  page: Page, endpoint: Endpoint, requests: readonly RunRequest<Endpoint>[], recordKinds?: readonly string[],
+  page: Page,
+  endpoint: Endpoint,
+  requests: readonly RunRequest<Endpoint>[],
+  recordKinds?: readonly string[],
 ): ReadonlyMap<string, Fetched<RunResponses[Endpoint]>> {
-  const [found, setFound] = useState<ReadonlyMap<string, Fetched<RunResponses[Endpoint]>>>(new Map());
+  const [found, setFound] = useState<ReadonlyMap<string, Fetched<RunResponses[Endpoint]>>>(
+    new Map(),
+  );
   useEffect(() => {
     const keys = new Set(requests.map(({ key }) => key));
-    const stops = requests.map((request) => watchResponse(page, endpoint, request, recordKinds, (news) => setFound((before) => {
-      const kept = new Map([...before].filter(([key]) => keys.has(key)));
-      return kept.set(request.key, { ...(kept.get(request.key) ?? NOTHING), ...news });
-    })));
+    const stops = requests.map((request) =>
+      watchResponse(page, endpoint, request, recordKinds, (news) =>
+        setFound((before) => {
+          const kept = new Map([...before].filter(([key]) => keys.has(key)));
+          return kept.set(request.key, { ...(kept.get(request.key) ?? NOTHING), ...news });
+        }),
+      ),
+    );
     return () => stops.forEach((stop) => stop());
   }, [JSON.stringify([endpoint, requests])]);
   return found;
@@ -54,7 +71,11 @@ export function useRunResponses<Endpoint extends RunEndpoint>(
 
 /** Fetch a response, and again whenever the run recorded more; returns the function that ends it. */
 function watchResponse<Endpoint extends RunEndpoint>(
-  page: Page, endpoint: Endpoint, { run, params }: RunRequest<Endpoint>, recordKinds: readonly string[] | undefined, tell: (news: Partial<Fetched<RunResponses[Endpoint]>>) => void,
+  page: Page,
+  endpoint: Endpoint,
+  { run, params }: RunRequest<Endpoint>,
+  recordKinds: readonly string[] | undefined,
+  tell: (news: Partial<Fetched<RunResponses[Endpoint]>>) => void,
 ): () => void {
   let isOver = false;
   let isFetching = false;
@@ -62,13 +83,19 @@ function watchResponse<Endpoint extends RunEndpoint>(
   const refetch = (): void => {
     isFetching = true;
     isOutdated = false;
-    page.source.get(endpoint, run, params).then(
-      (response) => !isOver && tell({ response, problem: null }),
-      (error: unknown) => !isOver && tell({ problem: error instanceof Error ? error.message : String(error) }),
-    ).finally(() => setTimeout(() => {
-      isFetching = false;
-      if (isOutdated && !isOver) refetch();
-    }, REFETCH_MS));
+    page.source
+      .get(endpoint, run, params)
+      .then(
+        (response) => !isOver && tell({ response, problem: null }),
+        (error: unknown) =>
+          !isOver && tell({ problem: error instanceof Error ? error.message : String(error) }),
+      )
+      .finally(() =>
+        setTimeout(() => {
+          isFetching = false;
+          if (isOutdated && !isOver) refetch();
+        }, REFETCH_MS),
+      );
   };
   refetch();
   const stop = page.onUpdate((update) => {
@@ -84,7 +111,11 @@ function watchResponse<Endpoint extends RunEndpoint>(
 
 function isChangedBy(update: Update, run: string, recordKinds?: readonly string[]): boolean {
   if (update.type === "reset") return update.run === null || update.run === run;
-  return update.type === "records" && update.run === run && (recordKinds === undefined || update.entries.some(({ kind }) => recordKinds.includes(kind)));
+  return (
+    update.type === "records" &&
+    update.run === run &&
+    (recordKinds === undefined || update.entries.some(({ kind }) => recordKinds.includes(kind)))
+  );
 }
 
 export interface Entries {
@@ -94,7 +125,12 @@ export interface Entries {
 }
 
 /** Entries of a run; fetched again, at most once a second, when more of them were recorded. */
-export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: string | null, params?: RunParams[Kind]): Entries {
+export function useEntries<Kind extends EntryKind>(
+  page: Page,
+  kind: Kind,
+  run: string | null,
+  params?: RunParams[Kind],
+): Entries {
   const { response, problem } = useRunResponse(page, kind, run, params, ENTRY_KINDS[kind]);
   return { list: response, problem };
 }
@@ -107,7 +143,10 @@ export interface SeriesQueryResult {
 }
 
 /** Series that are updated while they are on screen. */
-export function useSeriesQueries(page: Page, requests: readonly SeriesQueryOptions[]): readonly SeriesQueryResult[] {
+export function useSeriesQueries(
+  page: Page,
+  requests: readonly SeriesQueryOptions[],
+): readonly SeriesQueryResult[] {
   const key = JSON.stringify(requests);
   // Before the picture: the server reads while the browser paints.
   useLayoutEffect(() => {

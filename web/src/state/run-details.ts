@@ -38,7 +38,13 @@ function keyOf({ name, axis }: MetricRow): string {
 function withFound(detail: RunDetail, found: ReadonlyMap<string, MetricRow>): RunDetail {
   if (found.size === 0 || !isWide(detail)) return detail;
   const known = new Set(detail.metrics.map(keyOf));
-  return { ...detail, metrics: [...detail.metrics, ...[...found].filter(([key]) => !known.has(key)).map(([, metric]) => metric)] };
+  return {
+    ...detail,
+    metrics: [
+      ...detail.metrics,
+      ...[...found].filter(([key]) => !known.has(key)).map(([, metric]) => metric),
+    ],
+  };
 }
 
 interface CacheEntry {
@@ -59,32 +65,45 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
     clearTimeout(waiting);
     waiting = undefined;
     batch(() => {
-      for (const { detail, answer, found } of arrived.splice(0)) detail.value = answer === null ? null : withFound(answer, found);
+      for (const { detail, answer, found } of arrived.splice(0))
+        detail.value = answer === null ? null : withFound(answer, found);
     });
   };
   const ask = (run: string, entry: CacheEntry): void => {
     entry.isAsked = true;
     entry.isOutdated = false;
     numAwaited++;
-    source.get("run", run).then(
-      (detail) => {
-        entry.answer = detail;
-        arrived.push(entry);
-      },
-      (error: unknown) => onProblem(error instanceof Error ? error.message : String(error)),
-    ).then(() => {
-      if (--numAwaited === 0) show();
-      else waiting ??= setTimeout(show, TOGETHER_MS);
-    }).finally(() => setTimeout(() => {
-      entry.isAsked = false;
-      if (entry.isOutdated && numHolds === 0 && all.get(run) === entry) ask(run, entry);
-    }, AGAIN_MS));
+    source
+      .get("run", run)
+      .then(
+        (detail) => {
+          entry.answer = detail;
+          arrived.push(entry);
+        },
+        (error: unknown) => onProblem(error instanceof Error ? error.message : String(error)),
+      )
+      .then(() => {
+        if (--numAwaited === 0) show();
+        else waiting ??= setTimeout(show, TOGETHER_MS);
+      })
+      .finally(() =>
+        setTimeout(() => {
+          entry.isAsked = false;
+          if (entry.isOutdated && numHolds === 0 && all.get(run) === entry) ask(run, entry);
+        }, AGAIN_MS),
+      );
   };
   return {
     of(run) {
       let entry = all.get(run);
       if (entry === undefined) {
-        entry = { detail: signal(null), answer: null, found: new Map(), isAsked: false, isOutdated: false };
+        entry = {
+          detail: signal(null),
+          answer: null,
+          found: new Map(),
+          isAsked: false,
+          isOutdated: false,
+        };
         all.set(run, entry);
         if (numHolds === 0) ask(run, entry);
         else entry.isOutdated = true;
@@ -98,7 +117,8 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
         await work();
       } finally {
         numHolds--;
-        for (const [run, entry] of all) if (entry.isOutdated && !entry.isAsked && numHolds === 0) ask(run, entry);
+        for (const [run, entry] of all)
+          if (entry.isOutdated && !entry.isAsked && numHolds === 0) ask(run, entry);
       }
     },
     known: (run) => all.get(run)?.detail.peek() ?? null,
@@ -106,7 +126,10 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
       const { metrics, total } = await source.get("run_metrics", run, wanted);
       const entry = all.get(run);
       if (entry === undefined || entry.answer === null) return total;
-      const found = new Map([...entry.found, ...metrics.map((metric) => [keyOf(metric), metric] as const)]);
+      const found = new Map([
+        ...entry.found,
+        ...metrics.map((metric) => [keyOf(metric), metric] as const),
+      ]);
       entry.found = new Map([...found].slice(-MOST_FOUND));
       entry.detail.value = withFound(entry.answer, entry.found);
       return total;

@@ -9,7 +9,8 @@ import { quoted } from "../ui/filter.ts";
 import type { RunGroup, RunList } from "../wire.ts";
 import { HEADLINES } from "./run-rows.ts";
 
-export type ListRequest = Required<Pick<RunsRequest, "query" | "choice">> & Pick<RunsRequest, "order" | "group">;
+export type ListRequest = Required<Pick<RunsRequest, "query" | "choice">> &
+  Pick<RunsRequest, "order" | "group">;
 
 export interface ListAnswer {
   readonly request: ListRequest;
@@ -29,7 +30,11 @@ const TYPING_MS = 150;
 const REST_MS = 300;
 const AGAIN_MS = 1000;
 
-export function createRunPages(ask: Source["runs"], request: ReadonlySignal<ListRequest>, onList: (list: RunList) => void) {
+export function createRunPages(
+  ask: Source["runs"],
+  request: ReadonlySignal<ListRequest>,
+  onList: (list: RunList) => void,
+) {
   /** What is shown: the last answer stays until the next one comes. Null until the first. */
   const answer = signal<ListAnswer | null>(null);
   /** In the list's order; undefined where a row has not come yet. */
@@ -55,7 +60,13 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
     const { group, ...ungrouped } = current;
     for (let index = page; index < page + count; index++) asked.add(index);
     try {
-      const list = await ask({ ...(isFirst ? { ...current, withProjects: true } : ungrouped), offset, limit, withConfig: true, summaries: HEADLINES });
+      const list = await ask({
+        ...(isFirst ? { ...current, withProjects: true } : ungrouped),
+        offset,
+        limit,
+        withConfig: true,
+        summaries: HEADLINES,
+      });
       if (mine !== version || numHolds > 0) return;
       batch(() => {
         onList(list);
@@ -64,11 +75,21 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
         const before = shownFor === mine ? ids.peek() : [];
         // The first page says how long the list is: a later one may be from a moment before.
         const total = isFirst ? list.total : before.length;
-        const next = Array.from({ length: total }, (_, index) => (fresh.has(before[index] ?? "") ? undefined : before[index]));
-        list.rows.slice(0, Math.max(0, total - offset)).forEach(({ id }, index) => (next[offset + index] = id));
+        const next = Array.from({ length: total }, (_, index) =>
+          fresh.has(before[index] ?? "") ? undefined : before[index],
+        );
+        list.rows
+          .slice(0, Math.max(0, total - offset))
+          .forEach(({ id }, index) => (next[offset + index] = id));
         shownFor = mine;
         ids.value = next;
-        if (isFirst) answer.value = { request: current, total, groups: list.groups ?? [], pending: list.pending ?? 0 };
+        if (isFirst)
+          answer.value = {
+            request: current,
+            total,
+            groups: list.groups ?? [],
+            pending: list.pending ?? 0,
+          };
         problem.value = null;
         settled.value = key;
       });
@@ -109,7 +130,8 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
     if (mine !== version) return;
     isBusy = false;
     want(...lastWanted);
-    if ((answer.peek()?.total ?? 0) <= MOST_ROWS) rest = setTimeout(() => want(0, MOST_ROWS), REST_MS);
+    if ((answer.peek()?.total ?? 0) <= MOST_ROWS)
+      rest = setTimeout(() => want(0, MOST_ROWS), REST_MS);
     if (isWantedAgain) setTimeout(() => void reload(), AGAIN_MS);
     isWantedAgain = false;
   };
@@ -137,11 +159,28 @@ export function createRunPages(ask: Source["runs"], request: ReadonlySignal<List
       if (--numHolds === 0) void reload();
     }
   };
-  return { answer, ids, problem, isSettled: computed(() => settled.value === requested.value), want, forget, hold, reload: () => void reload() };
+  return {
+    answer,
+    ids,
+    problem,
+    isSettled: computed(() => settled.value === requested.value),
+    want,
+    forget,
+    hold,
+    reload: () => void reload(),
+  };
 }
 
 /** A field of the query language, such as `config.optimizer.lr` or `summary."eval loss".last`. */
-export function fieldOf(root: "config" | "summary" | "best", name: string, ...more: readonly string[]): string {
+export function fieldOf(
+  root: "config" | "summary" | "best",
+  name: string,
+  ...more: readonly string[]
+): string {
   const parts = root === "config" ? name.split(".") : [name];
-  return [root, ...parts.map((part) => (/^[\w/@:-]+$/.test(part) ? part : quoted(part))), ...more].join(".");
+  return [
+    root,
+    ...parts.map((part) => (/^[\w/@:-]+$/.test(part) ? part : quoted(part))),
+    ...more,
+  ].join(".");
 }

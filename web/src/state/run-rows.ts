@@ -8,7 +8,9 @@ export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
 
 export function projectsQuery(chosen: readonly string[] | null): string {
   if (chosen === null) return "";
-  return chosen.length === 1 ? `project == ${quoted(chosen[0]!)}` : `project in [${chosen.map(quoted).join(", ")}]`;
+  return chosen.length === 1
+    ? `project == ${quoted(chosen[0]!)}`
+    : `project in [${chosen.map(quoted).join(", ")}]`;
 }
 
 /** The server's word for an order of the list: roles are found by their names there. */
@@ -17,10 +19,13 @@ export function serverOrder(order: string): string {
 }
 
 /** The value that stands for a run in a list, and what it is. */
-export function headline(row: RunRow): { readonly role: string; readonly summary: MetricSummary } | null {
+export function headline(
+  row: RunRow,
+): { readonly role: string; readonly summary: MetricSummary } | null {
   for (const role of HEADLINES) {
     const summary = row.summaries[role];
-    if (summary !== undefined) return { role: role.replace("role:", "").replace("_", " "), summary };
+    if (summary !== undefined)
+      return { role: role.replace("role:", "").replace("_", " "), summary };
   }
   return null;
 }

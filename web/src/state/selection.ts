@@ -28,7 +28,10 @@ export function createSelection(host: Host) {
   const { source, runs, view } = host;
   return {
     /** The runs that are checked in the list. */
-    checked: (): ChosenRuns => (runs.showsAll.peek() ? { runs: null, query: runs.listQuery(), exclude: [...view.without.peek()] } : { runs: runs.shown.peek().map(({ id }) => id), query: null }),
+    checked: (): ChosenRuns =>
+      runs.showsAll.peek()
+        ? { runs: null, query: runs.listQuery(), exclude: [...view.without.peek()] }
+        : { runs: runs.shown.peek().map(({ id }) => id), query: null },
     /** Null where nothing can be changed, as in a saved page. */
     actions: source.changes === null ? null : createActions(host),
   };
@@ -52,48 +55,62 @@ function createActions({ source, runs, view, toasts, onChanged, onRemoved, while
     const left = view.shown.peek()?.filter((id) => !gone.has(id)) ?? [];
     if (view.shown.peek() !== null) view.shown.value = left.length === 0 ? null : left;
   };
-  const restore = (keys: readonly string[]): Promise<void> => tried(async () => {
-    const answer = await changes.restore([...keys]);
-    refuse(toasts, answer.refused, "restored");
-    if (answer.restored.length > 0) toasts.show(`${formatNumberOf(answer.restored.length, "run")} restored.`, "good");
-    changed(answer.restored);
-  });
+  const restore = (keys: readonly string[]): Promise<void> =>
+    tried(async () => {
+      const answer = await changes.restore([...keys]);
+      refuse(toasts, answer.refused, "restored");
+      if (answer.restored.length > 0)
+        toasts.show(`${formatNumberOf(answer.restored.length, "run")} restored.`, "good");
+      changed(answer.restored);
+    });
   return {
     restore,
     /** Change tags, the note or whether runs are hidden; `words` say what happened, such as `The note was saved for`. */
-    change: (which: ChosenRuns, asked: LabelsChange, words: string): Promise<void> => tried(async () => {
-      const answer = await changes.labels({ ...which, change: asked });
-      refuse(toasts, answer.refused, "changed");
-      changed(answer.changed.map(({ id }) => id));
-      if (answer.changed.length === 0) return;
-      if (asked.hidden === true) uncheck(new Set(answer.changed.map(({ id }) => id)));
-      toasts.show(`${words} ${formatNumberOf(answer.changed.length, "run")}.`, "info", {
-        label: "Undo",
-        run: () => void tried(async () => {
-          const undone = await changes.labels({ changes: undoOf(answer, asked) });
-          refuse(toasts, undone.refused, "changed back");
-          changed(undone.changed.map(({ id }) => id));
+    change: (which: ChosenRuns, asked: LabelsChange, words: string): Promise<void> =>
+      tried(async () => {
+        const answer = await changes.labels({ ...which, change: asked });
+        refuse(toasts, answer.refused, "changed");
+        changed(answer.changed.map(({ id }) => id));
+        if (answer.changed.length === 0) return;
+        if (asked.hidden === true) uncheck(new Set(answer.changed.map(({ id }) => id)));
+        toasts.show(`${words} ${formatNumberOf(answer.changed.length, "run")}.`, "info", {
+          label: "Undo",
+          run: () =>
+            void tried(async () => {
+              const undone = await changes.labels({ changes: undoOf(answer, asked) });
+              refuse(toasts, undone.refused, "changed back");
+              changed(undone.changed.map(({ id }) => id));
+            }),
+        });
+      }),
+    remove: (which: ChosenRuns): Promise<void> =>
+      tried(() =>
+        whileRemoving(async () => {
+          const { removed, refused } = await changes.remove(which);
+          refuse(toasts, refused, "deleted");
+          const gone = new Set(removed.map(({ id }) => id));
+          runs.forget(gone);
+          onRemoved([...gone]);
+          if (view.focus.peek() !== null && gone.has(view.focus.peek()!)) view.focus.value = null;
+          uncheck(gone);
+          changed([]);
+          if (removed.length === 0) return;
+          const what =
+            removed.length === 1 ? removed[0]!.name : formatNumberOf(removed.length, "run");
+          toasts.show(`${what} moved to the trash.`, "info", {
+            label: "Undo",
+            run: () => void restore(removed.map(({ key }) => key)),
+          });
         }),
-      });
-    }),
-    remove: (which: ChosenRuns): Promise<void> => tried(() => whileRemoving(async () => {
-      const { removed, refused } = await changes.remove(which);
-      refuse(toasts, refused, "deleted");
-      const gone = new Set(removed.map(({ id }) => id));
-      runs.forget(gone);
-      onRemoved([...gone]);
-      if (view.focus.peek() !== null && gone.has(view.focus.peek()!)) view.focus.value = null;
-      uncheck(gone);
-      changed([]);
-      if (removed.length === 0) return;
-      const what = removed.length === 1 ? removed[0]!.name : formatNumberOf(removed.length, "run");
-      toasts.show(`${what} moved to the trash.`, "info", { label: "Undo", run: () => void restore(removed.map(({ key }) => key)) });
-    })),
+      ),
   };
 }
 
 /** What takes a change back, run by run, and leaves alone what others have changed meanwhile. */
-export function undoOf({ changed }: LabelsChanged, asked: LabelsChange): Record<string, LabelsChange> {
+export function undoOf(
+  { changed }: LabelsChanged,
+  asked: LabelsChange,
+): Record<string, LabelsChange> {
   return Object.fromEntries(changed.map(({ id, labels }) => [id, undoOne(labels, asked)]));
 }
 
@@ -101,7 +118,9 @@ function undoOne(before: Labels, asked: LabelsChange): LabelsChange {
   const had = new Set(before.tags ?? []);
   return {
     ...(asked.hidden === undefined ? {} : { hidden: before.hidden }),
-    ...(asked.notes === undefined ? {} : { notes: before.notes, ...(asked.notes === null ? {} : { notes_before: asked.notes }) }),
+    ...(asked.notes === undefined
+      ? {}
+      : { notes: before.notes, ...(asked.notes === null ? {} : { notes_before: asked.notes }) }),
     remove_tags: (asked.add_tags ?? []).filter((tag) => !had.has(tag)),
     add_tags: (asked.remove_tags ?? []).filter((tag) => had.has(tag)),
   };
@@ -110,6 +129,7 @@ function undoOne(before: Labels, asked: LabelsChange): LabelsChange {
 function refuse(toasts: Toasts, refused: readonly Refused[], what: string): void {
   const [first] = refused;
   if (first === undefined) return;
-  const more = refused.length === 1 ? "" : ` ${refused.length - 1} more could not be ${what} either.`;
+  const more =
+    refused.length === 1 ? "" : ` ${refused.length - 1} more could not be ${what} either.`;
   toasts.show(`${first.name} was not ${what}: ${first.reason}${more}`, "critical");
 }

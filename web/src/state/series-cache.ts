@@ -96,7 +96,9 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
   const send = (): void => {
     scheduled = undefined;
     const now = performance.now();
-    const due = [...queries.values()].filter((entry) => entry.state === "queued" && now >= entry.fetchedAt + REFETCH_MS - 1);
+    const due = [...queries.values()].filter(
+      (entry) => entry.state === "queued" && now >= entry.fetchedAt + REFETCH_MS - 1,
+    );
     for (const entry of due) {
       entry.state = "fetching";
       entry.fetchedAt = now;
@@ -105,23 +107,40 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     }
     for (const { request, members } of batchRequests(due)) {
       source.series(request).then(
-        (answer) => batch(() => {
-          const found = groupBy(answer.parts, ({ head }) => `${head.run}\n${head.name}`);
-          for (const entry of members) {
-            const { run, name, x } = entry.request;
-            const problem = isFormula(name) || (x !== null && !isXKind(x)) ? answer.missing.find((absent) => absent.run === run && absent.name === name)?.reason : undefined;
-            settle(entry, found.get(`${run}\n${name}`) ?? [], answer.positions[run] ?? entry.position, problem);
-          }
-          if (members.some(({ request: { ranks } }) => ranks === "all")) countRanks();
-        }),
-        (error: unknown) => batch(() => {
-          for (const entry of members) fail(entry, error instanceof Error ? error.message : String(error));
-        }),
+        (answer) =>
+          batch(() => {
+            const found = groupBy(answer.parts, ({ head }) => `${head.run}\n${head.name}`);
+            for (const entry of members) {
+              const { run, name, x } = entry.request;
+              const problem =
+                isFormula(name) || (x !== null && !isXKind(x))
+                  ? answer.missing.find((absent) => absent.run === run && absent.name === name)
+                      ?.reason
+                  : undefined;
+              settle(
+                entry,
+                found.get(`${run}\n${name}`) ?? [],
+                answer.positions[run] ?? entry.position,
+                problem,
+              );
+            }
+            if (members.some(({ request: { ranks } }) => ranks === "all")) countRanks();
+          }),
+        (error: unknown) =>
+          batch(() => {
+            for (const entry of members)
+              fail(entry, error instanceof Error ? error.message : String(error));
+          }),
       );
     }
   };
 
-  const settle = (entry: CacheEntry, parts: readonly SeriesPart[], position: string, problem: string | null = null): void => {
+  const settle = (
+    entry: CacheEntry,
+    parts: readonly SeriesPart[],
+    position: string,
+    problem: string | null = null,
+  ): void => {
     const { waiting } = entry;
     Object.assign(entry, { state: "idle", position, waiting: [] });
     entry.parts.value = parts;
@@ -144,24 +163,46 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     const { name, axis, ranks, range, pixels } = entry.request;
     let parts = entry.parts.value ?? [];
     // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
-    if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0)) return fetchSoon(entry);
+    if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0))
+      return fetchSoon(entry);
     // Of a wide run the stream leaves out most series, and formulas are computed from others: what is on screen is asked for.
     const isIncluded = update.points.some((points) => points.name === name);
-    if (!isIncluded && (update.partial || (isFormula(name) && update.points.length > 0))) return fetchSoon(entry);
+    if (!isIncluded && (update.partial || (isFormula(name) && update.points.length > 0)))
+      return fetchSoon(entry);
     for (const points of update.points) {
-      if (points.name !== name || (ranks !== "all" && points.rank !== 0) || (axis !== undefined && points.axis !== axis)) continue;
-      const at = parts.findIndex(({ head }) => head.axis === points.axis && head.rank === points.rank);
+      if (
+        points.name !== name ||
+        (ranks !== "all" && points.rank !== 0) ||
+        (axis !== undefined && points.axis !== axis)
+      )
+        continue;
+      const at = parts.findIndex(
+        ({ head }) => head.axis === points.axis && head.rank === points.rank,
+      );
       const part = parts[at];
-      const grown = part === undefined ? null : appendToPart(part, points, { range, created: createdOf(update.run), isOverlapping: stands === "overlapping" });
+      const grown =
+        part === undefined
+          ? null
+          : appendToPart(part, points, {
+              range,
+              created: createdOf(update.run),
+              isOverlapping: stands === "overlapping",
+            });
       if (grown === null) return fetchSoon(entry);
       parts = parts.with(at, grown);
     }
     entry.position = laterPosition(entry.position, update.to);
     if (parts !== entry.parts.value) entry.parts.value = parts;
     // Where the average has no state, the next answer brings it.
-    if (parts.some(({ smoothed, data }) => smoothed !== undefined && smoothed.values.length < lengthOf(data))) fetchSoon(entry);
+    if (
+      parts.some(
+        ({ smoothed, data }) => smoothed !== undefined && smoothed.values.length < lengthOf(data),
+      )
+    )
+      fetchSoon(entry);
     // Past this, slices of single points cost more than an answer.
-    if (pixels > 0 && parts.some(({ data, head }) => lengthOf(data) > head.count + 3 * pixels)) fetchSoon(entry);
+    if (pixels > 0 && parts.some(({ data, head }) => lengthOf(data) > head.count + 3 * pixels))
+      fetchSoon(entry);
   };
 
   const evict = (): void => {
@@ -177,7 +218,15 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
 
   const createEntry = (key: string, request: SeriesQueryOptions): CacheEntry => {
     const made: CacheEntry = {
-      request, parts: signal(null), problem: signal(null), position: "", numOpen: 0, state: "idle", isOutdated: true, fetchedAt: -Infinity, waiting: [],
+      request,
+      parts: signal(null),
+      problem: signal(null),
+      position: "",
+      numOpen: 0,
+      state: "idle",
+      isOutdated: true,
+      fetchedAt: -Infinity,
+      waiting: [],
     };
     queries.set(key, made);
     const ofRun = byRun.get(request.run) ?? new Set();
@@ -216,7 +265,8 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
       batch(() => {
         for (const entry of byRun.get(update.run) ?? []) {
           if (entry.state === "fetching") entry.waiting.push(update);
-          else if (entry.numOpen === 0 || isPaused || entry.parts.value === null) entry.isOutdated = true;
+          else if (entry.numOpen === 0 || isPaused || entry.parts.value === null)
+            entry.isOutdated = true;
           else applyTo(entry, update);
         }
       });
@@ -245,14 +295,19 @@ interface Growth {
 }
 
 /** A part with new points appended; null when it has to be fetched. */
-export function appendToPart(part: SeriesPart, points: Points, { range, created, isOverlapping }: Growth): SeriesPart | null {
+export function appendToPart(
+  part: SeriesPart,
+  points: Points,
+  { range, created, isOverlapping }: Growth,
+): SeriesPart | null {
   const at = placesAlong(part, points, created);
   if (at === null) return null;
   const { data } = part;
   const last = endOf(data);
   const [x, y, t]: [number[], number[], number[]] = [[], [], []];
   for (const [index, place] of at.entries()) {
-    if (!Number.isFinite(place) || (range !== null && (place < range.min || place > range.max))) continue;
+    if (!Number.isFinite(place) || (range !== null && (place < range.min || place > range.max)))
+      continue;
     // What an overlap repeats is in the series already.
     if (isOverlapping && place <= last) continue;
     const value = points.value[index] ?? nonfiniteValue(points.nonfinite[String(index)]);
@@ -271,7 +326,13 @@ export function appendToPart(part: SeriesPart, points: Points, { range, created,
 }
 
 /** A moving average goes on from its state. Null when the part has to be fetched. */
-function growSmoothed({ smoothed, data }: SeriesPart, points: Points, at: readonly number[], grown: SeriesData, added: NewPoints): SeriesPart["smoothed"] | null {
+function growSmoothed(
+  { smoothed, data }: SeriesPart,
+  points: Points,
+  at: readonly number[],
+  grown: SeriesData,
+  added: NewPoints,
+): SeriesPart["smoothed"] | null {
   if (smoothed === undefined || smoothed.state === null) return smoothed;
   const weight = smoothingWeight(smoothed.text);
   let { state } = smoothed;
@@ -282,7 +343,8 @@ function growSmoothed({ smoothed, data }: SeriesPart, points: Points, at: readon
     if (!Number.isFinite(place)) continue;
     const isAdded = added.x[values.length] === place;
     if (value === null || value === undefined) {
-      if (isAdded && grown.kind === "raw") values.push(nonfiniteValue(points.nonfinite[String(index)]));
+      if (isAdded && grown.kind === "raw")
+        values.push(nonfiniteValue(points.nonfinite[String(index)]));
       else if (isAdded) added = withoutIndex(added, values.length);
       continue;
     }
@@ -301,9 +363,14 @@ function withoutIndex({ x, y }: NewPoints, index: number): NewPoints {
 }
 
 /** The x of new points on a part's axis; null when only the server knows it. */
-function placesAlong({ head }: SeriesPart, points: Points, created: number | null): readonly number[] | null {
+function placesAlong(
+  { head }: SeriesPart,
+  points: Points,
+  created: number | null,
+): readonly number[] | null {
   if (head.x === "wall") return points.t.map((t) => t ?? NaN);
-  if (head.x === "relative") return created === null ? null : points.t.map((t) => (t ?? NaN) - created);
+  if (head.x === "relative")
+    return created === null ? null : points.t.map((t) => (t ?? NaN) - created);
   return head.x === points.axis ? points.x : null;
 }
 

@@ -21,23 +21,37 @@ const SETTLE_MS = 150;
 /** The runs of the list, whatever part of it the page has. */
 export function sweepRuns({ runs, view }: Page): SweepRuns {
   const query = runs.sweepQuery();
-  return { ...(query === "" ? {} : { query }), ...(view.withUnfinished.value ? { unfinished: true } : {}) };
+  return {
+    ...(query === "" ? {} : { query }),
+    ...(view.withUnfinished.value ? { unfinished: true } : {}),
+  };
 }
 
 /** What stands where the server still reads the runs of the list. */
 export function readingText({ runs }: Page): string {
-  return runs.isLoaded.value ? `Reading ${formatWhole(runs.numFitting.value)} runs …` : "Reading runs …";
+  return runs.isLoaded.value
+    ? `Reading ${formatWhole(runs.numFitting.value)} runs …`
+    : "Reading runs …";
 }
 
 /** Keys of `lr,model`, or of `-seed`: everything that differs but those. */
 export function groupKeys(choice: string | null): Pick<SweepRuns, "by" | "all_but"> {
   if (choice === null) return {};
-  return choice.startsWith("-") ? { all_but: choice.slice(1).split(",") } : { by: choice.split(",") };
+  return choice.startsWith("-")
+    ? { all_but: choice.slice(1).split(",") }
+    : { by: choice.split(",") };
 }
 
 /** Fetch something about many runs, again while any of them goes on, and when runs come or go; a null key fetches nothing. */
-export function useSweep<Answer>(page: Page, key: string | null, ask: (source: SweepSource) => Promise<Answer>): Sweep<Answer> {
-  const [state, setState] = useState<Sweep<Answer> & { readonly key: string | null }>({ ...NOTHING, key: null });
+export function useSweep<Answer>(
+  page: Page,
+  key: string | null,
+  ask: (source: SweepSource) => Promise<Answer>,
+): Sweep<Answer> {
+  const [state, setState] = useState<Sweep<Answer> & { readonly key: string | null }>({
+    ...NOTHING,
+    key: null,
+  });
   const areLive = page.runs.fitting.value.some((row) => !isEnded(row));
   const isWatching = useRef(areLive);
   isWatching.current = areLive;
@@ -50,17 +64,27 @@ export function useSweep<Answer>(page: Page, key: string | null, ask: (source: S
     const fetch = (): void => {
       isFetching = true;
       isOutdated = false;
-      ask(page.source.sweep).then(
-        (answer) => !isOver && setState({ key, answer, problem: null, isWaiting: false }),
-        (error: unknown) => !isOver && setState({ key, answer: null, problem: error instanceof Error ? error.message : String(error), isWaiting: false }),
-      ).finally(() => (isFetching = false));
+      ask(page.source.sweep)
+        .then(
+          (answer) => !isOver && setState({ key, answer, problem: null, isWaiting: false }),
+          (error: unknown) =>
+            !isOver &&
+            setState({
+              key,
+              answer: null,
+              problem: error instanceof Error ? error.message : String(error),
+              isWaiting: false,
+            }),
+        )
+        .finally(() => (isFetching = false));
     };
     // A filter that is being typed need not ask at every letter.
     let first: ReturnType<typeof setTimeout> | undefined;
     if (state.answer === null) fetch();
     else first = setTimeout(fetch, SETTLE_MS);
     const stop = page.onUpdate((update) => {
-      if (update.type === "runs" && (update.all || update.added.length + update.removed.length > 0)) isOutdated = true;
+      if (update.type === "runs" && (update.all || update.added.length + update.removed.length > 0))
+        isOutdated = true;
     });
     const timer = setInterval(() => {
       if (!isFetching && !page.isPaused.peek() && (isOutdated || isWatching.current)) fetch();

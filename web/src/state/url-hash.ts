@@ -17,12 +17,26 @@ export function optionalField(key: string): Field<string | null> {
   return { key, initial: null, parse: (text) => text, write: (value) => value ?? "" };
 }
 
-export function choiceField<Value extends string>(key: string, choices: readonly Value[], initial: Value): Field<Value> {
-  return { key, initial, parse: (text) => choices.find((choice) => choice === text) ?? null, write: (value) => value };
+export function choiceField<Value extends string>(
+  key: string,
+  choices: readonly Value[],
+  initial: Value,
+): Field<Value> {
+  return {
+    key,
+    initial,
+    parse: (text) => choices.find((choice) => choice === text) ?? null,
+    write: (value) => value,
+  };
 }
 
 export function flagField(key: string): Field<boolean> {
-  return { key, initial: false, parse: (text) => text === "1", write: (value) => (value ? "1" : "0") };
+  return {
+    key,
+    initial: false,
+    parse: (text) => text === "1",
+    write: (value) => (value ? "1" : "0"),
+  };
 }
 
 /** Names one after the other; a comma inside a name is escaped once more than the address does by itself. */
@@ -39,13 +53,17 @@ export function parseHash(hash: string): ReadonlyMap<string, string> {
 }
 
 export function formatHash(texts: ReadonlyMap<string, string>): string {
-  const written = new URLSearchParams([...texts].sort(([one], [other]) => (one < other ? -1 : 1))).toString();
+  const written = new URLSearchParams(
+    [...texts].sort(([one], [other]) => (one < other ? -1 : 1)),
+  ).toString();
   // These are harmless after a #, and an address full of %2F cannot be read.
   return written.replace(/%2F/g, "/").replace(/%2C/g, ",").replace(/%3A/g, ":");
 }
 
 function parseNames(text: string): readonly string[] {
-  return text === "" ? [] : text.split(",").map((name) => name.replace(/%2C/g, ",").replace(/%25/g, "%"));
+  return text === ""
+    ? []
+    : text.split(",").map((name) => name.replace(/%2C/g, ",").replace(/%25/g, "%"));
 }
 
 function writeNames(names: readonly string[]): string {

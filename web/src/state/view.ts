@@ -7,11 +7,25 @@ import type { Range, SpreadKind } from "../chart/index.ts";
 import type { XKind } from "../wire.ts";
 import { store, stored } from "./storage.ts";
 import {
-  choiceField, flagField, namesField, optionalField, optionalNamesField, parseHash, textField, formatHash,
+  choiceField,
+  flagField,
+  namesField,
+  optionalField,
+  optionalNamesField,
+  parseHash,
+  textField,
+  formatHash,
 } from "./url-hash.ts";
 import type { Field } from "./url-hash.ts";
 
-export const X_KINDS: readonly XKind[] = ["step", "epoch", "tokens", "wall", "relative", "progress"];
+export const X_KINDS: readonly XKind[] = [
+  "step",
+  "epoch",
+  "tokens",
+  "wall",
+  "relative",
+  "progress",
+];
 
 /** A range of x, and what x counts there, a kind or a metric: charts along something else are not zoomed. */
 export interface Zoom extends Range {
@@ -40,7 +54,15 @@ interface Kept {
 
 /** How somebody likes to see charts and lists: kept by the browser, for addresses that name none of these. */
 const SETTINGS: ReadonlySet<string> = new Set([
-  "x", "smooth", "log-x", "log-y-all", "clip", "chart-size", "order", "spread", "centre",
+  "x",
+  "smooth",
+  "log-x",
+  "log-y-all",
+  "clip",
+  "chart-size",
+  "order",
+  "spread",
+  "centre",
 ]);
 /** A change that comes later after a key or a click was not made by the person. */
 const PERSON_MS = 1500;
@@ -52,12 +74,16 @@ const INPUTS = ["pointerdown", "pointerup", "keydown", "input", "wheel"] as cons
 
 export type View = ReturnType<typeof createView>;
 
-export function createView(location: Location = window.location, history: History = window.history) {
+export function createView(
+  location: Location = window.location,
+  history: History = window.history,
+) {
   const kept = new Map<string, Kept>();
   const numKept = signal(0);
   let given = parseHash(location.hash);
   const named = new Set(given.keys());
-  if (![...given.keys()].some((key) => SETTINGS.has(key))) given = new Map([...parseHash(stored("settings") ?? ""), ...given]);
+  if (![...given.keys()].some((key) => SETTINGS.has(key)))
+    given = new Map([...parseHash(stored("settings") ?? ""), ...given]);
   const keep = <Value>(field: Field<Value>): Signal<Value> => {
     const known = kept.get(field.key);
     if (known !== undefined) return known.signal as Signal<Value>;
@@ -114,7 +140,13 @@ export function createView(location: Location = window.location, history: Histor
     /** The metric whose chart fills the window. */
     full: keep(optionalField("full")),
     /** How the members of a group are drawn: each by itself, or their mean with this spread. */
-    spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "std")),
+    spread: keep(
+      choiceField<SpreadChoice>(
+        "spread",
+        ["none", "line", "std", "stderr", "ci", "minmax", "iqr"],
+        "std",
+      ),
+    ),
     /** What a group's line is. */
     centre: keep(choiceField<Centre>("centre", ["mean", "median"], "mean")),
     /** Whether runs that have not finished count in groups, pictures and rankings. */
@@ -136,7 +168,10 @@ export function createView(location: Location = window.location, history: Histor
 
   const texts = (): Map<string, string> => {
     const all = new Map<string, string>();
-    for (const { field, signal: { value } } of kept.values()) {
+    for (const {
+      field,
+      signal: { value },
+    } of kept.values()) {
       const text = field.write(value);
       if (value !== field.initial && text !== field.write(field.initial)) all.set(field.key, text);
       else if (value !== null && field.initial === null) all.set(field.key, text);
@@ -150,17 +185,28 @@ export function createView(location: Location = window.location, history: Histor
   let step = { keys: "", input, changedAt: -Infinity };
   let draft = view.draft.peek();
   let writing: ReturnType<typeof setTimeout> | undefined;
-  for (const type of INPUTS) window.addEventListener(type, () => (input = { at: performance.now(), type }), { capture: true, passive: true });
+  for (const type of INPUTS)
+    window.addEventListener(type, () => (input = { at: performance.now(), type }), {
+      capture: true,
+      passive: true,
+    });
   /** Put the view into the address: as a new step of the history where a person changed something else than just before. */
   const write = (): void => {
     writing = undefined;
     const [next, before, now] = [texts(), parseHash(location.hash), performance.now()];
     const written = formatHash(next);
     if (written === formatHash(before)) return;
-    const changed = [...new Set([...next.keys(), ...before.keys()])].filter((key) => next.get(key) !== before.get(key));
+    const changed = [...new Set([...next.keys(), ...before.keys()])].filter(
+      (key) => next.get(key) !== before.get(key),
+    );
     const keys = changed.join();
     // What changes without another key or click belongs to the step before.
-    const isSame = input === step.input || (keys === step.keys && keys !== "draft" && input.type === step.input.type && now - step.changedAt < SAME_STEP_MS);
+    const isSame =
+      input === step.input ||
+      (keys === step.keys &&
+        keys !== "draft" &&
+        input.type === step.input.type &&
+        now - step.changedAt < SAME_STEP_MS);
     const isByPerson = now - input.at < PERSON_MS;
     const isStep = isByPerson && !isSame;
     writtenAt = now;
@@ -224,7 +270,10 @@ export function zoomField(key: string): Field<Zoom | null> {
     return x !== undefined && min < max ? { x, min, max } : null;
   };
   const write = ({ x, min, max }: Zoom): string => {
-    const digits = ["step", "tokens"].includes(x) && max - min > 10 ? 0 : Math.max(0, Math.min(20, 3 - Math.floor(Math.log10(max - min))));
+    const digits =
+      ["step", "tokens"].includes(x) && max - min > 10
+        ? 0
+        : Math.max(0, Math.min(20, 3 - Math.floor(Math.log10(max - min))));
     return `${x}:${Number(min.toFixed(digits))}..${Number(max.toFixed(digits))}`;
   };
   return { key, initial: null, parse, write: (zoom) => (zoom === null ? "" : write(zoom)) };

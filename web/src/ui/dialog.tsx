@@ -12,7 +12,13 @@ export interface DialogProps {
   readonly children: ComponentChildren;
 }
 
-export function Dialog({ title, isOpen, isFull = false, onClose, children }: DialogProps): JSX.Element {
+export function Dialog({
+  title,
+  isOpen,
+  isFull = false,
+  onClose,
+  children,
+}: DialogProps): JSX.Element {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
   // Before the next key: who opens a dialog by keyboard goes on typing.
@@ -28,13 +34,26 @@ export function Dialog({ title, isOpen, isFull = false, onClose, children }: Dia
     };
   }, [isOpen]);
   return (
-    <dialog ref={dialog} class={`dialog${isFull ? " is-full" : ""}`} aria-labelledby={id} onClose={onClose}
-      onClick={(event) => event.target === dialog.current && onClose()}>
+    <dialog
+      ref={dialog}
+      class={`dialog${isFull ? " is-full" : ""}`}
+      aria-labelledby={id}
+      onClose={onClose}
+      onClick={(event) => event.target === dialog.current && onClose()}
+    >
       {isOpen && (
         <div class="dialog-body">
           <header class="dialog-head">
             <h2 id={id}>{title}</h2>
-            <button type="button" class="button is-quiet" aria-label="Close" title="Close (Esc)" onClick={onClose}>✕</button>
+            <button
+              type="button"
+              class="button is-quiet"
+              aria-label="Close"
+              title="Close (Esc)"
+              onClick={onClose}
+            >
+              ✕
+            </button>
           </header>
           {children}
         </div>

@@ -1,6 +1,10 @@
 /** Hand a file to the person at the page. */
 
-export function download(name: string, content: Blob | string, type = "text/plain;charset=utf-8"): void {
+export function download(
+  name: string,
+  content: Blob | string,
+  type = "text/plain;charset=utf-8",
+): void {
   const blob = typeof content === "string" ? new Blob([content], { type }) : content;
   const address = URL.createObjectURL(blob);
   const link = document.createElement("a");

@@ -14,7 +14,11 @@ export function Empty({ title, children, code }: EmptyProps): JSX.Element {
     <div class="empty">
       <p class="empty-title">{title}</p>
       {children !== undefined && <p>{children}</p>}
-      {code !== undefined && <pre><code>{code}</code></pre>}
+      {code !== undefined && (
+        <pre>
+          <code>{code}</code>
+        </pre>
+      )}
     </div>
   );
 }

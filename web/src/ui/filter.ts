@@ -1,15 +1,20 @@
 /** What a search box means: words and "quoted phrases" that all must occur, in any case; `*` stands for any characters. The server matches regular expressions. */
 
 export function compileFilter(query: string): (text: string) => boolean {
-  const tests = (query.toLowerCase().match(/"[^"]+"|\S+/g) ?? []).map((word): ((text: string) => boolean) => {
-    if (/^"[^"]+"$/.test(word)) {
-      // A number in quotes is no part of a longer one.
-      const phrase = new RegExp(`(?<!\\d\\.?(?=\\d))${plainPattern(word.slice(1, -1))}(?!(?<=\\d)\\.?\\d)`, "u");
-      return (text) => phrase.test(text);
-    }
-    const parts = word.split("*");
-    return (text) => occurInOrder(parts, text);
-  });
+  const tests = (query.toLowerCase().match(/"[^"]+"|\S+/g) ?? []).map(
+    (word): ((text: string) => boolean) => {
+      if (/^"[^"]+"$/.test(word)) {
+        // A number in quotes is no part of a longer one.
+        const phrase = new RegExp(
+          `(?<!\\d\\.?(?=\\d))${plainPattern(word.slice(1, -1))}(?!(?<=\\d)\\.?\\d)`,
+          "u",
+        );
+        return (text) => phrase.test(text);
+      }
+      const parts = word.split("*");
+      return (text) => occurInOrder(parts, text);
+    },
+  );
   return (text) => {
     const lower = text.toLowerCase();
     return tests.every((test) => test(lower));
@@ -27,7 +32,9 @@ function occurInOrder(parts: readonly string[], text: string): boolean {
 
 /** Whether a filter of runs is a query rather than words: it compares something, or begins to name a field. */
 export function isQuery(text: string): boolean {
-  return /[<>~]|[=!]=|\s=\s|\bin\s+(\[|tags\b)|^\s*(not\s+|\()*((config|summary|best)\.|exists\(|hidden$)/.test(text);
+  return /[<>~]|[=!]=|\s=\s|\bin\s+(\[|tags\b)|^\s*(not\s+|\()*((config|summary|best)\.|exists\(|hidden$)/.test(
+    text,
+  );
 }
 
 /** The query that asks the server for the runs in which a regular expression is found, in the texts of the search box or in one field. */
@@ -43,7 +50,9 @@ export function quoted(text: string): string {
 /** The query that asks the server for the runs in which all words occur, as in a search box; empty without any. */
 export function wordsQuery(text: string): string {
   const words = text.split(/\s+/).filter((word) => word !== "");
-  return words.map((word) => patternQuery(word.split("*").map(plainPattern).join(".*"))).join(" and ");
+  return words
+    .map((word) => patternQuery(word.split("*").map(plainPattern).join(".*")))
+    .join(" and ");
 }
 
 /** The regular expression that finds a text as it stands. */

@@ -45,7 +45,11 @@ export function Menu({ label, tabIndex, children, items }: MenuProps): JSX.Eleme
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     const all = entries(list.current!);
-    const next = nextIndex(event.key, all.indexOf(document.activeElement as HTMLButtonElement), all.length);
+    const next = nextIndex(
+      event.key,
+      all.indexOf(document.activeElement as HTMLButtonElement),
+      all.length,
+    );
     if (next !== null) {
       event.preventDefault();
       all[next]!.focus();
@@ -56,31 +60,68 @@ export function Menu({ label, tabIndex, children, items }: MenuProps): JSX.Eleme
   };
   return (
     <>
-      <button ref={button} type="button" class="button is-quiet" aria-haspopup="menu" aria-expanded={isOpen} aria-controls={id} aria-label={label}
-        title={label} tabIndex={tabIndex} onClick={() => setOpen(!isOpen)}>
+      <button
+        ref={button}
+        type="button"
+        class="button is-quiet"
+        aria-haspopup="menu"
+        aria-expanded={isOpen}
+        aria-controls={id}
+        aria-label={label}
+        title={label}
+        tabIndex={tabIndex}
+        onClick={() => setOpen(!isOpen)}
+      >
         {children}
       </button>
       {isOpen && (
-        <div ref={list} id={id} class="menu" role="menu" popover="auto" aria-label={label} onKeyDown={onKeyDown}
-          onToggle={(event) => event.newState === "closed" && setOpen(false)}>
-          {(typeof items === "function" ? items() : items).map((item, index) => (item === "divider"
-            ? <hr key={index} class="menu-divider" />
-            : <Entry key={index} item={item} onChosen={close} />))}
+        <div
+          ref={list}
+          id={id}
+          class="menu"
+          role="menu"
+          popover="auto"
+          aria-label={label}
+          onKeyDown={onKeyDown}
+          onToggle={(event) => event.newState === "closed" && setOpen(false)}
+        >
+          {(typeof items === "function" ? items() : items).map((item, index) =>
+            item === "divider" ? (
+              <hr key={index} class="menu-divider" />
+            ) : (
+              <Entry key={index} item={item} onChosen={close} />
+            ),
+          )}
         </div>
       )}
     </>
   );
 }
 
-function Entry({ item, onChosen }: { readonly item: MenuItem; readonly onChosen: () => void }): JSX.Element {
+function Entry({
+  item,
+  onChosen,
+}: {
+  readonly item: MenuItem;
+  readonly onChosen: () => void;
+}): JSX.Element {
   const role = item.isOn === undefined ? "menuitem" : "menuitemcheckbox";
   return (
-    <button type="button" role={role} class="menu-item" tabIndex={-1} aria-checked={item.isOn} disabled={item.isDisabled ?? false}
+    <button
+      type="button"
+      role={role}
+      class="menu-item"
+      tabIndex={-1}
+      aria-checked={item.isOn}
+      disabled={item.isDisabled ?? false}
       onClick={() => {
         onChosen();
         item.run();
-      }}>
-      <span class="menu-tick" aria-hidden="true">{item.isOn ? "✓" : ""}</span>
+      }}
+    >
+      <span class="menu-tick" aria-hidden="true">
+        {item.isOn ? "✓" : ""}
+      </span>
       <span>{item.label}</span>
       {item.hint !== undefined && <span class="menu-hint">{item.hint}</span>}
     </button>
@@ -95,7 +136,8 @@ export function place(box: HTMLElement, button: HTMLElement): void {
   const at = button.getBoundingClientRect();
   const left = Math.min(at.left, document.documentElement.clientWidth - box.offsetWidth - EDGE_PX);
   const below = at.bottom + 4;
-  const top = below + box.offsetHeight > innerHeight - EDGE_PX ? at.top - box.offsetHeight - 4 : below;
+  const top =
+    below + box.offsetHeight > innerHeight - EDGE_PX ? at.top - box.offsetHeight - 4 : below;
   box.style.left = `${Math.max(EDGE_PX, left)}px`;
   box.style.top = `${Math.max(EDGE_PX, top)}px`;
 }

@@ -6,5 +6,10 @@ const MOST_END = 10;
 
 export function MiddleText({ text }: { readonly text: string }): JSX.Element {
   const at = text.length - Math.min(MOST_END, Math.floor(text.length / 2));
-  return <span class="middle" title={text}><span>{text.slice(0, at)}</span><span>{text.slice(at)}</span></span>;
+  return (
+    <span class="middle" title={text}>
+      <span>{text.slice(0, at)}</span>
+      <span>{text.slice(at)}</span>
+    </span>
+  );
 }

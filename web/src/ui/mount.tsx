@@ -26,7 +26,10 @@ export function Mount<Handle extends { destroy(): void }>(props: MountProps<Hand
       handle.current = latest.current.create(root.current!);
       latest.current.update(handle.current);
     };
-    const callOff = props.queue === undefined ? (start(), () => undefined) : props.queue.whenNear(root.current!, start);
+    const callOff =
+      props.queue === undefined
+        ? (start(), () => undefined)
+        : props.queue.whenNear(root.current!, start);
     return () => {
       callOff();
       handle.current?.destroy();
@@ -38,5 +41,11 @@ export function Mount<Handle extends { destroy(): void }>(props: MountProps<Hand
     if (!isFirst.current && handle.current !== null) props.update(handle.current);
     isFirst.current = false;
   });
-  return <div ref={root} class={props.class ?? "mount"} style={{ height: typeof props.height === "number" ? `${props.height}px` : props.height }} />;
+  return (
+    <div
+      ref={root}
+      class={props.class ?? "mount"}
+      style={{ height: typeof props.height === "number" ? `${props.height}px` : props.height }}
+    />
+  );
 }

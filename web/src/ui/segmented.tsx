@@ -10,13 +10,23 @@ export interface SegmentedProps<Value extends string> {
   readonly onChange: (value: Value) => void;
 }
 
-export function Segmented<Value extends string>({ label, choices, value, onChange }: SegmentedProps<Value>): JSX.Element {
+export function Segmented<Value extends string>({
+  label,
+  choices,
+  value,
+  onChange,
+}: SegmentedProps<Value>): JSX.Element {
   const name = useId();
   return (
     <div class="segmented" role="radiogroup" aria-label={label}>
       {choices.map((choice) => (
         <label key={choice.value} class="segment">
-          <input type="radio" name={name} checked={choice.value === value} onChange={() => onChange(choice.value)} />
+          <input
+            type="radio"
+            name={name}
+            checked={choice.value === value}
+            onChange={() => onChange(choice.value)}
+          />
           <span>{choice.label}</span>
         </label>
       ))}

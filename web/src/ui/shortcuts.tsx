@@ -17,7 +17,14 @@ export interface Shortcut {
 export function useShortcuts(shortcuts: readonly Shortcut[]): void {
   useEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isBusy(event.target)) return;
+      if (
+        event.defaultPrevented ||
+        event.ctrlKey ||
+        event.metaKey ||
+        event.altKey ||
+        isBusy(event.target)
+      )
+        return;
       const found = shortcuts.find(({ key }) => key === event.key);
       if (found === undefined) return;
       event.preventDefault();
@@ -28,7 +35,11 @@ export function useShortcuts(shortcuts: readonly Shortcut[]): void {
   }, [shortcuts]);
 }
 
-export function ShortcutSheet(props: { readonly shortcuts: readonly Shortcut[]; readonly isOpen: boolean; readonly onClose: () => void }): JSX.Element {
+export function ShortcutSheet(props: {
+  readonly shortcuts: readonly Shortcut[];
+  readonly isOpen: boolean;
+  readonly onClose: () => void;
+}): JSX.Element {
   const groups = [...new Set(props.shortcuts.map(({ group }) => group))];
   return (
     <Dialog title="Keyboard shortcuts" isOpen={props.isOpen} onClose={props.onClose}>
@@ -37,12 +48,16 @@ export function ShortcutSheet(props: { readonly shortcuts: readonly Shortcut[]; 
           <section key={group}>
             <h3>{group}</h3>
             <dl>
-              {props.shortcuts.filter((shortcut) => shortcut.group === group).map(({ key, text }) => (
-                <div key={key}>
-                  <dt><kbd>{key}</kbd></dt>
-                  <dd>{text}</dd>
-                </div>
-              ))}
+              {props.shortcuts
+                .filter((shortcut) => shortcut.group === group)
+                .map(({ key, text }) => (
+                  <div key={key}>
+                    <dt>
+                      <kbd>{key}</kbd>
+                    </dt>
+                    <dd>{text}</dd>
+                  </div>
+                ))}
             </dl>
           </section>
         ))}
@@ -54,6 +69,12 @@ export function ShortcutSheet(props: { readonly shortcuts: readonly Shortcut[]; 
 function isBusy(target: EventTarget | null): boolean {
   if (document.querySelector("dialog[open], .menu") !== null) return true;
   if (!(target instanceof HTMLElement)) return false;
-  const isText = target instanceof HTMLInputElement && !["range", "radio", "checkbox"].includes(target.type);
-  return isText || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable;
+  const isText =
+    target instanceof HTMLInputElement && !["range", "radio", "checkbox"].includes(target.type);
+  return (
+    isText ||
+    target instanceof HTMLTextAreaElement ||
+    target instanceof HTMLSelectElement ||
+    target.isContentEditable
+  );
 }

@@ -17,8 +17,16 @@ export function Slider({ label, min, max, step, value, text, onChange }: SliderP
   return (
     <label class="slider">
       <span class="slider-label">{label}</span>
-      <input type="range" min={min} max={max} step={step} value={value} aria-valuetext={text} style={{ "--share": `${share}%` }}
-        onInput={(event) => onChange(event.currentTarget.valueAsNumber)} />
+      <input
+        type="range"
+        min={min}
+        max={max}
+        step={step}
+        value={value}
+        aria-valuetext={text}
+        style={{ "--share": `${share}%` }}
+        onInput={(event) => onChange(event.currentTarget.valueAsNumber)}
+      />
       <output class="slider-value">{text}</output>
     </label>
   );

@@ -18,14 +18,23 @@ export function Splitter({ label, size, min, max, onChange }: SplitterProps): JS
   const start = useRef<{ readonly x: number; readonly size: number } | null>(null);
   const set = (wanted: number): void => onChange(Math.round(Math.max(min, Math.min(max, wanted))));
   return (
-    <div class="splitter" role="separator" aria-orientation="vertical" aria-label={label} aria-valuenow={size} aria-valuemin={min} aria-valuemax={max}
+    <div
+      class="splitter"
+      role="separator"
+      aria-orientation="vertical"
+      aria-label={label}
+      aria-valuenow={size}
+      aria-valuemin={min}
+      aria-valuemax={max}
       tabIndex={0}
       onPointerDown={(event) => {
         event.preventDefault();
         event.currentTarget.setPointerCapture(event.pointerId);
         start.current = { x: event.clientX, size };
       }}
-      onPointerMove={(event) => start.current !== null && set(start.current.size + event.clientX - start.current.x)}
+      onPointerMove={(event) =>
+        start.current !== null && set(start.current.size + event.clientX - start.current.x)
+      }
       onPointerUp={() => (start.current = null)}
       onPointerCancel={() => (start.current = null)}
       onKeyDown={(event) => {
@@ -33,6 +42,7 @@ export function Splitter({ label, size, min, max, onChange }: SplitterProps): JS
         if (direction === 0) return;
         event.preventDefault();
         set(size + direction * KEY_STEP_PX);
-      }} />
+      }}
+    />
   );
 }

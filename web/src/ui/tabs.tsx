@@ -17,7 +17,13 @@ export interface TabsProps<Id extends string> {
   readonly onChange: (id: Id) => void;
 }
 
-export function Tabs<Id extends string>({ label, tabs, active, panelId, onChange }: TabsProps<Id>): JSX.Element {
+export function Tabs<Id extends string>({
+  label,
+  tabs,
+  active,
+  panelId,
+  onChange,
+}: TabsProps<Id>): JSX.Element {
   const list = useRef<HTMLDivElement>(null);
   const move = (event: KeyboardEvent): void => {
     const at = tabs.findIndex(({ id }) => id === active);
@@ -30,8 +36,18 @@ export function Tabs<Id extends string>({ label, tabs, active, panelId, onChange
   return (
     <div ref={list} class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
       {tabs.map((tab) => (
-        <button key={tab.id} type="button" role="tab" class="tab" aria-selected={tab.id === active} aria-controls={panelId}
-          tabIndex={tab.id === active ? 0 : -1} onClick={() => onChange(tab.id)}>{tab.label}</button>
+        <button
+          key={tab.id}
+          type="button"
+          role="tab"
+          class="tab"
+          aria-selected={tab.id === active}
+          aria-controls={panelId}
+          tabIndex={tab.id === active ? 0 : -1}
+          onClick={() => onChange(tab.id)}
+        >
+          {tab.label}
+        </button>
       ))}
     </div>
   );

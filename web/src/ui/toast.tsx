@@ -31,8 +31,12 @@ export function createToasts() {
   };
   const show = (text: string, kind: Toast["kind"] = "info", action?: ToastAction): void => {
     const id = ++lastId;
-    shown.value = [...shown.value, { id, text, kind, ...(action === undefined ? {} : { action }) }].slice(-MOST);
-    if (kind !== "critical") setTimeout(() => dismiss(id), action === undefined ? SHOWN_MS : ACTION_MS);
+    shown.value = [
+      ...shown.value,
+      { id, text, kind, ...(action === undefined ? {} : { action }) },
+    ].slice(-MOST);
+    if (kind !== "critical")
+      setTimeout(() => dismiss(id), action === undefined ? SHOWN_MS : ACTION_MS);
   };
   return {
     shown,
@@ -40,7 +44,11 @@ export function createToasts() {
     show,
     /** Do something, and explain it if it fails. */
     attempt: (action: () => Promise<unknown>): Promise<void> =>
-      action().then(() => undefined, (error: unknown) => show(error instanceof Error ? error.message : String(error), "critical")),
+      action().then(
+        () => undefined,
+        (error: unknown) =>
+          show(error instanceof Error ? error.message : String(error), "critical"),
+      ),
   };
 }
 
@@ -51,12 +59,25 @@ export function ToastList({ toasts }: { readonly toasts: Toasts }): JSX.Element 
         <div key={id} class={`toast is-${kind}`}>
           <span class="toast-text">{text}</span>
           {action !== undefined && (
-            <button type="button" class="button" onClick={() => {
-              toasts.dismiss(id);
-              action.run();
-            }}>{action.label}</button>
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
+                toasts.dismiss(id);
+                action.run();
+              }}
+            >
+              {action.label}
+            </button>
           )}
-          <button type="button" class="button is-quiet" aria-label="Dismiss" onClick={() => toasts.dismiss(id)}>✕</button>
+          <button
+            type="button"
+            class="button is-quiet"
+            aria-label="Dismiss"
+            onClick={() => toasts.dismiss(id)}
+          >
+            ✕
+          </button>
         </div>
       ))}
     </div>

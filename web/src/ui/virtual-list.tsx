@@ -21,13 +21,28 @@ export interface VirtualListProps {
 
 const OVERSCAN = 8;
 
-export function VirtualList({ count, rowHeight, label, activeIndex, tallIndex = -1, row, keyOf = String, onWindow }: VirtualListProps): JSX.Element {
+export function VirtualList({
+  count,
+  rowHeight,
+  label,
+  activeIndex,
+  tallIndex = -1,
+  row,
+  keyOf = String,
+  onWindow,
+}: VirtualListProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const tall = useRef<HTMLDivElement>(null);
   const [extra, setExtra] = useState(0);
   const view = useScrollView(frame);
   const above = tallIndex >= 0 && tallIndex * rowHeight < view.scrollTop ? extra : 0;
-  const { start, stop } = windowOf({ ...view, scrollTop: view.scrollTop - above, rowHeight, count, overscan: OVERSCAN });
+  const { start, stop } = windowOf({
+    ...view,
+    scrollTop: view.scrollTop - above,
+    rowHeight,
+    count,
+    overscan: OVERSCAN,
+  });
   const tallKey = tallIndex < 0 ? "" : keyOf(tallIndex);
   const isTallHere = start <= tallIndex && tallIndex < stop;
   useLayoutEffect(() => {
@@ -41,23 +56,40 @@ export function VirtualList({ count, rowHeight, label, activeIndex, tallIndex = 
   useLayoutEffect(() => {
     const element = frame.current!;
     if (activeIndex === undefined || activeIndex < 0) return;
-    element.scrollTop = scrollFor(activeIndex, { scrollTop: element.scrollTop, viewHeight: element.clientHeight, rowHeight });
+    element.scrollTop = scrollFor(activeIndex, {
+      scrollTop: element.scrollTop,
+      viewHeight: element.clientHeight,
+      rowHeight,
+    });
   }, [activeIndex, rowHeight]);
   useEffect(() => onWindow?.(start, stop), [start, stop, count, onWindow]);
-  const topOf = (index: number): number => index * rowHeight + (tallIndex >= 0 && index > tallIndex ? extra : 0);
+  const topOf = (index: number): number =>
+    index * rowHeight + (tallIndex >= 0 && index > tallIndex ? extra : 0);
   const rows: JSX.Element[] = [];
   for (let index = start; index < stop; index++) {
     const isTall = index === tallIndex;
     rows.push(
-      <div key={keyOf(index)} ref={isTall ? tall : null} role="listitem" class="list-row" aria-setsize={count} aria-posinset={index + 1}
-        style={{ height: isTall ? "auto" : `${rowHeight}px`, transform: `translateY(${topOf(index)}px)` }}>
+      <div
+        key={keyOf(index)}
+        ref={isTall ? tall : null}
+        role="listitem"
+        class="list-row"
+        aria-setsize={count}
+        aria-posinset={index + 1}
+        style={{
+          height: isTall ? "auto" : `${rowHeight}px`,
+          transform: `translateY(${topOf(index)}px)`,
+        }}
+      >
         {row(index)}
       </div>,
     );
   }
   return (
     <div ref={frame} class="list" role="list" aria-label={label} tabIndex={0}>
-      <div class="list-space" style={{ height: `${topOf(count)}px` }}>{rows}</div>
+      <div class="list-space" style={{ height: `${topOf(count)}px` }}>
+        {rows}
+      </div>
     </div>
   );
 }

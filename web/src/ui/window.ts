@@ -17,7 +17,13 @@ export interface WindowRequest {
   readonly overscan: number;
 }
 
-export function windowOf({ scrollTop, viewHeight, rowHeight, count, overscan }: WindowRequest): RowWindow {
+export function windowOf({
+  scrollTop,
+  viewHeight,
+  rowHeight,
+  count,
+  overscan,
+}: WindowRequest): RowWindow {
   const first = Math.floor(Math.max(0, scrollTop) / rowHeight) - overscan;
   const last = Math.ceil((Math.max(0, scrollTop) + viewHeight) / rowHeight) + overscan;
   const start = Math.max(0, Math.min(first, count));
@@ -25,7 +31,10 @@ export function windowOf({ scrollTop, viewHeight, rowHeight, count, overscan }: 
 }
 
 /** Where to scroll so that a row is wholly in view; the present place if it is already. */
-export function scrollFor(index: number, { scrollTop, viewHeight, rowHeight }: Omit<WindowRequest, "count" | "overscan">): number {
+export function scrollFor(
+  index: number,
+  { scrollTop, viewHeight, rowHeight }: Omit<WindowRequest, "count" | "overscan">,
+): number {
   const top = index * rowHeight;
   if (top < scrollTop) return top;
   return top + rowHeight > scrollTop + viewHeight ? top + rowHeight - viewHeight : scrollTop;
@@ -41,7 +50,8 @@ export function useScrollView(frame: RefObject<HTMLElement | null>): ScrollView 
   const [view, setView] = useState<ScrollView>({ scrollTop: 0, viewHeight: 600 });
   useLayoutEffect(() => {
     const element = frame.current!;
-    const read = (): void => setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
+    const read = (): void =>
+      setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
     const resized = new ResizeObserver(read);
     resized.observe(element);
     element.addEventListener("scroll", read, { passive: true });

@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 
-import { formatBytes, formatCount, formatDelta, formatDuration, formatNumber, formatPercent, formatWhole } from "../../src/chart/format.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatDelta,
+  formatDuration,
+  formatNumber,
+  formatPercent,
+  formatWhole,
+} from "../../src/chart/format.ts";
 import vectors from "./vectors.json" with { type: "json" };
 
 type Cases = readonly (readonly [number, string])[];
@@ -11,7 +19,8 @@ test.each([
   ["bytes", formatBytes],
   ["count", formatCount],
 ] as const)("%s is written as the recording side writes it", (name, write) => {
-  for (const [value, text] of vectors[name] as unknown as Cases) expect([value, write(value)]).toEqual([value, text]);
+  for (const [value, text] of vectors[name] as unknown as Cases)
+    expect([value, write(value)]).toEqual([value, text]);
 });
 
 test("values that are not finite are named", () => {
@@ -20,7 +29,12 @@ test("values that are not finite are named", () => {
 });
 
 test("a delta is signed, and unknown against zero", () => {
-  expect([formatDelta(2.2, 2), formatDelta(1.5, 2), formatDelta(2, 2), formatDelta(1, 0)]).toEqual(["+10.0\u00a0%", "−25.0\u00a0%", "±0\u00a0%", "—"]);
+  expect([formatDelta(2.2, 2), formatDelta(1.5, 2), formatDelta(2, 2), formatDelta(1, 0)]).toEqual([
+    "+10.0\u00a0%",
+    "−25.0\u00a0%",
+    "±0\u00a0%",
+    "—",
+  ]);
   expect(formatDelta(-1, -2)).toBe("+50.0\u00a0%");
 });
 

@@ -6,10 +6,26 @@ type Rgb = readonly [number, number, number];
 
 // Machado, Oliveira and Fernandes 2009, severity 1, on linear light.
 const SIGHTS: Readonly<Record<string, readonly Rgb[]>> = {
-  normal: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-  protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-  deuteranopia: [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
-  tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+  normal: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+  tritanopia: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039],
+  ],
 };
 
 function linear(hex: string): Rgb {
@@ -21,7 +37,8 @@ function linear(hex: string): Rgb {
 }
 
 function seen(rgb: Rgb, sight: readonly Rgb[]): Rgb {
-  const part = (row: Rgb): number => Math.max(0, Math.min(1, row[0] * rgb[0] + row[1] * rgb[1] + row[2] * rgb[2]));
+  const part = (row: Rgb): number =>
+    Math.max(0, Math.min(1, row[0] * rgb[0] + row[1] * rgb[1] + row[2] * rgb[2]));
   return [part(sight[0]!), part(sight[1]!), part(sight[2]!)];
 }
 
@@ -29,7 +46,11 @@ function oklab([r, g, b]: Rgb): Rgb {
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
   const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
-  return [0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s, 1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s, 0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s];
+  return [
+    0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s,
+    1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
+    0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
+  ];
 }
 
 function contrast(one: string, other: string): number {
@@ -41,22 +62,28 @@ function contrast(one: string, other: string): number {
   return (high! + 0.05) / (low! + 0.05);
 }
 
-test.each([["light", "#ffffff", 3], ["dark", "#15181d", 4]] as const)("every %s colour stands out from its page", (theme, page, least) => {
+test.each([
+  ["light", "#ffffff", 3],
+  ["dark", "#15181d", 4],
+] as const)("every %s colour stands out from its page", (theme, page, least) => {
   for (const shade of PALETTE) expect(contrast(shade[theme], page)).toBeGreaterThanOrEqual(least);
 });
 
-test.each(["light", "dark"] as const)("any two %s colours differ in every kind of sight", (theme) => {
-  for (const [name, sight] of Object.entries(SIGHTS)) {
-    const labs = PALETTE.map((shade) => oklab(seen(linear(shade[theme]), sight)));
-    labs.forEach((one, index) => {
-      for (const other of labs.slice(index + 1)) {
-        const distance = Math.hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2]);
-        // 0.02 is about the smallest difference seen side by side.
-        expect(distance, name).toBeGreaterThan(0.055);
-      }
-    });
-  }
-});
+test.each(["light", "dark"] as const)(
+  "any two %s colours differ in every kind of sight",
+  (theme) => {
+    for (const [name, sight] of Object.entries(SIGHTS)) {
+      const labs = PALETTE.map((shade) => oklab(seen(linear(shade[theme]), sight)));
+      labs.forEach((one, index) => {
+        for (const other of labs.slice(index + 1)) {
+          const distance = Math.hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2]);
+          // 0.02 is about the smallest difference seen side by side.
+          expect(distance, name).toBeGreaterThan(0.055);
+        }
+      });
+    }
+  },
+);
 
 test("up to the palette's size no two ids share a colour", () => {
   const ids = Array.from({ length: PALETTE.length }, (_, index) => `run-${index}`);
@@ -84,9 +111,17 @@ test("each id has the colour farthest from those in use, and keeps what it had",
   expect(new Set(after.values()).size).toBe(4);
 });
 
-test.each(["light", "dark"] as const)("few %s colours are far from each other in normal sight", (theme) => {
-  const labs = [...assignSlots(["a", "b", "c", "d"]).values()].map((slot) => oklab(linear(PALETTE[slot]![theme])));
-  labs.forEach((one, index) => {
-    for (const other of labs.slice(index + 1)) expect(Math.hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2])).toBeGreaterThan(0.18);
-  });
-});
+test.each(["light", "dark"] as const)(
+  "few %s colours are far from each other in normal sight",
+  (theme) => {
+    const labs = [...assignSlots(["a", "b", "c", "d"]).values()].map((slot) =>
+      oklab(linear(PALETTE[slot]![theme])),
+    );
+    labs.forEach((one, index) => {
+      for (const other of labs.slice(index + 1))
+        expect(Math.hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2])).toBeGreaterThan(
+          0.18,
+        );
+    });
+  },
+);

@@ -1,6 +1,13 @@
 import { expect, test } from "vitest";
 
-import { band, columnBand, columnLine, isDense, traceLine, visible } from "../../src/chart/paths.ts";
+import {
+  band,
+  columnBand,
+  columnLine,
+  isDense,
+  traceLine,
+  visible,
+} from "../../src/chart/paths.ts";
 import { createScale } from "../../src/chart/scale.ts";
 import { pointSamples, samplesOf } from "../../src/chart/series.ts";
 import { svgSink } from "../../src/chart/svg.ts";
@@ -29,7 +36,13 @@ test("points outside the view are left out, but for the next one on each side", 
 
 test("on a log axis values of zero and below break the line", () => {
   const sink = svgSink();
-  traceLine(sink, of(0, 1, 2, 3), of(1, -1, 0, 10), xScale, createScale("log", { min: 1, max: 10 }, 100, 0));
+  traceLine(
+    sink,
+    of(0, 1, 2, 3),
+    of(1, -1, 0, 10),
+    xScale,
+    createScale("log", { min: 1, max: 10 }, 100, 0),
+  );
   expect(sink.commands()).toBe("M0 100L0 100M30 0L30 0");
 });
 
@@ -49,12 +62,28 @@ test("a spike of one among a million points is in the band, and the line is the 
 
 test("the mean of a column is of values, not of pixels, also on a log axis", () => {
   const sink = svgSink();
-  columnLine(sink, pointSamples(of(5, 5.01, 7), of(1, 9, 5)), xScale, createScale("log", { min: 1, max: 10 }, 100, 0));
+  columnLine(
+    sink,
+    pointSamples(of(5, 5.01, 7), of(1, 9, 5)),
+    xScale,
+    createScale("log", { min: 1, max: 10 }, 100, 0),
+  );
   expect(sink.commands()).toBe("M50 30.1L70 30.1");
 });
 
 test("the range of a slice fills the columns from its first point to its last, also under zero on a log axis", () => {
-  const data = { kind: "buckets", firstX: of(1, 5), lastX: of(1.25, 5), last: of(2, 2), mean: of(2, 2), min: of(-1, 2), max: of(10, 2), count: of(9, 1), nonfiniteX: of(), nonfinite: of() } as const;
+  const data = {
+    kind: "buckets",
+    firstX: of(1, 5),
+    lastX: of(1.25, 5),
+    last: of(2, 2),
+    mean: of(2, 2),
+    min: of(-1, 2),
+    max: of(10, 2),
+    count: of(9, 1),
+    nonfiniteX: of(),
+    nonfinite: of(),
+  } as const;
   const sink = svgSink();
   columnBand(sink, samplesOf(data), xScale, createScale("log", { min: 1, max: 10 }, 100, 0));
   expect(sink.commands()).toBe("M10.5 0L10.5 100M11.5 0L11.5 100M12.5 0L12.5 100");
@@ -76,6 +105,13 @@ test("a band is closed, and a lower edge under zero reaches the bottom of a log 
   band(sink, of(0, 10), of(1, 1), of(2, 3), xScale, yScale);
   expect(sink.commands()).toBe("M0 80L100 70L100 90L0 90Z");
   const logSink = svgSink();
-  band(logSink, of(0, 10), of(-1, 1), of(10, 10), xScale, createScale("log", { min: 1, max: 10 }, 100, 0));
+  band(
+    logSink,
+    of(0, 10),
+    of(-1, 1),
+    of(10, 10),
+    xScale,
+    createScale("log", { min: 1, max: 10 }, 100, 0),
+  );
   expect(logSink.commands()).toBe("M0 0L100 0L100 100L0 100Z");
 });

@@ -13,7 +13,11 @@ test("a series without outliers keeps its whole range", () => {
 });
 
 test("a lone spike is left out", () => {
-  const spiked = sortedFinite(Float64Array.from({ length: 200 }, (_, index) => (index === 77 ? 1e6 : index === 3 ? NaN : index / 100)));
+  const spiked = sortedFinite(
+    Float64Array.from({ length: 200 }, (_, index) =>
+      index === 77 ? 1e6 : index === 3 ? NaN : index / 100,
+    ),
+  );
   expect(rangeWithoutOutliers(spiked)!.max).toBeLessThan(4);
   expect(rangeWithoutOutliers(new Float64Array(0))).toBeNull();
 });

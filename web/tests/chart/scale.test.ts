@@ -5,7 +5,8 @@ import { createScale, moveRange, padRange } from "../../src/chart/scale.ts";
 test.each(["linear", "log"] as const)("a %s scale maps its ends, and back", (kind) => {
   const scale = createScale(kind, { min: 1, max: 1000 }, 300, 0);
   expect([scale.toPixel(1), scale.toPixel(1000)]).toEqual([300, 0]);
-  for (const value of [1, 3, 31.6, 500, 1000]) expect(scale.toValue(scale.toPixel(value))).toBeCloseTo(value, 8);
+  for (const value of [1, 3, 31.6, 500, 1000])
+    expect(scale.toValue(scale.toPixel(value))).toBeCloseTo(value, 8);
 });
 
 test("a log scale gives decades equal room, and no place to zero", () => {

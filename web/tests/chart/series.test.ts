@@ -7,8 +7,15 @@ const of = (...values: number[]): Float64Array => Float64Array.from(values);
 
 const BUCKETS: BucketData = {
   kind: "buckets",
-  firstX: of(0, 10), lastX: of(9, 10), last: of(3, 4), mean: of(2, 4), min: of(1, 4), max: of(8, 4),
-  count: of(10, 1), nonfiniteX: of(4), nonfinite: of(Infinity),
+  firstX: of(0, 10),
+  lastX: of(9, 10),
+  last: of(3, 4),
+  mean: of(2, 4),
+  min: of(1, 4),
+  max: of(8, 4),
+  count: of(10, 1),
+  nonfiniteX: of(4),
+  nonfinite: of(Infinity),
 };
 
 test("a slice is drawn as its mean in its middle, a slice of one point where the point is", () => {
@@ -19,7 +26,14 @@ test("a slice is drawn as its mean in its middle, a slice of one point where the
 });
 
 test("samples are merged by their number of points, without those that are nan", () => {
-  const samples = { ...prepare({ id: "a", label: "a", slot: 0, data: BUCKETS }), x: of(0, 1, 2), y: of(2, NaN, 4.2), min: of(1, NaN, 4), max: of(8, NaN, 5), count: of(10, 3, 1) };
+  const samples = {
+    ...prepare({ id: "a", label: "a", slot: 0, data: BUCKETS }),
+    x: of(0, 1, 2),
+    y: of(2, NaN, 4.2),
+    min: of(1, NaN, 4),
+    max: of(8, NaN, 5),
+    count: of(10, 3, 1),
+  };
   expect(merged(samples, 0, 3)).toEqual({ mean: 24.2 / 11, min: 1, max: 8, points: 11 });
   expect(merged(samples, 1, 2).mean).toBeNaN();
 });
@@ -39,7 +53,9 @@ test("finite raw data is not copied", () => {
 });
 
 test("the nearest x is found, and a tie takes the earlier", () => {
-  expect([0, 4, 5, 6, 99].map((value) => nearestIndex([0, 10, 20], value))).toEqual([0, 0, 0, 1, 2]);
+  expect([0, 4, 5, 6, 99].map((value) => nearestIndex([0, 10, 20], value))).toEqual([
+    0, 0, 0, 1, 2,
+  ]);
   expect(nearestIndex([], 3)).toBe(-1);
   expect(lowerBound([1, 1, 2], 1)).toBe(0);
 });

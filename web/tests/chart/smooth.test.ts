@@ -1,18 +1,28 @@
 import { expect, test } from "vitest";
 
 import type { BucketData } from "../../src/chart/series.ts";
-import { continued, ema, SLICE_ERROR, smoothingText, smoothingWeight, smoothSlices } from "../../src/chart/smooth.ts";
+import {
+  continued,
+  ema,
+  SLICE_ERROR,
+  smoothingText,
+  smoothingWeight,
+  smoothSlices,
+} from "../../src/chart/smooth.ts";
 import vectors from "./vectors.json" with { type: "json" };
 
 const values = Float64Array.from(vectors.smooth.values, (value) => value ?? NaN);
 
-test.each(Object.entries(vectors.smooth.ema))("ema of weight %s agrees with the recording side", (weight, wanted) => {
-  const found = ema(values, Number(weight));
-  wanted.forEach((value, index) => {
-    if (value === null) expect(found[index]).toBeNaN();
-    else expect(found[index]).toBeCloseTo(value, 10);
-  });
-});
+test.each(Object.entries(vectors.smooth.ema))(
+  "ema of weight %s agrees with the recording side",
+  (weight, wanted) => {
+    const found = ema(values, Number(weight));
+    wanted.forEach((value, index) => {
+      if (value === null) expect(found[index]).toBeNaN();
+      else expect(found[index]).toBeCloseTo(value, 10);
+    });
+  },
+);
 
 test("a state continues a moving average", () => {
   const flat = Float64Array.of(3, 5, 4);
@@ -21,7 +31,11 @@ test("a state continues a moving average", () => {
 });
 
 test("a smoothing is written for a request and read back", () => {
-  expect([smoothingText(0.9), smoothingText(0), smoothingWeight("ema:0.9")]).toEqual(["ema:0.9", "", 0.9]);
+  expect([smoothingText(0.9), smoothingText(0), smoothingWeight("ema:0.9")]).toEqual([
+    "ema:0.9",
+    "",
+    0.9,
+  ]);
 });
 
 const POINTS = 40_000;
@@ -40,16 +54,31 @@ function noisyLoss(): Float64Array {
   });
 }
 
-function slices(size: number): { readonly data: BucketData; readonly columns: Record<string, Float64Array>; readonly last: Float64Array } {
+function slices(size: number): {
+  readonly data: BucketData;
+  readonly columns: Record<string, Float64Array>;
+  readonly last: Float64Array;
+} {
   const count = Math.ceil(POINTS / size);
-  const each = (pick: (from: number, to: number) => number): Float64Array => Float64Array.from({ length: count }, (_, index) => pick(index * size, Math.min(POINTS, (index + 1) * size)));
+  const each = (pick: (from: number, to: number) => number): Float64Array =>
+    Float64Array.from({ length: count }, (_, index) =>
+      pick(index * size, Math.min(POINTS, (index + 1) * size)),
+    );
   const last = each((_, to) => to - 1);
   const none = new Float64Array(0);
   const data: BucketData = {
-    kind: "buckets", firstX: each((from) => from), lastX: last, last: last.map((at) => Y[at]!),
-    mean: each((from, to) => Y.subarray(from, to).reduce((sum, value) => sum + value, 0) / (to - from)),
-    min: each((from, to) => Math.min(...Y.subarray(from, to))), max: each((from, to) => Math.max(...Y.subarray(from, to))),
-    count: each((from, to) => to - from), nonfiniteX: none, nonfinite: none,
+    kind: "buckets",
+    firstX: each((from) => from),
+    lastX: last,
+    last: last.map((at) => Y[at]!),
+    mean: each(
+      (from, to) => Y.subarray(from, to).reduce((sum, value) => sum + value, 0) / (to - from),
+    ),
+    min: each((from, to) => Math.min(...Y.subarray(from, to))),
+    max: each((from, to) => Math.max(...Y.subarray(from, to))),
+    count: each((from, to) => to - from),
+    nonfiniteX: none,
+    nonfinite: none,
   };
   const averages = KEPT.map((weight) => {
     const smoothed = ema(Y, weight);
@@ -59,7 +88,12 @@ function slices(size: number): { readonly data: BucketData; readonly columns: Re
 }
 
 /** The largest difference as a share of what a chart of these steps shows. */
-function worst(found: Float64Array, wanted: Float64Array, last: Float64Array, [from, to]: readonly [number, number]): number {
+function worst(
+  found: Float64Array,
+  wanted: Float64Array,
+  last: Float64Array,
+  [from, to]: readonly [number, number],
+): number {
   const shown = Y.slice(from, to).sort();
   const range = shown.at(-1)! - shown[0]!;
   let most = 0;
@@ -69,13 +103,24 @@ function worst(found: Float64Array, wanted: Float64Array, last: Float64Array, [f
   return most;
 }
 
-const VIEWS = [[0, POINTS], [20_000, 40_000], [30_000, 31_000]] as const;
+const VIEWS = [
+  [0, POINTS],
+  [20_000, 40_000],
+  [30_000, 31_000],
+] as const;
 const SLICED = [3, 16, 40].map((size) => ({ size, ...slices(size) }));
 
-test.each([0.1, 0.3, 0.5, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99])("slices smoothed by %s are within a hundredth of the visible range", (weight) => {
-  const wanted = ema(Y, weight);
-  for (const { size, data, columns, last } of SLICED) {
-    const found = smoothSlices(data.last, columns, weight);
-    for (const view of VIEWS) expect(worst(found, wanted, last, view), `slices of ${size}, steps ${view.join("-")}`).toBeLessThan(SLICE_ERROR);
-  }
-});
+test.each([0.1, 0.3, 0.5, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99])(
+  "slices smoothed by %s are within a hundredth of the visible range",
+  (weight) => {
+    const wanted = ema(Y, weight);
+    for (const { size, data, columns, last } of SLICED) {
+      const found = smoothSlices(data.last, columns, weight);
+      for (const view of VIEWS)
+        expect(
+          worst(found, wanted, last, view),
+          `slices of ${size}, steps ${view.join("-")}`,
+        ).toBeLessThan(SLICE_ERROR);
+    }
+  },
+);

@@ -14,11 +14,15 @@ test("the run in focus is compared with the best one until others are chosen", (
 });
 
 test("a mean of the last points is called so", () => {
-  expect(endText({ points: 150, at: 2999 } as Side, "step")).toBe(", the mean of the last 150 points up to step 2,999");
+  expect(endText({ points: 150, at: 2999 } as Side, "step")).toBe(
+    ", the mean of the last 150 points up to step 2,999",
+  );
   expect(endText({ points: 1, at: 99 } as Side, "step")).toBe(" at step 99");
 });
 
 test("what is equal and what is not recorded is said", () => {
   const found = { equal: ["code"], unknown: ["data"], noise: 0.5 } as unknown as Why;
-  expect(restText(found)).toBe("A gap up to 0.5000 is noise. Equal: code. Not recorded on both sides: data.");
+  expect(restText(found)).toBe(
+    "A gap up to 0.5000 is noise. Equal: code. Not recorded on both sides: data.",
+  );
 });

@@ -10,7 +10,11 @@ function repeated<Value>(values: readonly Value[]): Value | undefined {
 }
 
 test("every file that exports a section is a section of the run", () => {
-  const files = import.meta.glob("../../src/panels/*.tsx", { query: "?raw", import: "default", eager: true }) as Record<string, string>;
+  const files = import.meta.glob("../../src/panels/*.tsx", {
+    query: "?raw",
+    import: "default",
+    eager: true,
+  }) as Record<string, string>;
   const declared = Object.values(files).filter((text) => /^export const section\b/m.test(text));
   expect(sectionsOfRun().length).toBe(declared.length);
 });

@@ -9,16 +9,31 @@ function metric(name: string, axis: AxisName = "time"): MetricRow {
 }
 
 test("GPUs are found by their series, in the order of their numbers", () => {
-  expect(gpuIds(["gpu/10/power", "gpu/2/power", "gpu/2/clock", "gpu/x", "system/rss"])).toEqual(["2", "10"]);
+  expect(gpuIds(["gpu/10/power", "gpu/2/power", "gpu/2/clock", "gpu/x", "system/rss"])).toEqual([
+    "2",
+    "10",
+  ]);
 });
 
 test("memory has its total where that is told, else used and free together", () => {
-  const { measures } = machineOf([metric("gpu/0/dram_used"), metric("gpu/1/dram_used"), metric("gpu/1/dram_total")]);
-  expect(measures).toEqual([expect.objectContaining({ id: "vram", limits: [["gpu/0/dram_used", "gpu/0/dram_free"], ["gpu/1/dram_total"]] })]);
+  const { measures } = machineOf([
+    metric("gpu/0/dram_used"),
+    metric("gpu/1/dram_used"),
+    metric("gpu/1/dram_total"),
+  ]);
+  expect(measures).toEqual([
+    expect.objectContaining({
+      id: "vram",
+      limits: [["gpu/0/dram_used", "gpu/0/dram_free"], ["gpu/1/dram_total"]],
+    }),
+  ]);
 });
 
 test("without telemetry the resources of epochs stand in", () => {
-  const machine = machineOf([metric("resources/cpu_pct", "epoch"), metric("resources/ram_used", "epoch")]);
+  const machine = machineOf([
+    metric("resources/cpu_pct", "epoch"),
+    metric("resources/ram_used", "epoch"),
+  ]);
   expect(machine.axis).toBe("epoch");
   expect(machine.measures.map(({ id }) => id)).toEqual(["cpu", "ram"]);
 });

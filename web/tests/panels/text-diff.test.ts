@@ -3,7 +3,9 @@ import { expect, test } from "vitest";
 import { differences } from "../../src/panels/text-diff.ts";
 
 function marked(base: string, text: string): string {
-  return differences(base, text).map(({ text: words, isNew }) => (isNew ? `[${words}]` : words)).join("");
+  return differences(base, text)
+    .map(({ text: words, isNew }) => (isNew ? `[${words}]` : words))
+    .join("");
 }
 
 test("the same text has no marks", () => {
@@ -24,7 +26,11 @@ test("what was taken out leaves no trace", () => {
 
 test("the pieces of any pair make up the text", () => {
   const text = "größer\n  你好, wörld! <b>x</b>";
-  expect(differences("größe 你好", text).map((piece) => piece.text).join("")).toBe(text);
+  expect(
+    differences("größe 你好", text)
+      .map((piece) => piece.text)
+      .join(""),
+  ).toBe(text);
 });
 
 test("texts too long to compare are shown as they are", () => {

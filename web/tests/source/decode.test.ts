@@ -18,10 +18,15 @@ test("slices are read with their marks", () => {
   expect(loss!.head).toMatchObject({ run: "id-g", name: "loss", raw: false, points: 4 });
   expect(loss!.data).toEqual({
     kind: "buckets",
-    firstX: Float64Array.of(0, 3), lastX: Float64Array.of(1, 3), last: Float64Array.of(0.5, 0.25),
-    mean: Float64Array.of(0.75, 0.25), min: Float64Array.of(0.5, 0.25), max: Float64Array.of(1, 0.25),
+    firstX: Float64Array.of(0, 3),
+    lastX: Float64Array.of(1, 3),
+    last: Float64Array.of(0.5, 0.25),
+    mean: Float64Array.of(0.75, 0.25),
+    min: Float64Array.of(0.5, 0.25),
+    max: Float64Array.of(1, 0.25),
     count: Float64Array.of(2, 1),
-    nonfiniteX: Float64Array.of(2), nonfinite: Float64Array.of(NaN),
+    nonfiniteX: Float64Array.of(2),
+    nonfinite: Float64Array.of(NaN),
   });
 });
 
@@ -36,5 +41,7 @@ test("raw points are read with their times", () => {
 test("what is cut off or something else is refused", () => {
   expect(() => decodeSeries(golden().slice(0, -8))).toThrow("cut off");
   expect(() => decodeSeries(golden().slice(0, 100))).toThrow("cut off");
-  expect(() => decodeSeries(new TextEncoder().encode("<!doctype html>").buffer as ArrayBuffer)).toThrow("not a body");
+  expect(() =>
+    decodeSeries(new TextEncoder().encode("<!doctype html>").buffer as ArrayBuffer),
+  ).toThrow("not a body");
 });

@@ -20,7 +20,9 @@ class Opened extends EventTarget {
   }
 
   say(name: string, data: unknown): void {
-    this.dispatchEvent(Object.assign(new Event(name), { data: JSON.stringify(data), lastEventId: "" }));
+    this.dispatchEvent(
+      Object.assign(new Event(name), { data: JSON.stringify(data), lastEventId: "" }),
+    );
   }
 }
 
@@ -29,7 +31,12 @@ let resumeAfter: Update[] = [];
 let stream: Stream;
 
 function subscription(fields: Partial<Subscription> = {}): Subscription {
-  return { positions: new Map([["a", "a:loop.1.0.4"]]), hasAllRanks: false, hasReadings: false, ...fields };
+  return {
+    positions: new Map([["a", "a:loop.1.0.4"]]),
+    hasAllRanks: false,
+    hasReadings: false,
+    ...fields,
+  };
 }
 
 function asksForReadings(): boolean[] {

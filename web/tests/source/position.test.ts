@@ -4,7 +4,10 @@ import { laterPosition, positionsOf, comparePosition } from "../../src/source/po
 
 test("the id of an event holds the position of each run", () => {
   expect(positionsOf("a:loop.1.0.4;b%3Bc:loop.1.0.1,rank-0001.1.0.7")).toEqual(
-    new Map([["a", "a:loop.1.0.4"], ["b;c", "b%3Bc:loop.1.0.1,rank-0001.1.0.7"]]),
+    new Map([
+      ["a", "a:loop.1.0.4"],
+      ["b;c", "b%3Bc:loop.1.0.1,rank-0001.1.0.7"],
+    ]),
   );
   expect(positionsOf("")).toEqual(new Map());
 });
@@ -25,5 +28,7 @@ test.each([
 });
 
 test("the farther of two positions is taken writer by writer", () => {
-  expect(laterPosition("a:loop.1.0.9,x.1.0.1", "a:loop.1.0.4,x.1.1.0,y.1.0.0")).toBe("a:loop.1.0.9,x.1.1.0,y.1.0.0");
+  expect(laterPosition("a:loop.1.0.9,x.1.0.1", "a:loop.1.0.4,x.1.1.0,y.1.0.0")).toBe(
+    "a:loop.1.0.9,x.1.1.0,y.1.0.0",
+  );
 });

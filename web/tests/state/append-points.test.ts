@@ -25,7 +25,9 @@ test("two series that grew from one do not write over each other", () => {
 });
 
 test("a point at the last x replaces the last one", () => {
-  expect(appendPoints(raw([0, 1], [5, 6]), { x: [1, 2], y: [60, 7] })).toEqual(raw([0, 1, 2], [5, 60, 7]));
+  expect(appendPoints(raw([0, 1], [5, 6]), { x: [1, 2], y: [60, 7] })).toEqual(
+    raw([0, 1, 2], [5, 60, 7]),
+  );
 });
 
 test("a point further back cannot be put in", () => {
@@ -35,11 +37,24 @@ test("a point further back cannot be put in", () => {
 test("slices grow by slices of one point; what is not finite is marked", () => {
   const one = Float64Array.of(1);
   const slices: SeriesData = {
-    kind: "buckets", firstX: Float64Array.of(0), lastX: Float64Array.of(9), last: one, mean: one, min: one, max: one,
-    count: Float64Array.of(10), nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0),
+    kind: "buckets",
+    firstX: Float64Array.of(0),
+    lastX: Float64Array.of(9),
+    last: one,
+    mean: one,
+    min: one,
+    max: one,
+    count: Float64Array.of(10),
+    nonfiniteX: new Float64Array(0),
+    nonfinite: new Float64Array(0),
   };
   const grown = appendPoints(slices, { x: [10, 11], y: [2, NaN] });
-  expect(grown).toMatchObject({ last: Float64Array.of(1, 2), mean: Float64Array.of(1, 2), count: Float64Array.of(10, 1), nonfiniteX: Float64Array.of(11) });
+  expect(grown).toMatchObject({
+    last: Float64Array.of(1, 2),
+    mean: Float64Array.of(1, 2),
+    count: Float64Array.of(10, 1),
+    nonfiniteX: Float64Array.of(11),
+  });
   expect(lastOf(grown!)).toBeNaN();
   expect(appendPoints(slices, { x: [9], y: [2] })).toBeNull();
 });

@@ -6,13 +6,35 @@ import type { Source } from "../../src/source/source.ts";
 import { createView } from "../../src/state/view.ts";
 import type { View } from "../../src/state/view.ts";
 import type { Board as WireBoard, StoredBoard as WireStoredBoard } from "../../src/wire.ts";
-import { blockOf, boardOf, changed, compact, createBoards, HEIGHTS, joined, keyOf, moved, nearest, readBoard, resized, specOf, WIDTHS } from "../../src/state/boards.ts";
+import {
+  blockOf,
+  boardOf,
+  changed,
+  compact,
+  createBoards,
+  HEIGHTS,
+  joined,
+  keyOf,
+  moved,
+  nearest,
+  readBoard,
+  resized,
+  specOf,
+  WIDTHS,
+} from "../../src/state/boards.ts";
 
 const BOARD = boardOf(["a", "b", "c"]);
-const names = (board: typeof BOARD): readonly string[] => board.blocks.map(({ series }) => series.join("+"));
+const names = (board: typeof BOARD): readonly string[] =>
+  board.blocks.map(({ series }) => series.join("+"));
 
 test("a board without what is usual is short, and reads back the same", () => {
-  expect(compact(BOARD)).toEqual({ blocks: [{ kind: "chart", series: ["a"], width: 4 }, { kind: "chart", series: ["b"], width: 4 }, { kind: "chart", series: ["c"], width: 4 }] });
+  expect(compact(BOARD)).toEqual({
+    blocks: [
+      { kind: "chart", series: ["a"], width: 4 },
+      { kind: "chart", series: ["b"], width: 4 },
+      { kind: "chart", series: ["c"], width: 4 },
+    ],
+  });
   expect(readBoard(JSON.parse(JSON.stringify(compact(BOARD))))).toEqual(BOARD);
 });
 
@@ -20,12 +42,35 @@ test("what somebody wrote into an address is read as far as it is a board", () =
   expect(readBoard(null)).toBeNull();
   expect(readBoard([1])).toBeNull();
   expect(readBoard({})!.blocks).toEqual([]);
-  const read = readBoard({ name: 3, smooth: "x", runs: ["r"], x: "step", blocks: [null, { kind: "video" }, { kind: "chart", series: ["a", 2], width: 5, height: 9, limits: "no" }] })!;
+  const read = readBoard({
+    name: 3,
+    smooth: "x",
+    runs: ["r"],
+    x: "step",
+    blocks: [
+      null,
+      { kind: "video" },
+      { kind: "chart", series: ["a", 2], width: 5, height: 9, limits: "no" },
+    ],
+  })!;
   expect(read).toMatchObject({ name: "", smooth: 0, runs: ["r"], x: null });
   expect(read.blocks).toEqual([blockOf("chart", { series: ["a"], width: 4, height: 3 })]);
   // What no chart can show.
-  const other = readBoard({ runs: [1, null, {}], x: "eval/loss", smooth: 1, blocks: [{ kind: "chart", limits: [5, 1] }, { kind: "chart", limits: [null, 1] }] })!;
-  expect(other).toMatchObject({ runs: null, x: null, smooth: 0.99, blocks: [{ limits: null }, { limits: [null, 1] }] });
+  const other = readBoard({
+    runs: [1, null, {}],
+    x: "eval/loss",
+    smooth: 1,
+    blocks: [
+      { kind: "chart", limits: [5, 1] },
+      { kind: "chart", limits: [null, 1] },
+    ],
+  })!;
+  expect(other).toMatchObject({
+    runs: null,
+    x: null,
+    smooth: 0.99,
+    blocks: [{ limits: null }, { limits: [null, 1] }],
+  });
 });
 
 test("a block moves to a place, and no farther than the ends", () => {
@@ -45,7 +90,10 @@ test("a chart that is joined with another leaves its series there", () => {
 test("sizes go from one to the next and end there", () => {
   const block = BOARD.blocks[0]!;
   expect(resized(block, 1, -1)).toMatchObject({ width: 6, height: 1 });
-  expect(resized(changed(block, { width: 12, height: 3 }), 1, 1)).toMatchObject({ width: 12, height: 3 });
+  expect(resized(changed(block, { width: 12, height: 3 }), 1, 1)).toMatchObject({
+    width: 12,
+    height: 3,
+  });
   expect([1, 4.9, 5.1, 7.2, 11].map((wanted) => nearest(WIDTHS, wanted))).toEqual([3, 4, 6, 8, 12]);
   expect(nearest(HEIGHTS, 40)).toBe(3);
 });
@@ -56,21 +104,45 @@ test("a chart that is not logarithmic leaves the scale to the choice for all", (
 });
 
 test("the edges of a chart mean beside it, and the middle into it", () => {
-  expect([0.1, 0.5, 0.9].map((share) => hintAt(share, ["before", "join", "after"]))).toEqual(["before", "join", "after"]);
-  expect([0, 0.4, 0.6, 1].map((share) => hintAt(share, ["before", "after"]))).toEqual(["before", "before", "after", "after"]);
+  expect([0.1, 0.5, 0.9].map((share) => hintAt(share, ["before", "join", "after"]))).toEqual([
+    "before",
+    "join",
+    "after",
+  ]);
+  expect([0, 0.4, 0.6, 1].map((share) => hintAt(share, ["before", "after"]))).toEqual([
+    "before",
+    "before",
+    "after",
+    "after",
+  ]);
   expect(hintAt(0.99, ["join"])).toBe("join");
 });
 
 /** Boards of a server, whose revisions are their contents as those of files are. */
-function serve(...stored: WireStoredBoard[]): { readonly source: Source; readonly stored: WireStoredBoard[]; put(project: string, board: object): WireStoredBoard } {
+function serve(...stored: WireStoredBoard[]): {
+  readonly source: Source;
+  readonly stored: WireStoredBoard[];
+  put(project: string, board: object): WireStoredBoard;
+} {
   const put = (project: string, board: object): WireStoredBoard => {
-    const one = { project, board: board as WireBoard, revision: JSON.stringify(board), problem: null };
-    const at = stored.findIndex((other) => other.project === project && other.board.name === one.board.name);
+    const one = {
+      project,
+      board: board as WireBoard,
+      revision: JSON.stringify(board),
+      problem: null,
+    };
+    const at = stored.findIndex(
+      (other) => other.project === project && other.board.name === one.board.name,
+    );
     stored.splice(at < 0 ? stored.length : at, at < 0 ? 0 : 1, one);
     return one;
   };
   const check = (project: string, name: string, revision: string | null): void => {
-    if ((stored.find((one) => one.project === project && one.board.name === name)?.revision ?? null) !== revision) throw new SourceError("changed by somebody else.", 409);
+    if (
+      (stored.find((one) => one.project === project && one.board.name === name)?.revision ??
+        null) !== revision
+    )
+      throw new SourceError("changed by somebody else.", 409);
   };
   const boards: Source["boards"] = {
     list: async () => ({ boards: [...stored] }),
@@ -80,7 +152,10 @@ function serve(...stored: WireStoredBoard[]): { readonly source: Source; readonl
     },
     remove: async (project, name, revision) => {
       check(project, name, revision);
-      stored.splice(stored.findIndex((one) => one.project === project && one.board.name === name), 1);
+      stored.splice(
+        stored.findIndex((one) => one.project === project && one.board.name === name),
+        1,
+      );
     },
   };
   return { source: { boards } as Source, stored, put };
@@ -89,7 +164,10 @@ function serve(...stored: WireStoredBoard[]): { readonly source: Source; readonl
 function viewAt(hash: string): View {
   vi.stubGlobal("window", new EventTarget());
   vi.stubGlobal("localStorage", { getItem: () => null, setItem: () => undefined });
-  return createView({ hash } as Location, { replaceState: () => undefined, pushState: () => undefined } as unknown as History);
+  return createView(
+    { hash } as Location,
+    { replaceState: () => undefined, pushState: () => undefined } as unknown as History,
+  );
 }
 
 test("a board that somebody else saved in the meantime is not renamed", async () => {
@@ -100,7 +178,9 @@ test("a board that somebody else saved in the meantime is not renamed", async ()
   boards.change(boardOf(["mine"]));
   server.put("p", { name: "b", blocks: [{ kind: "text", text: "theirs" }] });
   await expect(boards.rename("c")).rejects.toThrow("Somebody else saved");
-  expect(server.stored.map(({ board }) => board)).toEqual([{ name: "b", blocks: [{ kind: "text", text: "theirs" }] }]);
+  expect(server.stored.map(({ board }) => board)).toEqual([
+    { name: "b", blocks: [{ kind: "text", text: "theirs" }] },
+  ]);
 });
 
 test("a board that is saved as it was before has no conflict with itself", async () => {
@@ -119,7 +199,8 @@ test("a board that is saved as it was before has no conflict with itself", async
 
 test("boards of the same name are kept apart by their projects", async () => {
   const server = serve();
-  for (const project of ["a", "b"]) server.put(project, { name: "same", blocks: [{ kind: "text", text: project }] });
+  for (const project of ["a", "b"])
+    server.put(project, { name: "same", blocks: [{ kind: "text", text: project }] });
   const view = viewAt("");
   const boards = createBoards(server.source, view);
   await boards.refresh();

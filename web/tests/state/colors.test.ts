@@ -26,7 +26,10 @@ test("three numbers have ordered colours, three names have not", () => {
 });
 
 test("of many numbers the key names some", () => {
-  const { slots, keys, isRange } = coloringBy(rows(...Array.from({ length: 30 }, (_, index) => index / 10)), "lr");
+  const { slots, keys, isRange } = coloringBy(
+    rows(...Array.from({ length: 30 }, (_, index) => index / 10)),
+    "lr",
+  );
   expect(isRange).toBe(true);
   expect(new Set(slots.values()).size).toBe(30);
   expect(keys).toHaveLength(5);

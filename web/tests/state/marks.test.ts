@@ -7,12 +7,26 @@ import type { EntryRow, Mark } from "../../src/wire.ts";
 
 function made(marks: Mark[]): { asked: string[]; source: Source } {
   const asked: string[] = [];
-  return { asked, source: { get: async (_: string, run: string) => (asked.push(run), { marks }) } as unknown as Source };
+  return {
+    asked,
+    source: {
+      get: async (_: string, run: string) => (asked.push(run), { marks }),
+    } as unknown as Source,
+  };
 }
 
 function update(...kinds: string[]): Update {
   const entries = kinds.map((kind) => ({ kind }) as EntryRow);
-  return { type: "records", run: "a", from: null, to: "", points: [], entries, partial: false, hasAllRanks: false };
+  return {
+    type: "records",
+    run: "a",
+    from: null,
+    to: "",
+    points: [],
+    entries,
+    partial: false,
+    hasAllRanks: false,
+  };
 }
 
 const EPOCH: Mark = { kind: "epoch", label: "epoch 1", at: { step: 9, wall: 1000 }, gpu: null };
@@ -25,7 +39,10 @@ beforeEach(() => {
 test("marks stand along the axes they have a place on, ascending", async () => {
   const marks = createMarks(made([EPOCH, PHASE]).source, signal("a"));
   await vi.advanceTimersByTimeAsync(0);
-  expect(marks.onAxis("step").map(({ label, x }) => [label, x])).toEqual([["plateau", 4], ["epoch 1", 9]]);
+  expect(marks.onAxis("step").map(({ label, x }) => [label, x])).toEqual([
+    ["plateau", 4],
+    ["epoch 1", 9],
+  ]);
   expect(marks.onAxis("wall").map(({ label }) => label)).toEqual(["epoch 1"]);
   expect(marks.onAxis("tokens")).toEqual([]);
   expect(marks.phase.value).toBe("plateau");

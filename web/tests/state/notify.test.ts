@@ -9,13 +9,16 @@ beforeEach(() => {
   told.length = 0;
   vi.stubGlobal("window", { isSecureContext: true });
   vi.stubGlobal("localStorage", { getItem: () => "1", setItem: () => undefined });
-  vi.stubGlobal("Notification", class {
-    static permission = "granted";
+  vi.stubGlobal(
+    "Notification",
+    class {
+      static permission = "granted";
 
-    constructor(title: string) {
-      told.push(title);
-    }
-  });
+      constructor(title: string) {
+        told.push(title);
+      }
+    },
+  );
 });
 afterEach(() => void vi.unstubAllGlobals());
 
@@ -23,8 +26,17 @@ const row = (id: string, state: string, attempts = 1): RunRow => ({ id, name: id
 
 test("a run that a newer list says has ended is told once", () => {
   const notifier = createNotifier(() => undefined);
-  const known = new Map([["a", row("a", "running")], ["b", row("b", "finished")], ["c", row("c", "running")]]);
-  const newer = [row("a", "failed"), row("b", "finished"), row("c", "running"), row("new", "finished")];
+  const known = new Map([
+    ["a", row("a", "running")],
+    ["b", row("b", "finished")],
+    ["c", row("c", "running")],
+  ]);
+  const newer = [
+    row("a", "failed"),
+    row("b", "finished"),
+    row("c", "running"),
+    row("new", "finished"),
+  ];
   notifier.compare(newer, (id) => known.get(id));
   for (const one of newer) known.set(one.id, one);
   notifier.compare(newer, (id) => known.get(id));

@@ -6,7 +6,16 @@ import type { Source } from "../../src/source/source.ts";
 import type { MetricRow, RunDetail } from "../../src/wire.ts";
 
 function row(name: string): MetricRow {
-  return { name, axis: "step", ranks: [0], unit: null, goal: null, role: null, x: null, summary: null };
+  return {
+    name,
+    axis: "step",
+    ranks: [0],
+    unit: null,
+    goal: null,
+    role: null,
+    x: null,
+    summary: null,
+  };
 }
 
 function detailsOf(answer: Partial<RunDetail>, others: readonly MetricRow[]) {
@@ -22,7 +31,10 @@ function detailsOf(answer: Partial<RunDetail>, others: readonly MetricRow[]) {
 }
 
 test("metrics that are found are listed with those of the answer, each once", async () => {
-  const { details, asked } = detailsOf({ metrics: [row("a")], num_metrics: 100, sections: { metrics: 100 } }, [row("a"), row("b")]);
+  const { details, asked } = detailsOf(
+    { metrics: [row("a")], num_metrics: 100, sections: { metrics: 100 } },
+    [row("a"), row("b")],
+  );
   const detail = details.of("x");
   await expect.poll(() => detail.value).not.toBe(null);
   expect(isWide(detail.value!)).toBe(true);
@@ -38,10 +50,14 @@ test("a run whose answer lists all metrics is not wide, nor one of an older file
 
 test("answers about several runs that come one after the other are told of once", async () => {
   const answers = new Map<string, (detail: RunDetail) => void>();
-  const source = { get: (_endpoint: string, run: string) => new Promise((resolve) => answers.set(run, resolve)) } as unknown as Source;
+  const source = {
+    get: (_endpoint: string, run: string) => new Promise((resolve) => answers.set(run, resolve)),
+  } as unknown as Source;
   const details = createDetails(source, () => undefined);
   const told: number[] = [];
-  effect(() => void told.push(["a", "b", "c"].filter((run) => details.of(run).value !== null).length));
+  effect(
+    () => void told.push(["a", "b", "c"].filter((run) => details.of(run).value !== null).length),
+  );
   for (const answer of answers.values()) {
     answer({ metrics: [row("loss")] } as unknown as RunDetail);
     await Promise.resolve();
@@ -51,7 +67,10 @@ test("answers about several runs that come one after the other are told of once"
 });
 
 test("a run that takes long does not hold back the others", async () => {
-  const source = { get: (_endpoint: string, run: string) => (run === "slow" ? new Promise(() => undefined) : Promise.resolve({ metrics: [row("loss")] })) } as unknown as Source;
+  const source = {
+    get: (_endpoint: string, run: string) =>
+      run === "slow" ? new Promise(() => undefined) : Promise.resolve({ metrics: [row("loss")] }),
+  } as unknown as Source;
   const details = createDetails(source, () => undefined);
   const [slow, quick] = [details.of("slow"), details.of("quick")];
   await expect.poll(() => quick.value).not.toBe(null);
@@ -60,7 +79,9 @@ test("a run that takes long does not hold back the others", async () => {
 
 test("while runs are deleted none is asked for again, and afterwards those that are left", async () => {
   const asked: string[] = [];
-  const source = { get: async (_endpoint: string, run: string) => (asked.push(run), { metrics: [row("loss")] }) } as unknown as Source;
+  const source = {
+    get: async (_endpoint: string, run: string) => (asked.push(run), { metrics: [row("loss")] }),
+  } as unknown as Source;
   const details = createDetails(source, () => undefined);
   for (const run of ["gone", "left"]) details.of(run);
   await expect.poll(() => details.known("left")).not.toBe(null);

@@ -3,7 +3,13 @@ import { beforeEach, expect, test, vi } from "vitest";
 
 import { continued, ema, smoothingWeight } from "../../src/chart/smooth.ts";
 import type { SmoothState } from "../../src/chart/smooth.ts";
-import type { RecordsUpdate, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "../../src/source/source.ts";
+import type {
+  RecordsUpdate,
+  SeriesAnswer,
+  SeriesPart,
+  SeriesRequest,
+  Source,
+} from "../../src/source/source.ts";
 import { createSeriesCache } from "../../src/state/series-cache.ts";
 import type { SeriesCache, SeriesQuery, SeriesQueryOptions } from "../../src/state/series-cache.ts";
 import type { Points, SeriesHead } from "../../src/wire.ts";
@@ -16,7 +22,15 @@ function server(): { source: Source; asked: SeriesRequest[]; records: { count: n
     asked.push(request);
     const x = Float64Array.from({ length: records.count }, (_, step) => step);
     const parts = (request.ranks === "all" ? [0, 1] : [0]).map((rank): SeriesPart => {
-      const head = { run: "a", name: "loss", rank, axis: "step", x: "step", raw: true, count: x.length } as SeriesHead;
+      const head = {
+        run: "a",
+        name: "loss",
+        rank,
+        axis: "step",
+        x: "step",
+        raw: true,
+        count: x.length,
+      } as SeriesHead;
       return { head, data: { kind: "raw", x, y: x.map((step) => step + rank / 10) }, times: null };
     });
     return { parts, missing: [], positions: { a: place(records.count) } };
@@ -30,15 +44,36 @@ function place(count: number): string {
 
 function update(from: number, to: number): RecordsUpdate {
   const x = Array.from({ length: to - from }, (_, index) => from + index);
-  const points: Points = { name: "loss", axis: "step", rank: 0, x, t: x.map(() => null), value: x, nonfinite: {} };
-  return { type: "records", run: "a", from: place(from), to: place(to), points: [points], entries: [], partial: false, hasAllRanks: false };
+  const points: Points = {
+    name: "loss",
+    axis: "step",
+    rank: 0,
+    x,
+    t: x.map(() => null),
+    value: x,
+    nonfinite: {},
+  };
+  return {
+    type: "records",
+    run: "a",
+    from: place(from),
+    to: place(to),
+    points: [points],
+    entries: [],
+    partial: false,
+    hasAllRanks: false,
+  };
 }
 
 /** Rank 1 logs the same steps, each time a tenth more. */
 function rankedNews(from: number, to: number): RecordsUpdate {
   const one = update(from, to);
   const [points] = one.points;
-  return { ...one, hasAllRanks: true, points: [points!, { ...points!, rank: 1, value: points!.x.map((x) => x + 0.1) }] };
+  return {
+    ...one,
+    hasAllRanks: true,
+    points: [points!, { ...points!, rank: 1, value: points!.x.map((x) => x + 0.1) }],
+  };
 }
 
 const LOSS: SeriesQueryOptions = { run: "a", name: "loss", x: "step", range: null, pixels: 600 };
@@ -48,7 +83,9 @@ function steps(query: SeriesQuery): number[] {
   return data?.kind === "raw" ? [...data.x] : [];
 }
 
-function opened(count: number): ReturnType<typeof server> & { seriesCache: SeriesCache; query: SeriesQuery } {
+function opened(
+  count: number,
+): ReturnType<typeof server> & { seriesCache: SeriesCache; query: SeriesQuery } {
   const made = server();
   made.records.count = count;
   const seriesCache = createSeriesCache(made.source, () => 1000);
@@ -149,7 +186,9 @@ test("every rank grows where the stream tells of every rank", async () => {
   await settle();
   expect(seriesCache.hasRanks.value).toBe(true);
   seriesCache.apply(rankedNews(3, 5));
-  expect(query.parts.value!.map(({ data }) => data.kind === "raw" && [...data.y].at(-1))).toEqual([4, 4.1]);
+  expect(query.parts.value!.map(({ data }) => data.kind === "raw" && [...data.y].at(-1))).toEqual([
+    4, 4.1,
+  ]);
   expect(asked).toHaveLength(2);
   seriesCache.close(all);
   expect(seriesCache.hasRanks.value).toBe(false);
@@ -196,7 +235,10 @@ test("a moving average grows with new points as if all had been asked for", asyn
   await settle();
   expect(made.asked).toHaveLength(1);
   const part = query.parts.value![0]!;
-  const wanted = ema(Float64Array.from({ length: 30 }, (_, step) => step), 0.9);
+  const wanted = ema(
+    Float64Array.from({ length: 30 }, (_, step) => step),
+    0.9,
+  );
   expect(part.smoothed!.values).toHaveLength(30);
   part.smoothed!.values.forEach((value, index) => expect(value).toBeCloseTo(wanted[index]!, 10));
 });

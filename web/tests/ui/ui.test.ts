@@ -23,13 +23,27 @@ test("words must all occur, in any case and order", () => {
 });
 
 test("a phrase in quotes occurs as it is, and its numbers are no parts of others", () => {
-  expect(["Question 7 of 9", "question 71", "7 question", "question 7.5"].map(compileFilter('"question 7"'))).toEqual([true, false, false, false]);
-  expect(["reward 7", "reward 0.7", "17", "a7.", 'say "7'].map(compileFilter('"7"'))).toEqual([true, false, false, true, true]);
+  expect(
+    ["Question 7 of 9", "question 71", "7 question", "question 7.5"].map(
+      compileFilter('"question 7"'),
+    ),
+  ).toEqual([true, false, false, false]);
+  expect(["reward 7", "reward 0.7", "17", "a7.", 'say "7'].map(compileFilter('"7"'))).toEqual([
+    true,
+    false,
+    false,
+    true,
+    true,
+  ]);
   expect(['say "7', "say 7"].map(compileFilter('say "'))).toEqual([true, false]);
 });
 
 test("a star stands for any characters, and nothing else is special", () => {
-  expect(["layer.0/attn/norm", "norm/layer", "layer"].map(compileFilter("layer*NORM"))).toEqual([true, false, false]);
+  expect(["layer.0/attn/norm", "norm/layer", "layer"].map(compileFilter("layer*NORM"))).toEqual([
+    true,
+    false,
+    false,
+  ]);
   expect(["a.b", "axb", "(["].map(compileFilter("a.b"))).toEqual([true, false, false]);
   expect(["a.b", "(["].map(compileFilter("(["))).toEqual([false, true]);
 });
@@ -37,11 +51,15 @@ test("a star stands for any characters, and nothing else is special", () => {
 test("a pattern goes to the server inside quotes as itself", () => {
   expect(patternQuery("a.b")).toBe('text ~ "(?i)a.b"');
   expect(patternQuery("(?i)a")).toBe('text ~ "(?i)a"');
-  expect(patternQuery('say "hi" \\" \\d\\\\')).toBe('text ~ "(?i)say \\"hi\\" \\\\\\" \\\\d\\\\\\\\"');
+  expect(patternQuery('say "hi" \\" \\d\\\\')).toBe(
+    'text ~ "(?i)say \\"hi\\" \\\\\\" \\\\d\\\\\\\\"',
+  );
 });
 
 test("keys move around a ring", () => {
-  expect(["ArrowRight", "ArrowLeft", "Home", "End", "x"].map((key) => nextIndex(key, 2, 3))).toEqual([0, 1, 0, 2, null]);
+  expect(
+    ["ArrowRight", "ArrowLeft", "Home", "End", "x"].map((key) => nextIndex(key, 2, 3)),
+  ).toEqual([0, 1, 0, 2, null]);
 });
 
 test("file names hold nothing a system refuses", () => {

@@ -51,7 +51,10 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let size: Size = { width: 0, height: 0 };
   let plot: Plot | null = null;
   let legend: Legend | null = null;
-  let ranges: { x: Range; y: ExtentY } = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0, beyond: [] } };
+  let ranges: { x: Range; y: ExtentY } = {
+    x: { min: 0, max: 1 },
+    y: { range: { min: 0, max: 1 }, numHidden: 0, beyond: [] },
+  };
   let isInView = true;
   let isStale = false;
   const tooltip = createTooltip(host);
@@ -65,7 +68,8 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   const placeShowAll = (current: LineDrawing): void => {
     showAll.hidden = options.onShowAll === undefined || current.beyond.length === 0;
     if (showAll.hidden) return;
-    for (const [side, px] of Object.entries(hiddenBox(current))) showAll.style.setProperty(side, `${px}px`);
+    for (const [side, px] of Object.entries(hiddenBox(current)))
+      showAll.style.setProperty(side, `${px}px`);
     showAll.title = `Beyond the axis: ${current.beyond.join(", ")}. Show all values`;
     showAll.setAttribute("aria-label", showAll.title);
   };
@@ -108,7 +112,16 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   const refresh = (): void => {
     const x = zoom ?? extentX(traces, options.xKind);
     const always = [...options.yAlways, ...options.limits.map((limit) => limit.y)];
-    ranges = { x, y: extentY(traces, x, { kind: options.yKind, outliers: options.outliers, chosen: options.chosen, always, limits: options.yLimits }) };
+    ranges = {
+      x,
+      y: extentY(traces, x, {
+        kind: options.yKind,
+        outliers: options.outliers,
+        chosen: options.chosen,
+        always,
+        limits: options.yLimits,
+      }),
+    };
     isStale = !isInView;
     // Out of sight nothing is painted: fifty charts on a page cost what the ten in view do.
     if (!isStale) plot?.show(ranges.x, ranges.y.range);
@@ -157,7 +170,12 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     const readout = current === null || x === null ? null : readAt(current, x, y);
     crosshair.draw(readout, current, theme);
     if (readout === null || current === null || !isOwn) tooltip.hide();
-    else tooltip.show(readoutContent(readout, current), current.x.toPixel(readout.x), y ?? current.box.top);
+    else
+      tooltip.show(
+        readoutContent(readout, current),
+        current.x.toPixel(readout.x),
+        y ?? current.box.top,
+      );
   });
   const stopInput = followInput(host, {
     drawing: () => (plot === null ? null : drawing()),
@@ -177,10 +195,13 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     refresh();
   });
   resized.observe(host);
-  const sighted = new IntersectionObserver((entries) => {
-    isInView = entries.at(-1)!.isIntersecting;
-    if (isInView && isStale) refresh();
-  }, { rootMargin: "15%" });
+  const sighted = new IntersectionObserver(
+    (entries) => {
+      isInView = entries.at(-1)!.isIntersecting;
+      if (isInView && isStale) refresh();
+    },
+    { rootMargin: "15%" },
+  );
   sighted.observe(host);
   const stopTheme = onThemeChange(() => {
     theme = readTheme(root);
@@ -204,7 +225,9 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
         stopSync = crosshair.join(options.sync);
       }
       withLegend();
-      const needsPlot = (["xKind", "yKind", "xFormat", "yFormat", "xName", "title"] as const).some((name) => before[name] !== options[name]);
+      const needsPlot = (["xKind", "yKind", "xFormat", "yFormat", "xName", "title"] as const).some(
+        (name) => before[name] !== options[name],
+      );
       if (before.xFormat !== options.xFormat || before.xKind !== options.xKind) zoom = null;
       if (plot !== null && needsPlot) build();
       refresh();

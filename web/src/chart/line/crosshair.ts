@@ -77,7 +77,9 @@ export function createCrosshair(host: HTMLElement): CrosshairLine {
       const px = drawing.x.toPixel(readout.x) - box.left;
       layer.hidden = px < -1 || px > box.width + 1;
       line.style.transform = `translateX(${px.toFixed(1)}px)`;
-      const shown = readout.readings.filter(({ py }) => py >= box.top - 1 && py <= box.top + box.height + 1).slice(0, MAX_DOTS);
+      const shown = readout.readings
+        .filter(({ py }) => py >= box.top - 1 && py <= box.top + box.height + 1)
+        .slice(0, MAX_DOTS);
       shown.forEach((reading, index) => {
         const made = dot(index);
         made.hidden = false;

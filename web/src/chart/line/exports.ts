@@ -33,7 +33,9 @@ export function lineSvg(drawing: LineDrawing, size: Size, theme: ChartTheme): st
 /** The same picture as a PNG with two pixels for each of the SVG. */
 export function linePng(drawing: LineDrawing, size: Size, theme: ChartTheme): Promise<Blob> {
   const page = pictureSize(drawing, size);
-  return paintedPng(page, PNG_SCALE, theme.surface, (renderer) => drawPicture(renderer, drawing, page, theme));
+  return paintedPng(page, PNG_SCALE, theme.surface, (renderer) =>
+    drawPicture(renderer, drawing, page, theme),
+  );
 }
 
 function plotSize({ width, height }: Size): Size {
@@ -42,14 +44,23 @@ function plotSize({ width, height }: Size): Size {
 
 function pictureSize({ options, traces }: LineDrawing, size: Size): Size {
   const { width, height } = plotSize(size);
-  return { width, height: height + titleHeight(options.title) + legendLines(traces, width).length * LEGEND_LINE + 6 };
+  return {
+    width,
+    height:
+      height + titleHeight(options.title) + legendLines(traces, width).length * LEGEND_LINE + 6,
+  };
 }
 
 function titleHeight(title: string): number {
   return title === "" ? 10 : 30;
 }
 
-function drawPicture(renderer: Renderer, drawing: LineDrawing, page: Size, theme: ChartTheme): void {
+function drawPicture(
+  renderer: Renderer,
+  drawing: LineDrawing,
+  page: Size,
+  theme: ChartTheme,
+): void {
   const { options, traces } = drawing;
   const legend = legendLines(traces, page.width);
   const top = titleHeight(options.title);
@@ -60,14 +71,32 @@ function drawPicture(renderer: Renderer, drawing: LineDrawing, page: Size, theme
   const box: Box = { left, top, width: page.width - left - 12, height: plotHeight };
   const x = createScale(options.xKind, drawing.x, box.left, box.left + box.width);
   const y = createScale(options.yKind, drawing.y, box.top + box.height, box.top);
-  if (options.title !== "") renderer.text(12, 15, options.title, { fill: theme.ink, size: 13, weight: 600 });
-  if (nameWidth > 0) renderer.text(12, box.top + box.height / 2, options.yName, { fill: theme.muted, align: "center", isVertical: true });
+  if (options.title !== "")
+    renderer.text(12, 15, options.title, { fill: theme.ink, size: 13, weight: 600 });
+  if (nameWidth > 0)
+    renderer.text(12, box.top + box.height / 2, options.yName, {
+      fill: theme.muted,
+      align: "center",
+      isVertical: true,
+    });
   drawAxisY(renderer, box, y, yTicks, theme);
-  drawAxisX(renderer, box, x, ticks(options.xKind, drawing.x, Math.max(2, box.width / 90), options.xFormat), theme, true, options.xName);
+  drawAxisX(
+    renderer,
+    box,
+    x,
+    ticks(options.xKind, drawing.x, Math.max(2, box.width / 90), options.xFormat),
+    theme,
+    true,
+    options.xName,
+  );
   drawLineChart(renderer, { ...drawing, box, x, y }, theme);
   drawLegend(renderer, legend, page.height - legend.length * LEGEND_LINE + 2, theme);
   const unnamed = traces.length - MOST_NAMED;
-  if (unnamed > 0) renderer.text(page.width - 12, 15, `${unnamed} more lines are not named`, { fill: theme.muted, align: "right" });
+  if (unnamed > 0)
+    renderer.text(page.width - 12, 15, `${unnamed} more lines are not named`, {
+      fill: theme.muted,
+      align: "right",
+    });
 }
 
 function legendLines(traces: readonly Trace[], width: number): Trace[][] {
@@ -89,15 +118,23 @@ function entryWidth(trace: Trace): number {
   return textWidth(trace.label) + 34;
 }
 
-function drawLegend(renderer: Renderer, lines: readonly (readonly Trace[])[], top: number, theme: ChartTheme): void {
+function drawLegend(
+  renderer: Renderer,
+  lines: readonly (readonly Trace[])[],
+  top: number,
+  theme: ChartTheme,
+): void {
   lines.forEach((line, row) => {
     let left = 12;
     const y = top + row * LEGEND_LINE;
     for (const trace of line) {
-      renderer.path({ stroke: slotColor(trace.slot, theme.isDark), width: 2, dash: trace.dash }, (sink) => {
-        sink.moveTo(left, y);
-        sink.lineTo(left + 14, y);
-      });
+      renderer.path(
+        { stroke: slotColor(trace.slot, theme.isDark), width: 2, dash: trace.dash },
+        (sink) => {
+          sink.moveTo(left, y);
+          sink.lineTo(left + 14, y);
+        },
+      );
       renderer.text(left + 19, y, trace.label, { fill: theme.ink });
       left += entryWidth(trace);
     }

@@ -45,7 +45,8 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
     const bounds = host.getBoundingClientRect();
     const [x, y] = [event.clientX - bounds.left, event.clientY - bounds.top];
     const { left, top, width, height } = drawing.box;
-    const isInside = x >= left - 2 && x <= left + width + 2 && y >= top - 2 && y <= top + height + 2;
+    const isInside =
+      x >= left - 2 && x <= left + width + 2 && y >= top - 2 && y <= top + height + 2;
     if (isInside) target.crosshair.point(drawing.x.toValue(x), y);
     else if (target.crosshair.position() !== null) target.crosshair.point(null, null);
   };
@@ -53,31 +54,57 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
   host.addEventListener("pointermove", point, listen);
   // A finger leaves when it is lifted: what a tap shows stays until the next tap, elsewhere.
   host.addEventListener("pointerup", point, listen);
-  host.addEventListener("pointerleave", ({ pointerType }) => pointerType !== "touch" && target.crosshair.point(null, null), listen);
+  host.addEventListener(
+    "pointerleave",
+    ({ pointerType }) => pointerType !== "touch" && target.crosshair.point(null, null),
+    listen,
+  );
   host.addEventListener("dblclick", () => target.reset(), listen);
-  host.addEventListener("wheel", (event) => {
-    const drawing = target.drawing();
-    const range = drawing === null ? null : wheelRange(drawing, event, host);
-    if (range === null) return;
-    event.preventDefault();
-    go(range);
-  }, { ...listen, passive: false });
-  host.addEventListener("keydown", (event) => {
-    const drawing = target.drawing();
-    if (drawing === null || event.target !== host || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (handleKey(event.key, event.shiftKey, drawing)) event.preventDefault();
-  }, listen);
-  host.addEventListener("focus", () => host.setAttribute("aria-label", describe(target.drawing())), listen);
+  host.addEventListener(
+    "wheel",
+    (event) => {
+      const drawing = target.drawing();
+      const range = drawing === null ? null : wheelRange(drawing, event, host);
+      if (range === null) return;
+      event.preventDefault();
+      go(range);
+    },
+    { ...listen, passive: false },
+  );
+  host.addEventListener(
+    "keydown",
+    (event) => {
+      const drawing = target.drawing();
+      if (
+        drawing === null ||
+        event.target !== host ||
+        event.altKey ||
+        event.ctrlKey ||
+        event.metaKey
+      )
+        return;
+      if (handleKey(event.key, event.shiftKey, drawing)) event.preventDefault();
+    },
+    listen,
+  );
+  host.addEventListener(
+    "focus",
+    () => host.setAttribute("aria-label", describe(target.drawing())),
+    listen,
+  );
   host.addEventListener("blur", () => target.crosshair.point(null, null), listen);
 
   const handleKey = (key: string, isShifted: boolean, drawing: LineDrawing): boolean => {
     const direction = key === "ArrowLeft" ? -1 : key === "ArrowRight" ? 1 : 0;
-    if (direction !== 0 && isShifted) go(moveRange(drawing.x.kind, drawing.x, { shift: direction * KEY_SHIFT }));
+    if (direction !== 0 && isShifted)
+      go(moveRange(drawing.x.kind, drawing.x, { shift: direction * KEY_SHIFT }));
     else if (direction !== 0) stepTo(neighbour(drawing, target.crosshair.position(), direction));
-    else if (key === "+" || key === "=") go(moveRange(drawing.x.kind, drawing.x, { zoom: KEY_ZOOM }));
+    else if (key === "+" || key === "=")
+      go(moveRange(drawing.x.kind, drawing.x, { zoom: KEY_ZOOM }));
     else if (key === "-") go(moveRange(drawing.x.kind, drawing.x, { zoom: 1 / KEY_ZOOM }));
     else if (key === "0") target.reset();
-    else if (key === "Escape" && target.crosshair.position() !== null) target.crosshair.point(null, null);
+    else if (key === "Escape" && target.crosshair.position() !== null)
+      target.crosshair.point(null, null);
     else return false;
     return true;
   };
@@ -102,7 +129,10 @@ function wheelRange(drawing: LineDrawing, event: WheelEvent, host: HTMLElement):
   const { box } = drawing;
   if (event.ctrlKey || event.metaKey) {
     const anchor = (event.clientX - host.getBoundingClientRect().left - box.left) / box.width;
-    return moveRange(drawing.x.kind, drawing.x, { zoom: ZOOM_PER_WHEEL_PX ** event.deltaY, anchor: Math.max(0, Math.min(1, anchor)) });
+    return moveRange(drawing.x.kind, drawing.x, {
+      zoom: ZOOM_PER_WHEEL_PX ** event.deltaY,
+      anchor: Math.max(0, Math.min(1, anchor)),
+    });
   }
   const sideways = event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX;
   if (Math.abs(sideways) <= Math.abs(event.shiftKey ? 0 : event.deltaY)) return null;
@@ -110,7 +140,11 @@ function wheelRange(drawing: LineDrawing, event: WheelEvent, host: HTMLElement):
 }
 
 /** The next logged x of any series in a direction, from the middle of the view if there is no position yet. */
-export function neighbour(drawing: Pick<LineDrawing, "traces" | "x">, from: number | null, direction: -1 | 1): number | null {
+export function neighbour(
+  drawing: Pick<LineDrawing, "traces" | "x">,
+  from: number | null,
+  direction: -1 | 1,
+): number | null {
   const start = from ?? (drawing.x.min + drawing.x.max) / 2;
   let best: number | null = null;
   for (const { x: logged } of drawing.traces) {

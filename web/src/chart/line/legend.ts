@@ -12,7 +12,12 @@ export interface LegendHooks {
 }
 
 export interface Legend {
-  update(traces: readonly Trace[], emphasis: Emphasis, baseline: string | null, isOfSubjects: boolean): void;
+  update(
+    traces: readonly Trace[],
+    emphasis: Emphasis,
+    baseline: string | null,
+    isOfSubjects: boolean,
+  ): void;
   destroy(): void;
 }
 
@@ -37,7 +42,8 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   };
   list.addEventListener("click", (event) => {
     const id = idOf(event);
-    if (id !== null) hooks.solo(nextSolo(current.solo, id, event.shiftKey || event.ctrlKey || event.metaKey));
+    if (id !== null)
+      hooks.solo(nextSolo(current.solo, id, event.shiftKey || event.ctrlKey || event.metaKey));
   });
   list.addEventListener("pointerover", (event) => {
     if (event.pointerType === "mouse") hooks.hover(idOf(event));
@@ -63,7 +69,10 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
       }
       for (const [button, item] of entries) {
         button.setAttribute("aria-pressed", String(emphasis.solo.has(item.id)));
-        button.classList.toggle("is-dimmed", isDimmed(item, { solo: emphasis.solo, hovered: null }));
+        button.classList.toggle(
+          "is-dimmed",
+          isDimmed(item, { solo: emphasis.solo, hovered: null }),
+        );
       }
     },
     destroy() {
@@ -75,9 +84,22 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
 type Item = Pick<Trace, "id" | "owner" | "subject" | "label"> & { readonly sample: string };
 
 function itemsOf(traces: readonly Trace[], isOfSubjects: boolean): readonly Item[] {
-  if (!isOfSubjects) return traces.map(({ id, owner, subject, label, slot, dash }) => ({ id, owner, subject, label, sample: dashSample(slotCss(slot), dash) }));
+  if (!isOfSubjects)
+    return traces.map(({ id, owner, subject, label, slot, dash }) => ({
+      id,
+      owner,
+      subject,
+      label,
+      sample: dashSample(slotCss(slot), dash),
+    }));
   const bySubject = new Map(traces.map(({ subject, dash }) => [subject, dash]));
-  return [...bySubject].map(([subject, dash]) => ({ id: subject, owner: subject, subject, label: subject, sample: dashSample("var(--muted)", dash) }));
+  return [...bySubject].map(([subject, dash]) => ({
+    id: subject,
+    owner: subject,
+    subject,
+    label: subject,
+    sample: dashSample("var(--muted)", dash),
+  }));
 }
 
 function entry({ id, label, sample }: Item, isBaseline: boolean): HTMLElement {

@@ -11,7 +11,14 @@ export interface Limit {
   readonly label: string;
 }
 
-export type MarkKind = "finding" | "epoch" | "restart" | "checkpoint" | "throttle" | "note" | "dropout";
+export type MarkKind =
+  | "finding"
+  | "epoch"
+  | "restart"
+  | "checkpoint"
+  | "throttle"
+  | "note"
+  | "dropout";
 
 /** A vertical line at something that happened. */
 export interface Mark {
@@ -109,7 +116,10 @@ export interface Emphasis {
 
 export const NO_EMPHASIS: Emphasis = { solo: new Set(), hovered: null };
 
-export function isDimmed({ id, owner, subject }: Pick<Trace, "id" | "owner" | "subject">, { solo, hovered }: Emphasis): boolean {
+export function isDimmed(
+  { id, owner, subject }: Pick<Trace, "id" | "owner" | "subject">,
+  { solo, hovered }: Emphasis,
+): boolean {
   const isSolo = [id, owner, subject].some((name) => solo.has(name));
   if (hovered !== null) return ![id, owner, subject].includes(hovered) && !isSolo;
   return solo.size > 0 && !isSolo;

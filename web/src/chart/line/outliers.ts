@@ -42,25 +42,47 @@ export function clipRuns(lines: readonly Values[], chosen: string | null): Clip 
     const span = kept.max - kept.min;
     if (span === 0 || span >= limit) continue;
     const size = Math.max(Math.abs(kept.min), Math.abs(kept.max));
-    const isClear = all.slice(numKept).every(({ id, parts, range }) => rangeOf(parts, kept) !== null
-      || (id !== chosen && numKept * 2 > all.length && Math.max(range.max, -range.min) > FAR * size));
+    const isClear = all
+      .slice(numKept)
+      .every(
+        ({ id, parts, range }) =>
+          rangeOf(parts, kept) !== null ||
+          (id !== chosen &&
+            numKept * 2 > all.length &&
+            Math.max(range.max, -range.min) > FAR * size),
+      );
     if (!isClear) continue;
-    const range = union(all.flatMap((line, index) => (index < numKept ? kept : usualPart(line.parts, kept, limit)) ?? []));
-    return { range, beyond: all.filter((line) => line.range.min < range.min || line.range.max > range.max).map(({ label }) => label) };
+    const range = union(
+      all.flatMap(
+        (line, index) => (index < numKept ? kept : usualPart(line.parts, kept, limit)) ?? [],
+      ),
+    );
+    return {
+      range,
+      beyond: all
+        .filter((line) => line.range.min < range.min || line.range.max > range.max)
+        .map(({ label }) => label),
+    };
   }
   return null;
 }
 
 /** What a clipped line does but for a few points or, where that is too much, what lies within once more the range of the others. */
 function usualPart(parts: readonly Float64Array[], kept: Range, limit: number): Range | null {
-  const usual = rangeWithoutOutliers(sortedFinite(Float64Array.from(parts.flatMap((part) => [...part]))));
-  if (usual !== null && Math.max(kept.max, usual.max) - Math.min(kept.min, usual.min) < limit) return usual;
+  const usual = rangeWithoutOutliers(
+    sortedFinite(Float64Array.from(parts.flatMap((part) => [...part]))),
+  );
+  if (usual !== null && Math.max(kept.max, usual.max) - Math.min(kept.min, usual.min) < limit)
+    return usual;
   const span = kept.max - kept.min;
   return rangeOf(parts, { min: kept.min - span, max: kept.max + span });
 }
 
 /** The finite values within a range, from the smallest to the largest. */
-function rangeOf(parts: readonly Float64Array[], within: Range = { min: -Infinity, max: Infinity }): Range | null {
+function rangeOf(
+  parts: readonly Float64Array[],
+  within: Range = { min: -Infinity, max: Infinity },
+): Range | null {
   let min = Infinity;
   let max = -Infinity;
   for (const part of parts) {
@@ -75,7 +97,10 @@ function rangeOf(parts: readonly Float64Array[], within: Range = { min: -Infinit
 }
 
 function union(ranges: readonly Range[]): Range {
-  return { min: Math.min(...ranges.map(({ min }) => min)), max: Math.max(...ranges.map(({ max }) => max)) };
+  return {
+    min: Math.min(...ranges.map(({ min }) => min)),
+    max: Math.max(...ranges.map(({ max }) => max)),
+  };
 }
 
 function median(values: readonly number[]): number {

@@ -38,22 +38,35 @@ const RIGHT = 12;
 const SMALLEST_DRAG_PX = 4;
 const SMALLEST_SWIPE_PX = 24;
 
-export function createPlot(host: HTMLElement, { theme, options, draw, select, ...setup }: PlotSetup): Plot {
+export function createPlot(
+  host: HTMLElement,
+  { theme, options, draw, select, ...setup }: PlotSetup,
+): Plot {
   const canvas = document.createElement("canvas");
   const over = element("div", "chart-over");
   const context = canvas.getContext("2d");
   if (context === null) throw new Error("this browser gives no 2d canvas");
   host.append(canvas, over);
   let { size } = setup;
-  let [x, y]: Range[] = [{ min: 1, max: 2 }, { min: 1, max: 2 }];
+  let [x, y]: Range[] = [
+    { min: 1, max: 2 },
+    { min: 1, max: 2 },
+  ];
   let isAsked = false;
 
-  const yTicks = () => ticks(options.yKind, y!, Math.max(2, (size.height - AXIS_HEIGHT) / Y_TICK_PX), options.yFormat);
+  const yTicks = () =>
+    ticks(options.yKind, y!, Math.max(2, (size.height - AXIS_HEIGHT) / Y_TICK_PX), options.yFormat);
   let box: Box = { left: 0, top: 0, ...size };
   const place = (): void => {
     const left = labelWidth(yTicks().labels) + 4;
-    box = { left, top: TOP, width: Math.max(1, size.width - left - RIGHT), height: Math.max(1, size.height - TOP - AXIS_HEIGHT) };
-    for (const side of ["left", "top", "width", "height"] as const) over.style[side] = `${box[side]}px`;
+    box = {
+      left,
+      top: TOP,
+      width: Math.max(1, size.width - left - RIGHT),
+      height: Math.max(1, size.height - TOP - AXIS_HEIGHT),
+    };
+    for (const side of ["left", "top", "width", "height"] as const)
+      over.style[side] = `${box[side]}px`;
   };
   place();
   const xScale = () => createScale(options.xKind, x!, box.left, box.left + box.width);
@@ -61,12 +74,27 @@ export function createPlot(host: HTMLElement, { theme, options, draw, select, ..
     isAsked = false;
     const ratio = devicePixelRatio || 1;
     const [width, height] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    if (canvas.width !== width || canvas.height !== height)
+      Object.assign(canvas, { width, height });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, size.width, size.height);
     const renderer = canvasRenderer(context);
-    drawAxisY(renderer, box, createScale(options.yKind, y!, box.top + box.height, box.top), yTicks(), theme);
-    drawAxisX(renderer, box, xScale(), ticks(options.xKind, x!, Math.max(2, size.width / X_TICK_PX), options.xFormat), theme, true, options.xName);
+    drawAxisY(
+      renderer,
+      box,
+      createScale(options.yKind, y!, box.top + box.height, box.top),
+      yTicks(),
+      theme,
+    );
+    drawAxisX(
+      renderer,
+      box,
+      xScale(),
+      ticks(options.xKind, x!, Math.max(2, size.width / X_TICK_PX), options.xFormat),
+      theme,
+      true,
+      options.xName,
+    );
     context.save();
     draw(context);
     context.restore();
@@ -107,7 +135,10 @@ function followSelection(over: HTMLElement, select: (from: number, to: number) =
     const { left, width } = over.getBoundingClientRect();
     return Math.max(0, Math.min(width, clientX - left));
   };
-  const span = (event: PointerEvent): [number, number] => [Math.min(start!, at(event)), Math.max(start!, at(event))];
+  const span = (event: PointerEvent): [number, number] => [
+    Math.min(start!, at(event)),
+    Math.max(start!, at(event)),
+  ];
   over.append(marked);
   over.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || !event.isPrimary) return;
@@ -125,7 +156,11 @@ function followSelection(over: HTMLElement, select: (from: number, to: number) =
       const [from, to] = start === null ? [0, 0] : span(event);
       start = null;
       marked.style.width = "";
-      if (name === "pointerup" && to - from >= (event.pointerType === "touch" ? SMALLEST_SWIPE_PX : SMALLEST_DRAG_PX)) select(from, to);
+      if (
+        name === "pointerup" &&
+        to - from >= (event.pointerType === "touch" ? SMALLEST_SWIPE_PX : SMALLEST_DRAG_PX)
+      )
+        select(from, to);
     });
   }
 }

@@ -18,7 +18,10 @@ export function extentX(traces: readonly Trace[], kind: ScaleKind): Range {
   let min = Infinity;
   let max = -Infinity;
   for (const { firstX, lastX, nonfiniteX } of traces) {
-    for (const [starts, ends] of [[firstX, lastX], [nonfiniteX, nonfiniteX]] as const) {
+    for (const [starts, ends] of [
+      [firstX, lastX],
+      [nonfiniteX, nonfiniteX],
+    ] as const) {
       const first = kind === "log" ? starts[firstPositive(starts)] : starts[0];
       if (first !== undefined && first < min) min = first;
       const last = ends.at(-1);
@@ -49,31 +52,65 @@ export interface RequestY {
 export function extentY(traces: readonly Trace[], x: Range, request: RequestY): ExtentY {
   const found = dataExtentY(traces, x, request);
   const { kind, limits } = request;
-  const fits = (value: number | null): value is number => value !== null && Number.isFinite(value) && (kind === "linear" || value > 0);
+  const fits = (value: number | null): value is number =>
+    value !== null && Number.isFinite(value) && (kind === "linear" || value > 0);
   if (!fits(limits.min) && !fits(limits.max)) return found;
-  const range = { min: fits(limits.min) ? limits.min : found.range.min, max: fits(limits.max) ? limits.max : found.range.max };
+  const range = {
+    min: fits(limits.min) ? limits.min : found.range.min,
+    max: fits(limits.max) ? limits.max : found.range.max,
+  };
   // One end by hand may lie beyond all data; the other then follows it.
-  if (range.min >= range.max) Object.assign(range, fits(limits.max) ? { min: range.max - Math.abs(range.max || 1) } : { max: range.min + Math.abs(range.min || 1) });
+  if (range.min >= range.max)
+    Object.assign(
+      range,
+      fits(limits.max)
+        ? { min: range.max - Math.abs(range.max || 1) }
+        : { max: range.min + Math.abs(range.min || 1) },
+    );
   return { range, numHidden: countOutside(traces, x, range, kind), beyond: [] };
 }
 
-function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chosen, always }: RequestY): ExtentY {
-  const lines = traces.map((trace) => ({ id: trace.id, label: trace.label, parts: inView(trace, x) }));
+function dataExtentY(
+  traces: readonly Trace[],
+  x: Range,
+  { kind, outliers, chosen, always }: RequestY,
+): ExtentY {
+  const lines = traces.map((trace) => ({
+    id: trace.id,
+    label: trace.label,
+    parts: inView(trace, x),
+  }));
   // A log axis has room for everything.
   const clip = outliers === "auto" && kind === "linear" ? clipRuns(lines, chosen) : null;
   const beyond = clip?.beyond ?? [];
-  const fits = (value: number): boolean => Number.isFinite(value) && (kind === "linear" || value > 0);
+  const fits = (value: number): boolean =>
+    Number.isFinite(value) && (kind === "linear" || value > 0);
   let found: Range | null = null;
   if (outliers === "clip") found = clippedRange(traces, x, fits);
-  else found = clip?.range ?? plainRange(lines.flatMap(({ parts }) => parts), kind);
+  else
+    found =
+      clip?.range ??
+      plainRange(
+        lines.flatMap(({ parts }) => parts),
+        kind,
+      );
   for (const value of always) {
     if (!fits(value)) continue;
-    found = found === null ? { min: value, max: value } : { min: Math.min(found.min, value), max: Math.max(found.max, value) };
+    found =
+      found === null
+        ? { min: value, max: value }
+        : { min: Math.min(found.min, value), max: Math.max(found.max, value) };
   }
-  if (found === null) return { range: kind === "log" ? EMPTY_LOG : EMPTY_Y, numHidden: countOutside(traces, x, EMPTY_LOG, kind), beyond };
+  if (found === null)
+    return {
+      range: kind === "log" ? EMPTY_LOG : EMPTY_Y,
+      numHidden: countOutside(traces, x, EMPTY_LOG, kind),
+      beyond,
+    };
   const padded = padRange(kind, found, Y_PADDING);
   // A quantity that never goes below zero does not get an axis that does.
-  const range = kind === "linear" && found.min >= 0 && padded.min < 0 ? { min: 0, max: padded.max } : padded;
+  const range =
+    kind === "linear" && found.min >= 0 && padded.min < 0 ? { min: 0, max: padded.max } : padded;
   const isWhole = outliers !== "clip" && kind === "linear";
   return { range, numHidden: isWhole ? 0 : countOutside(traces, x, range, kind), beyond };
 }
@@ -81,8 +118,19 @@ function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chose
 /** Bands beyond the quartiles, of runs that diverge, may be so wide that the others are flat: then they reach beyond the axis. */
 const MOST_OUTER = 10;
 
-function clippedRange(traces: readonly Trace[], x: Range, fits: (value: number) => boolean): Range | null {
-  const rangeOf = (hasOuter: boolean): Range | null => rangeWithoutOutliers(sortedFinite(Float64Array.from(traces.flatMap((trace) => inView(trace, x, hasOuter).flatMap((part) => [...part])))).filter(fits));
+function clippedRange(
+  traces: readonly Trace[],
+  x: Range,
+  fits: (value: number) => boolean,
+): Range | null {
+  const rangeOf = (hasOuter: boolean): Range | null =>
+    rangeWithoutOutliers(
+      sortedFinite(
+        Float64Array.from(
+          traces.flatMap((trace) => inView(trace, x, hasOuter).flatMap((part) => [...part])),
+        ),
+      ).filter(fits),
+    );
   const whole = rangeOf(true);
   const inner = traces.some(({ spread }) => spread?.outer !== undefined) ? rangeOf(false) : null;
   if (whole === null || inner === null) return whole;
@@ -97,7 +145,11 @@ function inView(trace: Trace, { min, max }: Range, hasOuter = true): Float64Arra
   const stop = upperBound(trace.firstX, max);
   const columns = trace.count === null ? [trace.y] : [trace.y, trace.min, trace.max];
   if (trace.spread !== null) {
-    for (const { low, high } of [trace.spread, ...(trace.spread.outer === undefined || !hasOuter ? [] : [trace.spread.outer])]) columns.push(low, high);
+    for (const { low, high } of [
+      trace.spread,
+      ...(trace.spread.outer === undefined || !hasOuter ? [] : [trace.spread.outer]),
+    ])
+      columns.push(low, high);
   }
   return columns.map((column) => column.subarray(start, stop));
 }
@@ -118,11 +170,13 @@ function plainRange(parts: readonly Float64Array[], kind: ScaleKind): Range | nu
 
 /** The points that a range leaves out; of a slice or a band that reaches beyond it, one. */
 function countOutside(traces: readonly Trace[], x: Range, range: Range, kind: ScaleKind): number {
-  const isOutside = (value: number): boolean => value > range.max || value < range.min || (kind === "log" && value <= 0);
+  const isOutside = (value: number): boolean =>
+    value > range.max || value < range.min || (kind === "log" && value <= 0);
   let num = 0;
   for (const trace of traces) {
     const columns = inView(trace, x);
-    for (let index = 0; index < columns[0]!.length; index++) if (columns.some((column) => isOutside(column[index]!))) num++;
+    for (let index = 0; index < columns[0]!.length; index++)
+      if (columns.some((column) => isOutside(column[index]!))) num++;
   }
   return num;
 }

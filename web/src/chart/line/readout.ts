@@ -1,6 +1,13 @@
 /** What a line chart says about one x value: every series' value there, the best first, with the nearest to the pointer marked. */
 
-import { formatBytes, formatDelta, formatDuration, formatNumber, formatPercent, formatWhole } from "../format.ts";
+import {
+  formatBytes,
+  formatDelta,
+  formatDuration,
+  formatNumber,
+  formatPercent,
+  formatWhole,
+} from "../format.ts";
 import { dashSample, slotCss } from "../palette.ts";
 import { columnAround } from "../paths.ts";
 import { interpolate, lowerBound, merged, nearestIndex } from "../series.ts";
@@ -66,8 +73,17 @@ export function readAt(drawing: LineDrawing, at: number, pointerY: number | null
   }
   const sign = drawing.options.goal === "min" ? 1 : -1;
   readings.sort((one, other) => byValue(sign * one.value, sign * other.value));
-  const marks = drawing.options.marks.filter((mark) => Math.abs(drawing.x.toPixel(mark.x) - drawing.x.toPixel(at)) <= MARK_REACH_PX);
-  return { x: snapped, readings, pointerY, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks, stretch: stretchAt(drawing.options.stretches, snapped) };
+  const marks = drawing.options.marks.filter(
+    (mark) => Math.abs(drawing.x.toPixel(mark.x) - drawing.x.toPixel(at)) <= MARK_REACH_PX,
+  );
+  return {
+    x: snapped,
+    readings,
+    pointerY,
+    nearest: pointerY === null ? null : nearestReading(readings, pointerY),
+    marks,
+    stretch: stretchAt(drawing.options.stretches, snapped),
+  };
 }
 
 export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipContent {
@@ -75,15 +91,22 @@ export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipC
   const baseline = readout.readings.find((reading) => reading.trace.id === options.baseline);
   const shown = shownReadings(readout);
   const at = shown.map((reading) => readout.readings.indexOf(reading));
-  const left = (from: number, to: number): TooltipRow[] => (to - from > 1 ? [{ label: `… ${formatWhole(to - from - 1)} more`, value: "" }] : []);
-  const rows: TooltipRow[] = shown.flatMap((reading, index) => [...left(at[index - 1] ?? -1, at[index]!), {
-    label: reading.trace.label,
-    value: formatValue(reading.value, options.yFormat),
-    color: dashSample(slotCss(reading.trace.slot), reading.trace.dash),
-    isNearest: reading === readout.nearest,
-    note: note(reading, readout, baseline, drawing),
-  }]);
-  rows.push(...left(at.at(-1) ?? -1, readout.readings.length), ...spans(readout).map((label) => ({ label, value: "" })));
+  const left = (from: number, to: number): TooltipRow[] =>
+    to - from > 1 ? [{ label: `… ${formatWhole(to - from - 1)} more`, value: "" }] : [];
+  const rows: TooltipRow[] = shown.flatMap((reading, index) => [
+    ...left(at[index - 1] ?? -1, at[index]!),
+    {
+      label: reading.trace.label,
+      value: formatValue(reading.value, options.yFormat),
+      color: dashSample(slotCss(reading.trace.slot), reading.trace.dash),
+      isNearest: reading === readout.nearest,
+      note: note(reading, readout, baseline, drawing),
+    },
+  ]);
+  rows.push(
+    ...left(at.at(-1) ?? -1, readout.readings.length),
+    ...spans(readout).map((label) => ({ label, value: "" })),
+  );
   const foot = footnote(readout);
   const title = readoutTitle(readout, drawing);
   return foot === "" ? { title, rows } : { title, rows, foot };
@@ -91,9 +114,14 @@ export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipC
 
 /** Where a readout was taken: one x, or from which to which where a column has several points. */
 export function readoutTitle({ x, readings }: Readout, { options }: LineDrawing): string {
-  const columns = readings.flatMap(({ column }) => (column !== null && column.from <= x && x <= column.to ? [column] : []));
+  const columns = readings.flatMap(({ column }) =>
+    column !== null && column.from <= x && x <= column.to ? [column] : [],
+  );
   if (columns.length === 0) return positionLabel(x, options.xFormat);
-  const [from, to] = [Math.min(...columns.map((column) => column.from)), Math.max(...columns.map((column) => column.to))].map((at) => positionLabel(at, options.xFormat)) as [string, string];
+  const [from, to] = [
+    Math.min(...columns.map((column) => column.from)),
+    Math.max(...columns.map((column) => column.to)),
+  ].map((at) => positionLabel(at, options.xFormat)) as [string, string];
   return from === to ? from : `${from} – ${withoutUnit(to)}`;
 }
 
@@ -107,7 +135,10 @@ export function readingText({ trace, value, column }: Reading, { options }: Line
 
 /** What happened where a readout was taken, in words. */
 export function spans({ marks, stretch }: Readout): readonly string[] {
-  return [...marks.slice(0, MAX_MARKS).map(({ label }) => label), ...(stretch === undefined ? [] : [stretch.label])];
+  return [
+    ...marks.slice(0, MAX_MARKS).map(({ label }) => label),
+    ...(stretch === undefined ? [] : [stretch.label]),
+  ];
 }
 
 /** Write a value in the form its axis has. */
@@ -123,20 +154,34 @@ function snap(traces: readonly Trace[], at: number): number | null {
   for (const trace of traces) {
     for (const x of [trace.x, trace.nonfiniteX]) {
       const index = nearestIndex(x, at);
-      if (index >= 0 && (best === null || Math.abs(x[index]! - at) < Math.abs(best - at))) best = x[index]!;
+      if (index >= 0 && (best === null || Math.abs(x[index]! - at) < Math.abs(best - at)))
+        best = x[index]!;
     }
   }
   return best;
 }
 
-function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number, isColumn: boolean): Reading | null {
+function readTrace(
+  drawing: LineDrawing,
+  trace: Trace,
+  at: number,
+  pixel: number,
+  isColumn: boolean,
+): Reading | null {
   const index = nearestIndex(trace.x, at);
   if (index < 0) return null;
   const isOutside = at < trace.firstX[0]! || at > trace.lastX.at(-1)!;
   if (isOutside && Math.abs(drawing.x.toPixel(trace.x[index]!) - pixel) > REACH_PX) return null;
   const strange = nearestIndex(trace.nonfiniteX, at);
   if (strange >= 0 && Math.abs(trace.nonfiniteX[strange]! - at) <= Math.abs(trace.x[index]! - at)) {
-    return { trace, x: trace.nonfiniteX[strange]!, value: trace.nonfinite[strange]!, px: drawing.x.toPixel(trace.nonfiniteX[strange]!), py: NaN, column: null };
+    return {
+      trace,
+      x: trace.nonfiniteX[strange]!,
+      value: trace.nonfinite[strange]!,
+      px: drawing.x.toPixel(trace.nonfiniteX[strange]!),
+      py: NaN,
+      column: null,
+    };
   }
   const [start, stop] = isColumn ? columnAround(trace.x, index, drawing.x) : [index, index + 1];
   const all = merged(trace, start, stop);
@@ -144,7 +189,14 @@ function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number
   const smoothed = trace.smoothed?.[stop - 1];
   const x = smoothed === undefined ? (from + to) / 2 : to;
   const value = smoothed ?? all.mean;
-  return { trace, x, value, px: drawing.x.toPixel(x), py: drawing.y.toPixel(value), column: all.points > 1 ? { ...all, from, to, strange: strangeWithin(trace, from, to) } : null };
+  return {
+    trace,
+    x,
+    value,
+    px: drawing.x.toPixel(x),
+    py: drawing.y.toPixel(value),
+    column: all.points > 1 ? { ...all, from, to, strange: strangeWithin(trace, from, to) } : null,
+  };
 }
 
 function strangeWithin({ nonfiniteX }: Trace, from: number, to: number): number {
@@ -156,32 +208,53 @@ function nearestReading(readings: readonly Reading[], pointerY: number): Reading
   let nearest: Reading | null = null;
   for (const reading of readings) {
     if (!Number.isFinite(reading.py)) continue;
-    if (nearest === null || Math.abs(reading.py - pointerY) < Math.abs(nearest.py - pointerY)) nearest = reading;
+    if (nearest === null || Math.abs(reading.py - pointerY) < Math.abs(nearest.py - pointerY))
+      nearest = reading;
   }
   return nearest;
 }
 
-function note(reading: Reading, readout: Readout, baseline: Reading | undefined, drawing: LineDrawing): string {
+function note(
+  reading: Reading,
+  readout: Readout,
+  baseline: Reading | undefined,
+  drawing: LineDrawing,
+): string {
   const range = reading.column === null ? "" : rangeText(reading.trace, reading.column, drawing);
-  return [range, placeNote(reading, readout, baseline, drawing)].filter((text) => text !== "").join(" · ");
+  return [range, placeNote(reading, readout, baseline, drawing)]
+    .filter((text) => text !== "")
+    .join(" · ");
 }
 
 /** The range of a column, and where its first point that is not finite is. */
-function rangeText({ nonfiniteX, nonfinite }: Trace, { min, max, strange }: Column, { options }: LineDrawing): string {
+function rangeText(
+  { nonfiniteX, nonfinite }: Trace,
+  { min, max, strange }: Column,
+  { options }: LineDrawing,
+): string {
   const range = `${formatValue(min, options.yFormat)} – ${formatValue(max, options.yFormat)}`;
-  return strange < 0 ? range : `${range}, ${formatNumber(nonfinite[strange]!)} at ${withoutUnit(positionLabel(nonfiniteX[strange]!, options.xFormat))}`;
+  return strange < 0
+    ? range
+    : `${range}, ${formatNumber(nonfinite[strange]!)} at ${withoutUnit(positionLabel(nonfiniteX[strange]!, options.xFormat))}`;
 }
 
-function placeNote(reading: Reading, readout: Readout, baseline: Reading | undefined, drawing: LineDrawing): string {
+function placeNote(
+  reading: Reading,
+  readout: Readout,
+  baseline: Reading | undefined,
+  drawing: LineDrawing,
+): string {
   const { noteOf, x } = reading.trace;
   if (noteOf !== null) return noteOf(nearestIndex(x, reading.x));
   const { from, to } = reading.column ?? { from: reading.x, to: reading.x };
   const nearest = Math.max(from, Math.min(to, readout.x));
-  if (Math.abs(drawing.x.toPixel(nearest) - drawing.x.toPixel(readout.x)) > 3) return `@ ${withoutUnit(positionLabel(reading.x, drawing.options.xFormat))}`;
+  if (Math.abs(drawing.x.toPixel(nearest) - drawing.x.toPixel(readout.x)) > 3)
+    return `@ ${withoutUnit(positionLabel(reading.x, drawing.options.xFormat))}`;
   if (baseline === undefined) return "";
   if (reading === baseline) return "baseline";
   const { trace } = baseline;
-  const reference = reading.column === null ? interpolate(trace.lastX, trace.smoothed ?? trace.y, reading.x) : NaN;
+  const reference =
+    reading.column === null ? interpolate(trace.lastX, trace.smoothed ?? trace.y, reading.x) : NaN;
   return formatDelta(reading.value, Number.isNaN(reference) ? baseline.value : reference);
 }
 
@@ -197,7 +270,9 @@ function footnote(readout: Readout): string {
   const isSmoothed = readout.readings.some(({ trace }) => trace.smoothed !== null);
   return [
     ...(isSmoothed ? ["smoothed"] : []),
-    ...(sizes.length === 0 ? [] : [isSmoothed ? `range of ${points}` : `mean and range of ${points}`]),
+    ...(sizes.length === 0
+      ? []
+      : [isSmoothed ? `range of ${points}` : `mean and range of ${points}`]),
   ].join(" · ");
 }
 
@@ -205,8 +280,12 @@ function footnote(readout: Readout): string {
 function shownReadings({ readings, pointerY }: Readout): readonly Reading[] {
   if (readings.length <= MAX_ROWS) return readings;
   if (pointerY === null) return readings.slice(0, MAX_ROWS);
-  const distance = ({ py }: Reading): number => (Number.isFinite(py) ? Math.abs(py - pointerY) : Infinity);
-  const near = readings.slice(MAX_BEST).sort((one, other) => distance(one) - distance(other)).slice(0, MAX_ROWS - MAX_BEST);
+  const distance = ({ py }: Reading): number =>
+    Number.isFinite(py) ? Math.abs(py - pointerY) : Infinity;
+  const near = readings
+    .slice(MAX_BEST)
+    .sort((one, other) => distance(one) - distance(other))
+    .slice(0, MAX_ROWS - MAX_BEST);
   return readings.filter((reading, index) => index < MAX_BEST || near.includes(reading));
 }
 

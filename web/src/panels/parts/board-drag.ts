@@ -12,7 +12,10 @@ interface Drag<Key> {
   readonly hint: Hint | null;
 }
 
-type Handlers = Pick<HTMLAttributes<HTMLElement>, "draggable" | "onDragStart" | "onDragEnd" | "onDragOver" | "onDragLeave" | "onDrop">;
+type Handlers = Pick<
+  HTMLAttributes<HTMLElement>,
+  "draggable" | "onDragStart" | "onDragEnd" | "onDragOver" | "onDragLeave" | "onDrop"
+>;
 /** Attributes of what is taken hold of, or of what something is dropped on. */
 export type Attributes = Handlers & { readonly "data-drop"?: Hint | undefined };
 
@@ -20,7 +23,10 @@ export type Attributes = Handlers & { readonly "data-drop"?: Hint | undefined };
 const EDGE = 0.25;
 
 /** `hints` are what may happen to one thing when it is dropped on another, from left to right. */
-export function useDrag<Key>(hints: (from: Key, over: Key) => readonly Hint[], onDrop: (from: Key, over: Key, hint: Hint) => void): { handle(key: Key): Attributes; target(key: Key): Attributes } {
+export function useDrag<Key>(
+  hints: (from: Key, over: Key) => readonly Hint[],
+  onDrop: (from: Key, over: Key, hint: Hint) => void,
+): { handle(key: Key): Attributes; target(key: Key): Attributes } {
   const [drag, setDrag] = useState<Drag<Key> | null>(null);
   return {
     handle: (key) => ({
@@ -43,7 +49,8 @@ export function useDrag<Key>(hints: (from: Key, over: Key) => readonly Hint[], o
         if (drag.over !== key || drag.hint !== hint) setDrag({ ...drag, over: key, hint });
       },
       onDragLeave: (event) => {
-        if (drag?.over === key && !event.currentTarget.contains(event.relatedTarget as Node | null)) setDrag({ ...drag, over: null, hint: null });
+        if (drag?.over === key && !event.currentTarget.contains(event.relatedTarget as Node | null))
+          setDrag({ ...drag, over: null, hint: null });
       },
       onDrop: (event) => {
         if (drag === null || drag.hint === null) return;
@@ -57,6 +64,7 @@ export function useDrag<Key>(hints: (from: Key, over: Key) => readonly Hint[], o
 
 /** What a place means, as a share of the width: an edge, the middle, or the nearer of two halves. */
 export function hintAt(share: number, hints: readonly Hint[]): Hint {
-  if (hints.length < 3) return hints[Math.min(hints.length - 1, Math.floor(Math.max(0, share) * hints.length))]!;
+  if (hints.length < 3)
+    return hints[Math.min(hints.length - 1, Math.floor(Math.max(0, share) * hints.length))]!;
   return hints[share < EDGE ? 0 : share > 1 - EDGE ? 2 : 1]!;
 }

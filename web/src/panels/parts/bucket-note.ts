@@ -5,10 +5,19 @@ import type { BucketData, SeriesData } from "../../chart/index.ts";
 import { SLICE_ERROR } from "../../chart/smooth.ts";
 import type { Smoothed } from "../../source/source.ts";
 
-const UNITS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", wall: "s", relative: "s" };
+const UNITS: Readonly<Record<string, string>> = {
+  step: "steps",
+  epoch: "epochs",
+  tokens: "tokens",
+  wall: "s",
+  relative: "s",
+};
 
 /** Such as `1 bucket = 40 steps`, of the coarsest of some series; null when all points of all of them are there. */
-export function bucketNote(parts: readonly { readonly data: SeriesData }[], x: string): string | null {
+export function bucketNote(
+  parts: readonly { readonly data: SeriesData }[],
+  x: string,
+): string | null {
   const widths = parts.map(({ data }) => (data.kind === "buckets" ? bucketWidth(data) : 0));
   const widest = Math.max(0, ...widths);
   if (widest === 0) return null;
@@ -16,9 +25,16 @@ export function bucketNote(parts: readonly { readonly data: SeriesData }[], x: s
 }
 
 /** The same, and how exact smoothed lines are. */
-export function archiveNote(parts: readonly { readonly data: SeriesData; readonly smoothed?: Smoothed }[], x: string): string | null {
+export function archiveNote(
+  parts: readonly { readonly data: SeriesData; readonly smoothed?: Smoothed }[],
+  x: string,
+): string | null {
   const note = bucketNote(parts, x);
-  if (note === null || !parts.some(({ data, smoothed }) => data.kind === "buckets" && smoothed !== undefined)) return note;
+  if (
+    note === null ||
+    !parts.some(({ data, smoothed }) => data.kind === "buckets" && smoothed !== undefined)
+  )
+    return note;
   return `${note} · smoothed, error below ${formatWhole(SLICE_ERROR * 100)}\u00a0%`;
 }
 

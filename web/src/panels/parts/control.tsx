@@ -18,7 +18,13 @@ const ACTIONS: readonly (readonly [Action, string, string])[] = [
 const PENDING_MS = 1000;
 const IDLE_MS = 5000;
 
-export function Control({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
+export function Control({
+  page,
+  row,
+}: {
+  readonly page: Page;
+  readonly row: RunRow;
+}): JSX.Element | null {
   const { control: ask } = page.source;
   const isLive = ask !== null && !isEnded(row);
   const [control, setControl] = useState<ControlState | null>(null);
@@ -28,11 +34,16 @@ export function Control({ page, row }: { readonly page: Page; readonly row: RunR
     if (!isLive) return undefined;
     let timer = 0;
     let isOver = false;
-    const look = (): void => void page.source.get("control", row.id).then((found) => {
-      if (isOver) return;
-      setControl(found);
-      if (found.allowed) timer = window.setTimeout(look, isPending(found.requests[0]) ? PENDING_MS : IDLE_MS);
-    }, () => undefined);
+    const look = (): void =>
+      void page.source.get("control", row.id).then(
+        (found) => {
+          if (isOver) return;
+          setControl(found);
+          if (found.allowed)
+            timer = window.setTimeout(look, isPending(found.requests[0]) ? PENDING_MS : IDLE_MS);
+        },
+        () => undefined,
+      );
     look();
     return () => {
       isOver = true;
@@ -49,12 +60,22 @@ export function Control({ page, row }: { readonly page: Page; readonly row: RunR
   return (
     <section class="control" aria-label="Control">
       {ACTIONS.map(([action, label, title]) => (
-        <button key={action} type="button" class="button" title={title} disabled={!control.listens}
-          onClick={() => (action === "stop" && !isSure ? setSure(true) : void request(action))}>
+        <button
+          key={action}
+          type="button"
+          class="button"
+          title={title}
+          disabled={!control.listens}
+          onClick={() => (action === "stop" && !isSure ? setSure(true) : void request(action))}
+        >
           {action === "stop" && isSure ? "Stop it now?" : label}
         </button>
       ))}
-      {!control.listens && <p>The training takes no requests: it runs without EPOCHAL_CONTROL=1, or is not connected.</p>}
+      {!control.listens && (
+        <p>
+          The training takes no requests: it runs without EPOCHAL_CONTROL=1, or is not connected.
+        </p>
+      )}
       {newest !== undefined && <p role="status">{requestText(newest)}</p>}
     </section>
   );
@@ -66,6 +87,12 @@ function isPending(request: ControlRequest | undefined): boolean {
 
 /** Who asked for what, and what became of it. */
 export function requestText({ action, who, state, outcome }: ControlRequest): string {
-  const end = { waiting: "waits for the companion", taken: "is being done", done: outcome, failed: `was not done: ${outcome}`, expired: "expired: no companion took it" }[state];
+  const end = {
+    waiting: "waits for the companion",
+    taken: "is being done",
+    done: outcome,
+    failed: `was not done: ${outcome}`,
+    expired: "expired: no companion took it",
+  }[state];
   return `${who} asked to ${action === "checkpoint" ? "save a checkpoint" : action}: ${end}`;
 }

@@ -13,20 +13,36 @@ export async function chartCsv(page: Page, spec: ChartSpec): Promise<string> {
   const { source, runs } = page;
   const subject = subjectOf(page, spec);
   const { names, x } = subject;
-  if (drawsGroups(page)) return curvesTable(await Promise.all(names.map((metric) => source.sweep.curves!({ ...curvesRequest(page, subject), metric, points: 0 }))));
-  const { parts } = await source.series({ runs: runs.drawn.value.map(({ id }) => id), names, x, ranks: "all", pixels: 0 });
+  if (drawsGroups(page))
+    return curvesTable(
+      await Promise.all(
+        names.map((metric) =>
+          source.sweep.curves!({ ...curvesRequest(page, subject), metric, points: 0 }),
+        ),
+      ),
+    );
+  const { parts } = await source.series({
+    runs: runs.drawn.value.map(({ id }) => id),
+    names,
+    x,
+    ranks: "all",
+    pixels: 0,
+  });
   return seriesTable(parts, (run) => runs.row(run)?.name ?? run);
 }
 
 export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) => string): string {
   const hasSlices = parts.some(({ data }) => data.kind === "buckets");
-  const columns = hasSlices ? ["last_x", "mean", "min", "max", "last", "points", "bucket"] : ["value", "t"];
+  const columns = hasSlices
+    ? ["last_x", "mean", "min", "max", "last", "points", "bucket"]
+    : ["value", "t"];
   const lines = [["run", "id", "rank", "metric", "axis", "x", ...columns].join(",")];
   for (const part of parts) {
     const { run, rank, name, x } = part.head;
     const start = [nameOf(run), run, String(rank), name, x].map(csvField).join(",");
     const end = hasSlices ? `,${bucketNote([part], x) ?? "every point"}` : "";
-    for (const row of rowsOf(part, hasSlices)) lines.push(`${start},${row.map(exact).join(",")}${end}`);
+    for (const row of rowsOf(part, hasSlices))
+      lines.push(`${start},${row.map(exact).join(",")}${end}`);
   }
   return `${lines.join("\r\n")}\r\n`;
 }
@@ -34,12 +50,22 @@ export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) 
 function* rowsOf({ data, times }: SeriesPart, hasSlices: boolean): Iterable<number[]> {
   if (data.kind === "raw") {
     for (const [index, y] of data.y.entries()) {
-      yield hasSlices ? [data.x[index]!, data.x[index]!, y, y, y, y, 1] : [data.x[index]!, y, times?.[index] ?? NaN];
+      yield hasSlices
+        ? [data.x[index]!, data.x[index]!, y, y, y, y, 1]
+        : [data.x[index]!, y, times?.[index] ?? NaN];
     }
     return;
   }
   for (const [index, last] of data.last.entries()) {
-    yield [data.firstX[index]!, data.lastX[index]!, data.mean[index]!, data.min[index]!, data.max[index]!, last, data.count[index]!];
+    yield [
+      data.firstX[index]!,
+      data.lastX[index]!,
+      data.mean[index]!,
+      data.min[index]!,
+      data.max[index]!,
+      last,
+      data.count[index]!,
+    ];
   }
 }
 

@@ -21,9 +21,14 @@ let observers: readonly IntersectionObserver[] | null = null;
 
 /** One pair of observers for all places: each costs a pass over the layout. */
 function observe(place: Element, tell: (isInView: boolean) => void): () => void {
-  const watch = (margin: number, isFor: boolean): IntersectionObserver => new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) if (isIntersecting === isFor) places.get(target)?.(isFor);
-  }, { rootMargin: `${margin * 100}% 0px`, scrollMargin: `${margin * 100}% 0px` });
+  const watch = (margin: number, isFor: boolean): IntersectionObserver =>
+    new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries)
+          if (isIntersecting === isFor) places.get(target)?.(isFor);
+      },
+      { rootMargin: `${margin * 100}% 0px`, scrollMargin: `${margin * 100}% 0px` },
+    );
   observers ??= [watch(CREATE_MARGIN, true), watch(REMOVE_MARGIN, false)];
   places.set(place, tell);
   for (const observer of observers) observer.observe(place);
@@ -47,8 +52,20 @@ export function InView({ height, isGrowing = false, children }: InViewProps): JS
     if (isNear(place.current!)) setInView(true);
     return observe(place.current!, setInView);
   }, []);
-  useLayoutEffect(() => () => void (isInView && (last.current = place.current?.offsetHeight ?? height)), [isInView]);
-  return <div ref={place} style={isGrowing ? { minHeight: `${isInView ? 0 : last.current}px` } : { height: `${height}px` }}>{isInView && children()}</div>;
+  useLayoutEffect(
+    () => () => void (isInView && (last.current = place.current?.offsetHeight ?? height)),
+    [isInView],
+  );
+  return (
+    <div
+      ref={place}
+      style={
+        isGrowing ? { minHeight: `${isInView ? 0 : last.current}px` } : { height: `${height}px` }
+      }
+    >
+      {isInView && children()}
+    </div>
+  );
 }
 
 /** Whether an element has come near the viewport; once it has, this stays true. */

@@ -24,7 +24,15 @@ import type { View } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { AxisName, GroupCurve, GroupCurves, RunRow, XKind } from "../../wire.ts";
 import { archiveNote } from "./bucket-note.ts";
-import { columnsOf, CROWD_COLUMNS, crowdLines, dropoutMarks, drawsGroups, groupLines, leftOutText } from "./curves.ts";
+import {
+  columnsOf,
+  CROWD_COLUMNS,
+  crowdLines,
+  dropoutMarks,
+  drawsGroups,
+  groupLines,
+  leftOutText,
+} from "./curves.ts";
 import { formatOf, groupId, linesOf, seriesLooks } from "./lines.ts";
 import type { Cell, LineGroup, RankView } from "./lines.ts";
 import { phaseStretches } from "./phases.ts";
@@ -53,11 +61,17 @@ const WIDE_PIXELS = 1400;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
 const MARGIN = 0.02;
 const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
-const PLURALS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", progress: "progress" };
+const PLURALS: Readonly<Record<string, string>> = {
+  step: "steps",
+  epoch: "epochs",
+  tokens: "tokens",
+  progress: "progress",
+};
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
   const { page, runs, ranks } = props;
-  const isSummary = runs === undefined && ranks === undefined && (drawsGroups(page) || page.runs.isCrowd.value);
+  const isSummary =
+    runs === undefined && ranks === undefined && (drawsGroups(page) || page.runs.isCrowd.value);
   return isSummary ? <SummaryChart {...props} /> : <RunChart {...props} />;
 }
 
@@ -75,11 +89,15 @@ export interface ChartSubject {
 }
 
 export function subjectOf({ view, metrics }: Page, spec: ChartSpec): ChartSubject {
-  const matches = expandPatterns(spec.series, metrics.value.map(({ name }) => name));
+  const matches = expandPatterns(
+    spec.series,
+    metrics.value.map(({ name }) => name),
+  );
   const names = matches.slice(0, MOST_SERIES);
   const found = metrics.value.filter(({ name }) => names.includes(name));
   // Metrics that a run defined along different axes have steps in common.
-  const chosen = view.x.value === "step" && new Set(found.map(({ x }) => x)).size < 2 ? null : view.x.value;
+  const chosen =
+    view.x.value === "step" && new Set(found.map(({ x }) => x)).size < 2 ? null : view.x.value;
   const x = spec.x === "time" ? "wall" : (spec.x ?? chosen);
   return { names, numMatches: matches.length, metrics: found, x, title: titleOf(spec) };
 }
@@ -92,11 +110,19 @@ function RunChart(props: MetricChartProps): JSX.Element {
   const grouped = groupedRuns(page);
   const ids = props.runs ?? (grouped.length > 0 ? grouped : runs.drawn.value).map(({ id }) => id);
   const smooth = useSettled(smoothingText(view.smoothness.value));
-  const plain = { x: subject.x, pixels: isTall(height) ? WIDE_PIXELS : NARROW_PIXELS, ...(view.isLogX.value ? { isLog: true } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
+  const plain = {
+    x: subject.x,
+    pixels: isTall(height) ? WIDE_PIXELS : NARROW_PIXELS,
+    ...(view.isLogX.value ? { isLog: true } : {}),
+    ...(props.ranks ? { ranks: "all" as const } : {}),
+  };
   const base = { ...plain, ...(smooth === "" ? {} : { smooth }) };
-  const asked = (range: Range | null): SeriesQueryOptions[] => ids.flatMap((run) => names.map((name) => ({ ...base, run, name, range })));
+  const asked = (range: Range | null): SeriesQueryOptions[] =>
+    ids.flatMap((run) => names.map((name) => ({ ...base, run, name, range })));
   const whole = useLastParts(JSON.stringify(plain), useSeriesQueries(page, asked(null)));
-  const x = commonX(whole, subject.x) ?? expectedX(subject.x ?? view.x.value, subject.metrics[0]?.axis ?? "step");
+  const x =
+    commonX(whole, subject.x) ??
+    expectedX(subject.x ?? view.x.value, subject.metrics[0]?.axis ?? "step");
   const zoom = zoomOn(view, x);
   const close = useSeriesQueries(page, zoom === null ? [] : asked(widened(zoom)));
   // One chart has one axis: a run that cannot be put there is left out.
@@ -113,13 +139,30 @@ function RunChart(props: MetricChartProps): JSX.Element {
   const alone = groups !== null && focus !== null && !runs.shownIds.value.has(focus) ? focus : null;
   const spread = view.spread.value;
   const labels = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame(parts, `${spread} ${view.centre.value} ${ranks} ${alone}\n${JSON.stringify([groups, names])}\n${labels}`, () => linesOf({
-    cells, names, isOneRun: ids.length === 1, groups, alone, spread: spread === "none" || spread === "line" ? "std" : spread, isMedian: view.centre.value === "median", label: runs.label, slot: runs.slot, ...(ranks ? { ranks } : {}),
-  }));
-  const ends = cells.filter(({ run }) => run === runs.focus.value?.id).map((cell) => endOf(cell.parts[0]!.data));
+  const lines = useSame(
+    parts,
+    `${spread} ${view.centre.value} ${ranks} ${alone}\n${JSON.stringify([groups, names])}\n${labels}`,
+    () =>
+      linesOf({
+        cells,
+        names,
+        isOneRun: ids.length === 1,
+        groups,
+        alone,
+        spread: spread === "none" || spread === "line" ? "std" : spread,
+        isMedian: view.centre.value === "median",
+        label: runs.label,
+        slot: runs.slot,
+        ...(ranks ? { ranks } : {}),
+      }),
+  );
+  const ends = cells
+    .filter(({ run }) => run === runs.focus.value?.id)
+    .map((cell) => endOf(cell.parts[0]!.data));
   const stretches = usePhases(page, names, x, Math.max(...ends));
   const marks = useMarks(page, names, x);
-  const isWaiting = lines.length === 0 && whole.some((result) => result.parts === null && result.problem === null);
+  const isWaiting =
+    lines.length === 0 && whole.some((result) => result.parts === null && result.problem === null);
   const isOver = ids.every((id) => {
     const row = runs.row(id);
     return row === undefined || isEnded(row);
@@ -127,18 +170,39 @@ function RunChart(props: MetricChartProps): JSX.Element {
   // A server brings finer points when asked; a file has what it has.
   const coarseness = page.source.connection.value === "archive" ? archiveNote(parts, x) : null;
   return (
-    <Figure {...props} subject={subject} x={x} zoom={zoom} lines={lines} isWaiting={isWaiting} problem={problemOf(whole, names)}
+    <Figure
+      {...props}
+      subject={subject}
+      x={x}
+      zoom={zoom}
+      lines={lines}
+      isWaiting={isWaiting}
+      problem={problemOf(whole, names)}
       options={{
-        emptyText: isWaiting ? "loading…" : zoom !== null ? "no values in this range" : isOver ? "no values" : "no values yet",
-        outliers: new Set(cells.map(({ run }) => run)).size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
+        emptyText: isWaiting
+          ? "loading…"
+          : zoom !== null
+            ? "no values in this range"
+            : isOver
+              ? "no values"
+              : "no values yet",
+        outliers:
+          new Set(cells.map(({ run }) => run)).size < 2 && view.outliers.value === "auto"
+            ? "show"
+            : OUTLIERS[view.outliers.value],
         baseline: groups === null && names.length === 1 ? view.baseline.value : null,
         chosen: ids.length > 1 ? focus : null,
         marks,
         stretches,
       }}
       hovered={hoveredLine(page.hovered.value, cells, groups, alone)}
-      notes={[...absentNotes(page, spec, ids, lines.length === 0 ? [] : whole), ...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []), ...(coarseness === null ? [] : [coarseness])]}
-      hint={<AxisHint page={page} spec={spec} whole={whole} x={x} />} />
+      notes={[
+        ...absentNotes(page, spec, ids, lines.length === 0 ? [] : whole),
+        ...(isCrowded ? [`more than ${MOST_LINES} ranks: mean and range`] : []),
+        ...(coarseness === null ? [] : [coarseness]),
+      ]}
+      hint={<AxisHint page={page} spec={spec} whole={whole} x={x} />}
+    />
   );
 }
 
@@ -155,43 +219,128 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
   const [centre, spread, focus] = [view.centre.value, view.spread.value, view.focus.value];
   const smooth = useSettled(smoothingText(view.smoothness.value));
   const request = {
-    ...curvesRequest(page, subject), column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS, points: isTall(height) ? WIDE_POINTS : NARROW_POINTS,
-    ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
+    ...curvesRequest(page, subject),
+    column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS,
+    points: isTall(height) ? WIDE_POINTS : NARROW_POINTS,
+    ...(view.isLogX.value ? { log: true } : {}),
+    ...(smooth === "" ? {} : { smooth }),
   };
   const key = JSON.stringify([request, names]);
-  const whole = useSweep(page, key, (source) => allCurves(names, (metric) => source.curves!({ ...request, metric })));
+  const whole = useSweep(page, key, (source) =>
+    allCurves(names, (metric) => source.curves!({ ...request, metric })),
+  );
   const x = whole.answer?.flatMap(({ curves }) => curves ?? [])[0]?.x ?? view.x.value;
   const zoom = zoomOn(view, x);
   const range = zoom === null ? null : { lo: widened(zoom).min, hi: widened(zoom).max };
-  const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) => allCurves(names, (metric) => source.curves!({ ...request, ...range, metric })));
-  const answer = range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole.answer;
-  const found = useMemo(() => (answer ?? []).flatMap(({ name, curves }) => (curves === null || curves.x !== x ? [] : [{ name, curves }])), [answer, x]);
-  const own = useSeriesQueries(page, focus === null ? [] : names.map((name) => ({ run: focus, name, x: subject.x, range: null, pixels: 2 * NARROW_POINTS, ...(smooth === "" ? {} : { smooth }) })));
-  const slotOf = ({ runs: [run = ""], values }: GroupCurve): number => runs.groupSlot(valuesTitle(found[0]!.curves.keys, values), run);
-  const slots = found.flatMap(({ curves }) => curves.curves).map(slotOf).join(" ");
-  const lines = useSame([found, ...own.map(({ parts }) => parts)], `${centre} ${spread} ${slots} ${focus}`, () => {
-    const looks = seriesLooks(names, !isOfGroups || Math.max(...found.map(({ curves }) => curves.curves.length)) === 1);
-    const cells = own.map(({ request: { run, name }, parts }): Cell => ({ run, name, parts: (parts ?? []).filter(({ head }) => head.x === x) }));
-    return [
-      ...found.flatMap(({ name, curves }) => (isOfGroups ? groupLines(curves, centre, spread, slotOf, looks.get(name)!) : crowdLines(curves, looks.get(name)!))),
-      ...linesOf({ cells, names, isOneRun: false, groups: null, spread: "std", label: runs.label, slot: runs.slot }),
-    ];
-  });
-  const marks = useMemo(() => (isOfGroups ? found.flatMap(({ curves }) => dropoutMarks(curves, centre, slotOf)) : []), [found, centre, slots, isOfGroups]);
+  const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) =>
+    allCurves(names, (metric) => source.curves!({ ...request, ...range, metric })),
+  );
+  const answer =
+    range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole.answer;
+  const found = useMemo(
+    () =>
+      (answer ?? []).flatMap(({ name, curves }) =>
+        curves === null || curves.x !== x ? [] : [{ name, curves }],
+      ),
+    [answer, x],
+  );
+  const own = useSeriesQueries(
+    page,
+    focus === null
+      ? []
+      : names.map((name) => ({
+          run: focus,
+          name,
+          x: subject.x,
+          range: null,
+          pixels: 2 * NARROW_POINTS,
+          ...(smooth === "" ? {} : { smooth }),
+        })),
+  );
+  const slotOf = ({ runs: [run = ""], values }: GroupCurve): number =>
+    runs.groupSlot(valuesTitle(found[0]!.curves.keys, values), run);
+  const slots = found
+    .flatMap(({ curves }) => curves.curves)
+    .map(slotOf)
+    .join(" ");
+  const lines = useSame(
+    [found, ...own.map(({ parts }) => parts)],
+    `${centre} ${spread} ${slots} ${focus}`,
+    () => {
+      const looks = seriesLooks(
+        names,
+        !isOfGroups || Math.max(...found.map(({ curves }) => curves.curves.length)) === 1,
+      );
+      const cells = own.map(
+        ({ request: { run, name }, parts }): Cell => ({
+          run,
+          name,
+          parts: (parts ?? []).filter(({ head }) => head.x === x),
+        }),
+      );
+      return [
+        ...found.flatMap(({ name, curves }) =>
+          isOfGroups
+            ? groupLines(curves, centre, spread, slotOf, looks.get(name)!)
+            : crowdLines(curves, looks.get(name)!),
+        ),
+        ...linesOf({
+          cells,
+          names,
+          isOneRun: false,
+          groups: null,
+          spread: "std",
+          label: runs.label,
+          slot: runs.slot,
+        }),
+      ];
+    },
+  );
+  const marks = useMemo(
+    () => (isOfGroups ? found.flatMap(({ curves }) => dropoutMarks(curves, centre, slotOf)) : []),
+    [found, centre, slots, isOfGroups],
+  );
   const first = found[0]?.curves;
-  const hovered = first?.curves.find((curve) => page.hovered.value !== null && curve.runs.includes(page.hovered.value));
+  const hovered = first?.curves.find(
+    (curve) => page.hovered.value !== null && curve.runs.includes(page.hovered.value),
+  );
   const outliers = view.outliers.value;
   const picture = {
-    x, zoom, lines, marks, outliers: outliers !== "auto" ? OUTLIERS[outliers] : !isOfGroups ? "clip" as const : lines.length < 2 ? "show" as const : "auto" as const,
-    notes: first === undefined ? [] : isOfGroups ? leftOutText(first) : [`${formatNumberOf(first.curves[0]?.members ?? 0, "run")}: median, quartiles, range`],
+    x,
+    zoom,
+    lines,
+    marks,
+    outliers:
+      outliers !== "auto"
+        ? OUTLIERS[outliers]
+        : !isOfGroups
+          ? ("clip" as const)
+          : lines.length < 2
+            ? ("show" as const)
+            : ("auto" as const),
+    notes:
+      first === undefined
+        ? []
+        : isOfGroups
+          ? leftOutText(first)
+          : [`${formatNumberOf(first.curves[0]?.members ?? 0, "run")}: median, quartiles, range`],
   };
   // The last picture stays until the values of the next one are here, and the groups of the list, which have the colours.
   const last = useRef<typeof picture | null>(null);
   if (!whole.isWaiting && runs.isSettled.value) last.current = picture;
   const shown = last.current ?? picture;
   return (
-    <Figure {...props} subject={subject} x={shown.x} zoom={shown.zoom} lines={shown.lines} isWaiting={last.current === null} waiting={last.current === null ? readingText(page) : null}
-      problem={whole.problem ?? whole.answer?.find(({ problem }) => problem !== null)?.problem ?? null}
+    <Figure
+      {...props}
+      subject={subject}
+      x={shown.x}
+      zoom={shown.zoom}
+      lines={shown.lines}
+      isWaiting={last.current === null}
+      waiting={last.current === null ? readingText(page) : null}
+      problem={
+        whole.problem ?? whole.answer?.find(({ problem }) => problem !== null)?.problem ?? null
+      }
       options={{
         emptyText: zoom !== null ? "no values in this range" : "no values",
         outliers: shown.outliers,
@@ -199,7 +348,8 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
         marks: shown.marks,
       }}
       hovered={hovered === undefined || !isOfGroups ? null : groupId(hovered.label)}
-      notes={shown.notes} />
+      notes={shown.notes}
+    />
   );
 }
 
@@ -211,16 +361,34 @@ interface NamedCurves {
 }
 
 /** One series that cannot be computed leaves the others as they are. */
-function allCurves(names: readonly string[], ask: (name: string) => Promise<GroupCurves>): Promise<readonly NamedCurves[]> {
-  return Promise.all(names.map((name) => ask(name).then(
-    (curves): NamedCurves => ({ name, curves, problem: null }),
-    (error: unknown): NamedCurves => ({ name, curves: null, problem: error instanceof Error ? error.message : String(error) }),
-  )));
+function allCurves(
+  names: readonly string[],
+  ask: (name: string) => Promise<GroupCurves>,
+): Promise<readonly NamedCurves[]> {
+  return Promise.all(
+    names.map((name) =>
+      ask(name).then(
+        (curves): NamedCurves => ({ name, curves, problem: null }),
+        (error: unknown): NamedCurves => ({
+          name,
+          curves: null,
+          problem: error instanceof Error ? error.message : String(error),
+        }),
+      ),
+    ),
+  );
 }
 
 /** Which curves the runs of a chart have, apart from the metric. */
-export function curvesRequest(page: Page, { x }: ChartSubject): Omit<Parameters<NonNullable<Page["source"]["sweep"]["curves"]>>[0], "metric"> {
-  return { ...sweepRuns(page), ...groupKeys(page.view.groupBy.value), ...(x === null ? {} : { x }) };
+export function curvesRequest(
+  page: Page,
+  { x }: ChartSubject,
+): Omit<Parameters<NonNullable<Page["source"]["sweep"]["curves"]>>[0], "metric"> {
+  return {
+    ...sweepRuns(page),
+    ...groupKeys(page.view.groupBy.value),
+    ...(x === null ? {} : { x }),
+  };
 }
 
 interface FigureProps extends MetricChartProps {
@@ -238,27 +406,88 @@ interface FigureProps extends MetricChartProps {
   readonly hint?: ComponentChildren;
 }
 
-function Figure({ page, spec, subject, height, mostInLegend = 24, onChart, x, zoom, lines, options, hovered, isWaiting, waiting = null, problem, notes, hint }: FigureProps): JSX.Element {
-  const all = { ...axisOptions(page, spec, subject, x), legend: lines.length <= mostInLegend ? "lines" as const : subject.names.length > 1 ? "subjects" as const : null, ...options, ...(problem === null ? {} : { emptyText: "" }) };
+function Figure({
+  page,
+  spec,
+  subject,
+  height,
+  mostInLegend = 24,
+  onChart,
+  x,
+  zoom,
+  lines,
+  options,
+  hovered,
+  isWaiting,
+  waiting = null,
+  problem,
+  notes,
+  hint,
+}: FigureProps): JSX.Element {
+  const all = {
+    ...axisOptions(page, spec, subject, x),
+    legend:
+      lines.length <= mostInLegend
+        ? ("lines" as const)
+        : subject.names.length > 1
+          ? ("subjects" as const)
+          : null,
+    ...options,
+    ...(problem === null ? {} : { emptyText: "" }),
+  };
   const picked = page.picked.value;
   // Lines that were picked in another chart need not exist here.
-  const solo = lines.some(({ id, owner, subject: name }) => [id, owner, name].some((one) => one !== undefined && picked.has(one))) ? picked : NONE_PICKED;
+  const solo = lines.some(({ id, owner, subject: name }) =>
+    [id, owner, name].some((one) => one !== undefined && picked.has(one)),
+  )
+    ? picked
+    : NONE_PICKED;
   const { names, numMatches } = subject;
-  const instead = waiting ?? (lines.length > 0 || isWaiting || problem !== null ? null : missingText(spec.series, page.metrics.value));
+  const instead =
+    waiting ??
+    (lines.length > 0 || isWaiting || problem !== null
+      ? null
+      : missingText(spec.series, page.metrics.value));
   const units = unitsOf(subject);
-  const allNotes = [...(names.length > 1 && units.length > 0 ? [`in ${units.join(", ")}`] : []), ...(names.length < numMatches ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`] : []), ...notes];
+  const allNotes = [
+    ...(names.length > 1 && units.length > 0 ? [`in ${units.join(", ")}`] : []),
+    ...(names.length < numMatches
+      ? [`${names.length} of ${formatNumberOf(numMatches, "matching metric")}`]
+      : []),
+    ...notes,
+  ];
   return (
-    <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
-      {instead !== null ? <p class="metric-waiting" role="status">{instead}</p> : (
-        <Mount height="100%" create={(root) => {
-          const chart = createLineChart(root, all);
-          onChart?.(chart);
-          return chart;
-        }} update={(chart) => show(chart, { lines, options: all, emphasis: { solo, hovered }, zoom })} />
+    <div
+      class="metric-chart"
+      aria-busy={isWaiting}
+      style={{ height: typeof height === "number" ? `${height}px` : height }}
+    >
+      {instead !== null ? (
+        <p class="metric-waiting" role="status">
+          {instead}
+        </p>
+      ) : (
+        <Mount
+          height="100%"
+          create={(root) => {
+            const chart = createLineChart(root, all);
+            onChart?.(chart);
+            return chart;
+          }}
+          update={(chart) =>
+            show(chart, { lines, options: all, emphasis: { solo, hovered }, zoom })
+          }
+        />
       )}
       <div class="metric-notes">
-        {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-        <p class="metric-coarse">{allNotes.join(" · ")} {hint}</p>
+        {problem !== null && (
+          <p class="metric-problem" role="status">
+            {problem}
+          </p>
+        )}
+        <p class="metric-coarse">
+          {allNotes.join(" · ")} {hint}
+        </p>
       </div>
     </div>
   );
@@ -272,13 +501,24 @@ function unitsOf({ metrics }: ChartSubject): readonly string[] {
 }
 
 /** Axes as they were chosen, and what a gesture on them changes. */
-function axisOptions(page: Page, spec: ChartSpec, subject: ChartSubject, x: string): Partial<LineOptions> {
+function axisOptions(
+  page: Page,
+  spec: ChartSpec,
+  subject: ChartSubject,
+  x: string,
+): Partial<LineOptions> {
   const { names, metrics, title } = subject;
   const { view } = page;
   const kind = isXKind(x) ? x : null;
   const units = unitsOf(subject);
-  const formats = new Set(names.map((name) => formatOf(name, metrics.find((metric) => metric.name === name)?.unit ?? null)));
-  const goals = new Set(names.map((name) => metrics.find((metric) => metric.name === name)?.goal ?? null));
+  const formats = new Set(
+    names.map((name) =>
+      formatOf(name, metrics.find((metric) => metric.name === name)?.unit ?? null),
+    ),
+  );
+  const goals = new Set(
+    names.map((name) => metrics.find((metric) => metric.name === name)?.goal ?? null),
+  );
   return {
     title,
     xFormat: kind ?? "number",
@@ -298,25 +538,61 @@ function axisOptions(page: Page, spec: ChartSpec, subject: ChartSubject, x: stri
 }
 
 /** Why runs are not in the chart, and how to see them. */
-function AxisHint({ page: { view }, spec, whole, x }: { readonly page: Page; readonly spec: ChartSpec; readonly whole: readonly SeriesQueryResult[]; readonly x: string }): JSX.Element | null {
-  const drawn = new Set(whole.filter(({ parts }) => parts?.some(({ head }) => head.x === x)).map(({ request }) => request.run));
-  const left = new Map(whole.flatMap(({ request: { run }, parts }) => (drawn.has(run) || !parts?.[0] ? [] : [[run, OWN[parts[0].head.axis]] as const])));
+function AxisHint({
+  page: { view },
+  spec,
+  whole,
+  x,
+}: {
+  readonly page: Page;
+  readonly spec: ChartSpec;
+  readonly whole: readonly SeriesQueryResult[];
+  readonly x: string;
+}): JSX.Element | null {
+  const drawn = new Set(
+    whole
+      .filter(({ parts }) => parts?.some(({ head }) => head.x === x))
+      .map(({ request }) => request.run),
+  );
+  const left = new Map(
+    whole.flatMap(({ request: { run }, parts }) =>
+      drawn.has(run) || !parts?.[0] ? [] : [[run, OWN[parts[0].head.axis]] as const],
+    ),
+  );
   const [axis] = left.values();
   if (axis === undefined || drawn.size === 0) return null;
   const are = left.size === 1 ? "1 run has" : `${left.size} runs have`;
   return (
     <span>
-      {are} no {PLURALS[x] ?? x}: {left.size === 1 ? "it was" : "they were"} logged by {axis === "wall" ? "time" : axis}.
-      {spec.x == null && <button type="button" class="link" onClick={() => (view.x.value = "relative")}>Show all by elapsed time</button>}
+      {are} no {PLURALS[x] ?? x}: {left.size === 1 ? "it was" : "they were"} logged by{" "}
+      {axis === "wall" ? "time" : axis}.
+      {spec.x == null && (
+        <button type="button" class="link" onClick={() => (view.x.value = "relative")}>
+          Show all by elapsed time
+        </button>
+      )}
     </span>
   );
 }
 
 /** The same result while the same things go in, compared one by one. */
-function useSame<Thing, Result>(things: readonly Thing[], text: string, make: () => Result): Result {
-  const last = useRef<{ readonly things: readonly Thing[]; readonly text: string; readonly result: Result } | null>(null);
+function useSame<Thing, Result>(
+  things: readonly Thing[],
+  text: string,
+  make: () => Result,
+): Result {
+  const last = useRef<{
+    readonly things: readonly Thing[];
+    readonly text: string;
+    readonly result: Result;
+  } | null>(null);
   const before = last.current;
-  if (before !== null && before.text === text && before.things.length === things.length && before.things.every((thing, index) => thing === things[index])) {
+  if (
+    before !== null &&
+    before.text === text &&
+    before.things.length === things.length &&
+    before.things.every((thing, index) => thing === things[index])
+  ) {
     return before.result;
   }
   const result = make();
@@ -339,16 +615,30 @@ function show(chart: LineChart, next: Shown): void {
   const { marks, stretches, ...others } = next.options;
   const text = JSON.stringify(others);
   shownIn.set(chart, { ...next, text });
-  const isSame = before !== undefined && before.text === text && before.options.marks === marks && before.options.stretches === stretches;
+  const isSame =
+    before !== undefined &&
+    before.text === text &&
+    before.options.marks === marks &&
+    before.options.stretches === stretches;
   if (!isSame) chart.setOptions(next.options);
   if (before?.lines !== next.lines) chart.setSeries(next.lines);
-  if (before === undefined || before.zoom?.min !== next.zoom?.min || before.zoom?.max !== next.zoom?.max || before.text !== text) chart.setRange(next.zoom);
-  if (before?.emphasis.solo !== next.emphasis.solo || before?.emphasis.hovered !== next.emphasis.hovered) chart.setEmphasis(next.emphasis);
+  if (
+    before === undefined ||
+    before.zoom?.min !== next.zoom?.min ||
+    before.zoom?.max !== next.zoom?.max ||
+    before.text !== text
+  )
+    chart.setRange(next.zoom);
+  if (
+    before?.emphasis.solo !== next.emphasis.solo ||
+    before?.emphasis.hovered !== next.emphasis.hovered
+  )
+    chart.setEmphasis(next.emphasis);
 }
 
 /** Whether a chart has a logarithmic y axis: its own choice, else as all have, unless this metric was turned around. */
 export function isLogY(view: View, spec: ChartSpec): boolean {
-  return spec.log_y ?? (view.isLogY.value !== view.logY.value.includes(titleOf(spec)));
+  return spec.log_y ?? view.isLogY.value !== view.logY.value.includes(titleOf(spec));
 }
 
 const SETTLE_MS = 150;
@@ -364,7 +654,10 @@ function useSettled(text: string): string {
 }
 
 /** Results of queries that differ from the ones before in their smoothing only: what is on screen stays until the answer comes. */
-function useLastParts(key: string, results: readonly SeriesQueryResult[]): readonly SeriesQueryResult[] {
+function useLastParts(
+  key: string,
+  results: readonly SeriesQueryResult[],
+): readonly SeriesQueryResult[] {
   const last = useRef({ key, parts: new Map<string, readonly SeriesPart[]>() });
   if (last.current.key !== key) last.current = { key, parts: new Map() };
   const before = last.current.parts;
@@ -378,9 +671,16 @@ function useLastParts(key: string, results: readonly SeriesQueryResult[]): reado
 /** The axis that was asked for where any run has it, else the one that most runs have; null until the first answer. */
 function commonX(results: readonly SeriesQueryResult[], asked: string | null): string | null {
   const counts = new Map<string, number>();
-  for (const { parts } of results) if (parts?.[0] !== undefined) counts.set(parts[0].head.x, (counts.get(parts[0].head.x) ?? 0) + 1);
+  for (const { parts } of results)
+    if (parts?.[0] !== undefined)
+      counts.set(parts[0].head.x, (counts.get(parts[0].head.x) ?? 0) + 1);
   if (asked !== null && counts.has(asked)) return asked;
-  return [...counts].reduce<[string, number] | null>((best, one) => (best === null || one[1] > best[1] ? one : best), null)?.[0] ?? null;
+  return (
+    [...counts].reduce<[string, number] | null>(
+      (best, one) => (best === null || one[1] > best[1] ? one : best),
+      null,
+    )?.[0] ?? null
+  );
 }
 
 function expectedX(x: string, axis: AxisName): string {
@@ -391,21 +691,39 @@ function expectedX(x: string, axis: AxisName): string {
 function problemOf(results: readonly SeriesQueryResult[], names: readonly string[]): string | null {
   const missing = names.find((name) => {
     const ofName = results.filter(({ request }) => request.name === name);
-    return ofName.some(({ problem }) => problem !== null) && ofName.every(({ parts }) => parts === null || parts.length === 0);
+    return (
+      ofName.some(({ problem }) => problem !== null) &&
+      ofName.every(({ parts }) => parts === null || parts.length === 0)
+    );
   });
-  return missing === undefined ? null : (results.find(({ request, problem }) => request.name === missing && problem !== null)?.problem ?? null);
+  return missing === undefined
+    ? null
+    : (results.find(({ request, problem }) => request.name === missing && problem !== null)
+        ?.problem ?? null);
 }
 
 /** Which series of a chart that has others are in none of its runs. Patterns are matched with the metrics that are listed. */
-function absentNotes({ metrics, details }: Page, { series }: ChartSpec, runs: readonly string[], whole: readonly SeriesQueryResult[]): readonly string[] {
+function absentNotes(
+  { metrics, details }: Page,
+  { series }: ChartSpec,
+  runs: readonly string[],
+  whole: readonly SeriesQueryResult[],
+): readonly string[] {
   const listed = metrics.value.map(({ name }) => name);
   const areWide = runs.some((id) => isWide(details.of(id).value ?? { sections: {} }));
-  return (series.length < 2 || whole.length === 0) && !areWide ? [] : series.flatMap((text) => {
-    const matches = expandPatterns([text], listed);
-    if (matches.length === 0) return [`No ${areWide ? "listed " : ""}metric matches ${text}.`];
-    if (matches[0] !== text) return areWide ? [`Only listed metrics were searched for ${text}.`] : [];
-    return !isFormula(text) && whole.length > 0 && whole.every(({ request, parts }) => request.name !== text || parts?.length === 0) ? [`No run has ${text}.`] : [];
-  });
+  return (series.length < 2 || whole.length === 0) && !areWide
+    ? []
+    : series.flatMap((text) => {
+        const matches = expandPatterns([text], listed);
+        if (matches.length === 0) return [`No ${areWide ? "listed " : ""}metric matches ${text}.`];
+        if (matches[0] !== text)
+          return areWide ? [`Only listed metrics were searched for ${text}.`] : [];
+        return !isFormula(text) &&
+          whole.length > 0 &&
+          whole.every(({ request, parts }) => request.name !== text || parts?.length === 0)
+          ? [`No run has ${text}.`]
+          : [];
+      });
 }
 
 function zoomOn({ zoom: { value } }: View, x: string): Range | null {
@@ -423,18 +741,31 @@ function isTall(height: number | string): boolean {
 
 /** The members of groups that are drawn from series, because there is no server to average them. */
 function groupedRuns({ runs, view }: Page): readonly RunRow[] {
-  return view.spread.value === "none" || view.groupBy.value === null ? [] : countedRows(runs.fitting.value.filter(({ hidden }) => !hidden), view.withUnfinished.value);
+  return view.spread.value === "none" || view.groupBy.value === null
+    ? []
+    : countedRows(
+        runs.fitting.value.filter(({ hidden }) => !hidden),
+        view.withUnfinished.value,
+      );
 }
 
 function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineGroup[] | null {
   if (view.spread.value === "none" || view.groupBy.value === null) return null;
   return runs.groups.value
-    .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id)) }))
+    .map(({ title, rows }) => ({
+      title: `${view.groupBy.value} = ${title ?? ""}`,
+      runs: rows.map(({ id }) => id).filter((id) => ids.includes(id)),
+    }))
     .filter((group) => group.runs.length > 0);
 }
 
 /** The line of the run under the pointer; null when it is not in this chart, so that nothing is dimmed. */
-function hoveredLine(run: string | null, cells: readonly Cell[], groups: readonly LineGroup[] | null, alone: string | null): string | null {
+function hoveredLine(
+  run: string | null,
+  cells: readonly Cell[],
+  groups: readonly LineGroup[] | null,
+  alone: string | null,
+): string | null {
   if (run === null || !cells.some((cell) => cell.run === run)) return null;
   if (groups === null || run === alone) return run;
   const group = groups.find(({ runs }) => runs.includes(run));
@@ -446,7 +777,10 @@ export const CHART_MARKS = ["finding", "restart", "epoch", "checkpoint"] as cons
 export type ChartMark = (typeof CHART_MARKS)[number];
 
 export function hiddenMarks({ view }: Page): readonly string[] {
-  return view.text("no-marks").value.split(" ").filter((word) => word !== "");
+  return view
+    .text("no-marks")
+    .value.split(" ")
+    .filter((word) => word !== "");
 }
 
 /** Findings about the metrics, and what happened in the run in focus; the same list until one of them changes. */
@@ -455,28 +789,49 @@ function useMarks(page: Page, names: readonly string[], x: string): readonly Mar
   const placed = page.marks.onAxis(x);
   const hidden = hiddenMarks(page).join(" ");
   const focus = page.runs.focus.value;
-  const whose = focus === null || page.runs.drawn.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
+  const whose =
+    focus === null || page.runs.drawn.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
   return useMemo(() => {
     // Along epochs every place of the axis is one.
-    const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind) && !(kind === "epoch" && x === "epoch");
-    const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label: whose + label }] : []));
-    return [...happened, ...(isShown("finding") && x === "step" ? findingMarks(findings ?? [], names) : [])];
+    const isShown = (kind: string): boolean =>
+      !hidden.split(" ").includes(kind) && !(kind === "epoch" && x === "epoch");
+    const happened = placed.flatMap(({ kind, label, x: at }): Mark[] =>
+      kind !== "phase" && kind !== "throttle" && isShown(kind)
+        ? [{ x: at, kind, label: whose + label }]
+        : [],
+    );
+    return [
+      ...happened,
+      ...(isShown("finding") && x === "step" ? findingMarks(findings ?? [], names) : []),
+    ];
   }, [findings, placed, hidden, names.join("\n"), x, whose]);
 }
 
 function findingMarks(findings: readonly Finding[], names: readonly string[]): readonly Mark[] {
-  return findings.flatMap(({ series, steps, sentence, severity }): Mark[] => (series === null || !names.includes(series) || steps === null ? [] : [{ x: steps[0], kind: "finding", label: sentence, severity: markSeverity(severity) }]));
+  return findings.flatMap(({ series, steps, sentence, severity }): Mark[] =>
+    series === null || !names.includes(series) || steps === null
+      ? []
+      : [{ x: steps[0], kind: "finding", label: sentence, severity: markSeverity(severity) }],
+  );
 }
 
 const NO_STRETCHES: readonly Stretch[] = [];
 
 /** The phases of the run in focus, under its loss, until the run's last point. */
-function usePhases(page: Page, names: readonly string[], x: string, end: number): readonly Stretch[] {
+function usePhases(
+  page: Page,
+  names: readonly string[],
+  x: string,
+  end: number,
+): readonly Stretch[] {
   const focus = page.runs.focus.value;
   const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles["loss"];
   const placed = page.marks.onAxis(x);
   const isLoss = loss !== undefined && names.includes(loss);
-  return useMemo(() => (isLoss ? phaseStretches(placed, end) : NO_STRETCHES), [isLoss, placed, end]);
+  return useMemo(
+    () => (isLoss ? phaseStretches(placed, end) : NO_STRETCHES),
+    [isLoss, placed, end],
+  );
 }
 
 export function markSeverity(severity: Finding["severity"]): "info" | "warning" | "critical" {

@@ -9,11 +9,23 @@ interface Phase {
 }
 
 const PHASES: Readonly<Record<string, Phase>> = {
-  "warm-up": { tone: "quiet", meaning: "The first steps: the learning rate rises, and rules ignore the loss." },
+  "warm-up": {
+    tone: "quiet",
+    meaning: "The first steps: the learning rate rises, and rules ignore the loss.",
+  },
   converging: { tone: "good", meaning: "The loss is falling." },
-  plateau: { tone: "info", meaning: "The loss hardly changes: the schedule may be near its end, or the rate too low." },
-  unstable: { tone: "warning", meaning: "The loss oscillates: it often recovers, but may diverge later." },
-  diverging: { tone: "critical", meaning: "The loss rises: lower the rate, or resume from a checkpoint." },
+  plateau: {
+    tone: "info",
+    meaning: "The loss hardly changes: the schedule may be near its end, or the rate too low.",
+  },
+  unstable: {
+    tone: "warning",
+    meaning: "The loss oscillates: it often recovers, but may diverge later.",
+  },
+  diverging: {
+    tone: "critical",
+    meaning: "The loss rises: lower the rate, or resume from a checkpoint.",
+  },
 };
 
 export function phaseTone(phase: string): Stretch["tone"] {
@@ -33,5 +45,12 @@ export function phasesIn(marks: readonly PlacedMark[]): readonly string[] {
 /** Phases from their beginnings; the last ends where the run does. */
 export function phaseStretches(marks: readonly PlacedMark[], end: number): readonly Stretch[] {
   const begun = marks.filter(({ kind }) => kind === "phase");
-  return begun.map(({ x, label }, index): Stretch => ({ min: x, max: begun[index + 1]?.x ?? end, label: `phase: ${label}`, tone: phaseTone(label) }));
+  return begun.map(
+    ({ x, label }, index): Stretch => ({
+      min: x,
+      max: begun[index + 1]?.x ?? end,
+      label: `phase: ${label}`,
+      tone: phaseTone(label),
+    }),
+  );
 }

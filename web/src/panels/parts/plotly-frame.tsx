@@ -7,7 +7,15 @@ import type { Page } from "../../state/page.ts";
 
 export const PLOTLY_TYPE = "application/vnd.plotly.v1+json";
 
-export function PlotlyFrame({ page, run, file }: { readonly page: Page; readonly run: string; readonly file: string }): JSX.Element {
+export function PlotlyFrame({
+  page,
+  run,
+  file,
+}: {
+  readonly page: Page;
+  readonly run: string;
+  readonly file: string;
+}): JSX.Element {
   const [problem, setProblem] = useState<string | null>(null);
   const [address, setAddress] = useState<string | null>(null);
   const [figure, setFigure] = useState<string | null>(null);
@@ -15,11 +23,15 @@ export function PlotlyFrame({ page, run, file }: { readonly page: Page; readonly
   const frame = useRef<HTMLIFrameElement>(null);
   useEffect(() => {
     let isWanted = true;
-    Promise.all([page.source.plotlyUrl(), page.source.blobText(run, file)]).then(([url, text]) => {
-      if (!isWanted) return;
-      setAddress(url);
-      setFigure(text);
-    }, (error: unknown) => isWanted && setProblem(error instanceof Error ? error.message : String(error)));
+    Promise.all([page.source.plotlyUrl(), page.source.blobText(run, file)]).then(
+      ([url, text]) => {
+        if (!isWanted) return;
+        setAddress(url);
+        setFigure(text);
+      },
+      (error: unknown) =>
+        isWanted && setProblem(error instanceof Error ? error.message : String(error)),
+    );
     return () => {
       isWanted = false;
     };
@@ -29,6 +41,20 @@ export function PlotlyFrame({ page, run, file }: { readonly page: Page; readonly
     if (isLoaded && figure !== null) frame.current!.contentWindow!.postMessage(figure, "*");
   }, [isLoaded, figure]);
   if (problem !== null) return <p role="status">{problem}</p>;
-  if (address === null) return <p role="status" aria-busy>Loading…</p>;
-  return <iframe ref={frame} class="plotly-frame" sandbox="allow-scripts" title="Plotly figure" src={address} onLoad={() => setLoaded(true)} />;
+  if (address === null)
+    return (
+      <p role="status" aria-busy>
+        Loading…
+      </p>
+    );
+  return (
+    <iframe
+      ref={frame}
+      class="plotly-frame"
+      sandbox="allow-scripts"
+      title="Plotly figure"
+      src={address}
+      onLoad={() => setLoaded(true)}
+    />
+  );
 }

@@ -33,7 +33,11 @@ const HIDING = 4;
 /** The standard deviation of normal values by their median absolute deviation. */
 const PER_MAD = 1.4826;
 
-export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxColumns: number): RankMatrix | null {
+export function rankMatrix(
+  parts: readonly SeriesPart[],
+  maxRows: number,
+  maxColumns: number,
+): RankMatrix | null {
   const byRank = [...parts].sort((one, other) => one.head.rank - other.head.rank);
   const samples = byRank.map(samplesOf);
   let [lo, hi, longest] = [Infinity, -Infinity, 0];
@@ -47,7 +51,9 @@ export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxCol
   const width = columns > 1 ? (hi - lo) / (columns - 1) || 1 : 1;
   const cells = samples.map((sample) => columnMeans(sample, lo - width / 2, width, columns));
   const x = Float64Array.from({ length: columns }, (_, column) => lo + column * width);
-  const medians = x.map((_, column) => median(cells.map((cell) => cell[column]!).filter(Number.isFinite)));
+  const medians = x.map((_, column) =>
+    median(cells.map((cell) => cell[column]!).filter(Number.isFinite)),
+  );
   const perRow = Math.max(1, Math.ceil(cells.length / Math.max(1, maxRows)));
   const numRows = Math.ceil(cells.length / perRow);
   const values = new Float64Array(numRows * columns).fill(ABSENT);
@@ -59,29 +65,48 @@ export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxCol
     cell.forEach((value, column) => {
       const at = row * columns + column;
       const strangeness = strangenessOf(value, medians[column]!, column >= stop);
-      if (strangeness > strangest[at]!) [strangest[at], values[at], ranks[at]] = [strangeness, value, byRank[index]!.head.rank];
+      if (strangeness > strangest[at]!)
+        [strangest[at], values[at], ranks[at]] = [strangeness, value, byRank[index]!.head.rank];
     });
   });
   const rowNames = Array.from({ length: numRows }, (_, row) => {
-    const [first, last] = [byRank[row * perRow]!.head.rank, byRank[Math.min(cells.length, (row + 1) * perRow) - 1]!.head.rank];
+    const [first, last] = [
+      byRank[row * perRow]!.head.rank,
+      byRank[Math.min(cells.length, (row + 1) * perRow) - 1]!.head.rank,
+    ];
     return first === last ? `rank ${first}` : `${first}–${last}`;
   });
   const spreads = spreadsOf(cells, medians);
   const wandering = innerRange(medians);
-  const isHidden = cells.length >= LEAST_RANKS && wandering.max - wandering.min > HIDING * median([...spreads]);
-  const deviations = isHidden ? values.map((value, at) => (Number.isFinite(value) ? inSpreads(value - medians[at % columns]!, spreads[at % columns]!) : value)) : null;
+  const isHidden =
+    cells.length >= LEAST_RANKS && wandering.max - wandering.min > HIDING * median([...spreads]);
+  const deviations = isHidden
+    ? values.map((value, at) =>
+        Number.isFinite(value)
+          ? inSpreads(value - medians[at % columns]!, spreads[at % columns]!)
+          : value,
+      )
+    : null;
   return { rowNames, perRow, x, values, ranks, range: innerRange(values), deviations };
 }
 
 /** How far ranks usually lie from their median, by column; one that is far off does not count. */
 function spreadsOf(cells: readonly Float64Array[], medians: Float64Array): Float64Array {
-  const found = medians.map((middle, column) => PER_MAD * median(cells.map((cell) => Math.abs(cell[column]! - middle)).filter(Number.isFinite)));
+  const found = medians.map(
+    (middle, column) =>
+      PER_MAD *
+      median(cells.map((cell) => Math.abs(cell[column]! - middle)).filter(Number.isFinite)),
+  );
   const usual = median([...found].filter((spread) => spread > 0));
   return found.map((spread) => spread || usual);
 }
 
 function inSpreads(distance: number, spread: number): number {
-  return distance === 0 ? 0 : spread === 0 ? Math.sign(distance) * Number.MAX_VALUE : distance / spread;
+  return distance === 0
+    ? 0
+    : spread === 0
+      ? Math.sign(distance) * Number.MAX_VALUE
+      : distance / spread;
 }
 
 /** Of several ranks in one row the strangest is shown: one without a number, then one that stopped, then the one farthest from the others. */
@@ -108,7 +133,12 @@ function samplesOf({ data }: SeriesPart): Samples {
   return { x: data.lastX, y: data.mean, weight: data.count };
 }
 
-function columnMeans({ x, y, weight }: Samples, lo: number, width: number, columns: number): Float64Array {
+function columnMeans(
+  { x, y, weight }: Samples,
+  lo: number,
+  width: number,
+  columns: number,
+): Float64Array {
   const sums = new Float64Array(columns);
   const weights = new Float64Array(columns);
   const seen = new Uint8Array(columns);
@@ -122,7 +152,9 @@ function columnMeans({ x, y, weight }: Samples, lo: number, width: number, colum
     sums[column]! += value * share;
     weights[column]! += share;
   }
-  const means = sums.map((sum, column) => (weights[column]! > 0 ? sum / weights[column]! : seen[column] === 1 ? NaN : ABSENT));
+  const means = sums.map((sum, column) =>
+    weights[column]! > 0 ? sum / weights[column]! : seen[column] === 1 ? NaN : ABSENT,
+  );
   return withoutGaps(means);
 }
 
@@ -131,7 +163,8 @@ function withoutGaps(means: Float64Array): Float64Array {
   let before = -1;
   for (let column = 0; column < means.length; column++) {
     if (means[column] === ABSENT) continue;
-    if (before >= 0 && column - before <= LONGEST_GAP) means.fill(means[before]!, before + 1, column);
+    if (before >= 0 && column - before <= LONGEST_GAP)
+      means.fill(means[before]!, before + 1, column);
     before = column;
   }
   return means;
@@ -145,5 +178,8 @@ function median(values: readonly number[]): number {
 function innerRange(values: Float64Array): { readonly min: number; readonly max: number } {
   const known = values.filter(Number.isFinite).sort();
   if (known.length === 0) return { min: 0, max: 1 };
-  return { min: known[Math.floor(known.length * 0.01)]!, max: known[Math.min(known.length - 1, Math.ceil(known.length * 0.99))]! };
+  return {
+    min: known[Math.floor(known.length * 0.01)]!,
+    max: known[Math.min(known.length - 1, Math.ceil(known.length * 0.99))]!,
+  };
 }

@@ -3,7 +3,13 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useRef } from "preact/hooks";
 
-import { formatBytes, formatCount, formatDuration, formatNumber, slotCss } from "../../chart/index.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatNumber,
+  slotCss,
+} from "../../chart/index.ts";
 import type { LineChart } from "../../chart/index.ts";
 import { extremesOf, lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
@@ -30,10 +36,23 @@ const SIGNS: readonly Sign[] = [
   { label: "accuracy", names: [/^((eval|val|test)[/_])acc(uracy)?$/, /^(train[/_])?acc(uracy)?$/] },
   { label: "learning rate", role: "lr", names: [] },
   { label: "gradient norm", role: "norm", names: [] },
-  { label: "throughput", role: "throughput", names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/], format: (value) => `${formatCount(value)}/s` },
-  { label: "share of the speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}\u00a0%` },
+  {
+    label: "throughput",
+    role: "throughput",
+    names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/],
+    format: (value) => `${formatCount(value)}/s`,
+  },
+  {
+    label: "share of the speed of light",
+    names: [/(^|\/)sol$/, /(^|[/_])mfu$/],
+    format: (value) => `${value.toFixed(1)}\u00a0%`,
+  },
 ];
-const GPU: Sign = { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^(system|resources)\/gpu_pct$/], format: (value) => `${value.toFixed(0)}\u00a0%` };
+const GPU: Sign = {
+  label: "GPU",
+  names: [/^gpu\/0\/gpu_util$/, /^(system|resources)\/gpu_pct$/],
+  format: (value) => `${value.toFixed(0)}\u00a0%`,
+};
 
 export interface ChartOfRun {
   readonly row: MetricRow;
@@ -49,29 +68,43 @@ export interface RunCharts {
 
 export function chartsOf(detail: RunDetail): RunCharts {
   const all = detail.metrics.filter(({ name, axis }) => axis !== "time" && !ASIDE.test(name));
-  const losses = ["loss", "eval_loss"].flatMap((role) => all.find(({ name }) => name === detail.roles[role]) ?? []);
+  const losses = ["loss", "eval_loss"].flatMap(
+    (role) => all.find(({ name }) => name === detail.roles[role]) ?? [],
+  );
   const main = losses.length > 0 ? losses : all.slice(0, 1);
   const others = all.filter((row) => !main.includes(row));
   const signs = [...SIGNS, GPU].flatMap((sign) => {
     const candidates = sign === GPU ? detail.metrics : others;
-    const row = candidates.find(({ name }) => sign.role !== undefined && detail.roles[sign.role] === name)
-      ?? sign.names.map((pattern) => candidates.find(({ name }) => pattern.test(name))).find((one) => one !== undefined);
+    const row =
+      candidates.find(({ name }) => sign.role !== undefined && detail.roles[sign.role] === name) ??
+      sign.names
+        .map((pattern) => candidates.find(({ name }) => pattern.test(name)))
+        .find((one) => one !== undefined);
     const isTaken = others.some(({ name }) => name === sign.label); // two charts are not both "accuracy"
     return row === undefined ? [] : [chartOf(row, isTaken ? { ...sign, label: row.name } : sign)];
   });
   const rest = others.filter((row) => !signs.some((sign) => sign.row === row));
   const room = others.length <= MOST_SMALL ? MOST_SMALL : Math.max(0, FEWEST_SMALL - signs.length);
   const isGpu = ({ label }: ChartOfRun): boolean => label === GPU.label;
-  const small = [...signs.filter((sign) => !isGpu(sign)), ...rest.slice(0, room).map((row) => chartOf(row)), ...signs.filter(isGpu)];
+  const small = [
+    ...signs.filter((sign) => !isGpu(sign)),
+    ...rest.slice(0, room).map((row) => chartOf(row)),
+    ...signs.filter(isGpu),
+  ];
   return { main: main.map((row) => chartOf(row)), small };
 }
 
-export function chartOf(row: MetricRow, { label = row.name, format = formatterOf(row) }: Partial<Sign> = {}): ChartOfRun {
+export function chartOf(
+  row: MetricRow,
+  { label = row.name, format = formatterOf(row) }: Partial<Sign> = {},
+): ChartOfRun {
   return { row, label, format };
 }
 
 function formatterOf({ name, unit }: MetricRow): (value: number) => string {
-  return { bytes: formatBytes, duration: formatDuration }[formatOf(name, unit) as string] ?? formatNumber;
+  return (
+    { bytes: formatBytes, duration: formatDuration }[formatOf(name, unit) as string] ?? formatNumber
+  );
 }
 
 export interface RunChartProps {
@@ -93,20 +126,50 @@ export function RunChart({ page, run, charts, of, children }: RunChartProps): JS
   const title = isOne ? charts[0]!.label : series.join(", ");
   const looks = seriesLooks(series, true);
   return (
-    <section class="card chart-card run-chart" aria-label={of === undefined ? title : `${of}: ${title}`} data-metric={series[0]}>
+    <section
+      class="card chart-card run-chart"
+      aria-label={of === undefined ? title : `${of}: ${title}`}
+      data-metric={series[0]}
+    >
       <header class="card-head">
-        <h3 title={series.join(", ")} class={isOne ? "" : "visually-hidden"}>{title}</h3>
+        <h3 title={series.join(", ")} class={isOne ? "" : "visually-hidden"}>
+          {title}
+        </h3>
         {charts.map((one) => (
           <Values key={one.row.name} page={page} run={run} chart={one}>
-            {!isOne && <span class="run-values-name"><i class="chart-swatch" style={{ background: slotCss(looks.get(one.row.name)!.slot!) }} /> {one.row.name}</span>}
+            {!isOne && (
+              <span class="run-values-name">
+                <i
+                  class="chart-swatch"
+                  style={{ background: slotCss(looks.get(one.row.name)!.slot!) }}
+                />{" "}
+                {one.row.name}
+              </span>
+            )}
           </Values>
         ))}
         <span class="run-chart-tools">
-          <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${title}`} onClick={() => (page.view.full.value = series[0]!)}>⤢</button>
+          <button
+            type="button"
+            class="button is-quiet"
+            title="Full screen"
+            aria-label={`Full screen: ${title}`}
+            onClick={() => (page.view.full.value = series[0]!)}
+          >
+            ⤢
+          </button>
           <ChartMenu page={page} spec={{ series }} chart={() => chart.current} />
         </span>
       </header>
-      <div class="run-chart-body"><MetricChart page={page} spec={{ series }} runs={[run]} height="100%" onChart={(made) => (chart.current = made)} /></div>
+      <div class="run-chart-body">
+        <MetricChart
+          page={page}
+          spec={{ series }}
+          runs={[run]}
+          height="100%"
+          onChart={(made) => (chart.current = made)}
+        />
+      </div>
       {children}
     </section>
   );
@@ -114,18 +177,43 @@ export function RunChart({ page, run, charts, of, children }: RunChartProps): JS
 
 /** Charts of a section of the run. */
 export function ChartGrid({ charts, ...props }: RunChartProps): JSX.Element {
-  return <div class="overview-small">{charts.map((one) => <RunChart key={one.row.name} {...props} charts={[one]} />)}</div>;
+  return (
+    <div class="overview-small">
+      {charts.map((one) => (
+        <RunChart key={one.row.name} {...props} charts={[one]} />
+      ))}
+    </div>
+  );
 }
 
 /** The newest value, and the best one where the run knows which way is better. */
-function Values({ page, run, chart: { row, format }, children }: { readonly page: Page; readonly run: string; readonly chart: ChartOfRun; readonly children: ComponentChildren }): JSX.Element | null {
+function Values({
+  page,
+  run,
+  chart: { row, format },
+  children,
+}: {
+  readonly page: Page;
+  readonly run: string;
+  readonly chart: ChartOfRun;
+  readonly children: ComponentChildren;
+}): JSX.Element | null {
   const { name, axis, unit, summary } = row;
-  const [cell] = useSeriesQueries(page, [{ run, name, axis, x: axis === "time" ? "wall" : axis, range: null, pixels: 300 }]);
+  const [cell] = useSeriesQueries(page, [
+    { run, name, axis, x: axis === "time" ? "wall" : axis, range: null, pixels: 300 },
+  ]);
   const data = cell?.parts?.[0]?.data;
   const last = data === undefined ? (summary?.last ?? null) : lastOf(data);
   if (last === null) return null;
   const extremes = data === undefined ? null : extremesOf(data);
-  const best = summary?.best == null ? null : extremes === null ? summary.best : summary.best === summary.min ? extremes.min : extremes.max;
+  const best =
+    summary?.best == null
+      ? null
+      : extremes === null
+        ? summary.best
+        : summary.best === summary.min
+          ? extremes.min
+          : extremes.max;
   return (
     <span class="run-values" title={`${name}: ${last}${unit === null ? "" : ` ${unit}`}`}>
       {children}

@@ -33,7 +33,10 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
   return (
     <header class="run-head">
       <div class="run-head-line">
-        <h2><StatusDot row={row} /><Name key={row.id} page={page} row={row} /></h2>
+        <h2>
+          <StatusDot row={row} />
+          <Name key={row.id} page={page} row={row} />
+        </h2>
         <StatusWords page={page} row={row} />
         {isLive && <Phase page={page} />}
         <Progress page={page} row={row} detail={detail} />
@@ -41,7 +44,10 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
         <Control key={row.id} page={page} row={row} />
       </div>
       <p class="run-facts">{detail === null ? "\u00a0" : factsText(detail)}</p>
-      <div class="run-head-line"><RunNote key={row.id} page={page} row={row} /><RunTags page={page} row={row} /></div>
+      <div class="run-head-line">
+        <RunNote key={row.id} page={page} row={row} />
+        <RunTags page={page} row={row} />
+      </div>
     </header>
   );
 }
@@ -49,29 +55,64 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
 /** The name of the run; a click changes it in its place, and an empty one restores what was recorded. */
 function Name({ page, row }: Omit<RunHeadProps, "detail">): JSX.Element {
   if (page.source.updateLabels === null) return <span>{row.name}</span>;
-  return <Editable label="Name of the run" text={row.name} class="run-title" title="Rename" onDone={(text) => void updateLabels(page, row, { name: text === "" ? null : text })}>{row.name}</Editable>;
+  return (
+    <Editable
+      label="Name of the run"
+      text={row.name}
+      class="run-title"
+      title="Rename"
+      onDone={(text) => void updateLabels(page, row, { name: text === "" ? null : text })}
+    >
+      {row.name}
+    </Editable>
+  );
 }
 
 /** How the run stands and, where it did not end well, what is known of why; one that lives and records nothing is stalled. */
 function StatusWords({ page, row }: Omit<RunHeadProps, "detail">): JSX.Element {
-  const silence = row.status.state === "running" ? page.findings.all.value?.find(({ rule, isOpen }) => rule === "silent-run" && isOpen) : undefined;
-  if (silence !== undefined) return <span class="run-status is-warning" title={silence.sentence}>stalled</span>;
+  const silence =
+    row.status.state === "running"
+      ? page.findings.all.value?.find(({ rule, isOpen }) => rule === "silent-run" && isOpen)
+      : undefined;
+  if (silence !== undefined)
+    return (
+      <span class="run-status is-warning" title={silence.sentence}>
+        stalled
+      </span>
+    );
   const { text, reason, state } = row.status;
   const words = reason === null ? text : `${text}: ${reason}`;
-  return <span class={`run-status is-${statusLevelOf(row)}`} title={words}>{state === "finished" ? text : words}</span>;
+  return (
+    <span class={`run-status is-${statusLevelOf(row)}`} title={words}>
+      {state === "finished" ? text : words}
+    </span>
+  );
 }
 
 /** What the training says it is doing. */
 function Phase({ page }: { readonly page: Page }): JSX.Element | null {
   const phase = page.marks.phase.value;
   if (phase === null) return null;
-  return <span class={`run-phase-now is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? "The phase of the training"}>{phase}</span>;
+  return (
+    <span
+      class={`run-phase-now is-${phaseTone(phase)}`}
+      title={phaseMeaning(phase) ?? "The phase of the training"}
+    >
+      {phase}
+    </span>
+  );
 }
 
 function Progress({ page, row, detail }: RunHeadProps): JSX.Element {
-  const { share, done, total, unit, elapsedS, leftS } = progressOf(row, isEnded(row) ? 0 : page.now.value);
+  const { share, done, total, unit, elapsedS, leftS } = progressOf(
+    row,
+    isEnded(row) ? 0 : page.now.value,
+  );
   const goodput = detail?.goodput ?? null;
-  const counted = done === null ? "" : `${unit} ${formatWhole(done)}${total === null ? "" : ` of ${formatWhole(total)}`}`;
+  const counted =
+    done === null
+      ? ""
+      : `${unit} ${formatWhole(done)}${total === null ? "" : ` of ${formatWhole(total)}`}`;
   const words = [
     counted,
     share === null ? "" : `${Math.floor(share * 100)}\u00a0%`,
@@ -80,10 +121,20 @@ function Progress({ page, row, detail }: RunHeadProps): JSX.Element {
     goodput === null ? "" : `goodput ${Math.round(100 * goodput.share)}\u00a0%`,
   ];
   return (
-    <span class="progress" title={goodput === null ? "" : `Goodput ${goodput.text}. ${goodput.advice ?? ""}`}>
+    <span
+      class="progress"
+      title={goodput === null ? "" : `Goodput ${goodput.text}. ${goodput.advice ?? ""}`}
+    >
       {!(share === null && isEnded(row)) && (
-        <span class={`progress-track${share === null ? " is-unknown" : ""}${isEnded(row) ? " is-ended" : ""}`} role="progressbar" aria-label={`Progress of ${row.name}`}
-          aria-valuemin={0} aria-valuemax={100} aria-valuenow={share === null ? undefined : Math.round(share * 100)} aria-valuetext={counted}>
+        <span
+          class={`progress-track${share === null ? " is-unknown" : ""}${isEnded(row) ? " is-ended" : ""}`}
+          role="progressbar"
+          aria-label={`Progress of ${row.name}`}
+          aria-valuemin={0}
+          aria-valuemax={100}
+          aria-valuenow={share === null ? undefined : Math.round(share * 100)}
+          aria-valuetext={counted}
+        >
           <span class="progress-fill" style={{ transform: `scaleX(${share ?? 0})` }} />
         </span>
       )}
@@ -113,6 +164,10 @@ export function factsText({ hardware, facts }: RunDetail): string {
     typeof cores === "number" ? `${cores} cores` : null,
     typeof python === "string" ? `Python ${python}` : null,
     typeof owner === "string" && owner !== "" ? `by ${owner}` : null,
-    typeof commit === "string" ? `commit ${commit.slice(0, 7)}${typeof branch === "string" ? ` on ${branch}` : ""}${dirty === true ? " (dirty)" : ""}` : null,
-  ].filter((part) => typeof part === "string" && part !== "").join(" · ");
+    typeof commit === "string"
+      ? `commit ${commit.slice(0, 7)}${typeof branch === "string" ? ` on ${branch}` : ""}${dirty === true ? " (dirty)" : ""}`
+      : null,
+  ]
+    .filter((part) => typeof part === "string" && part !== "")
+    .join(" · ");
 }

@@ -24,14 +24,18 @@ interface Shown {
 function shownOf(page: Page): Shown {
   const hidden = page.view.text("sample-hidden");
   const keys = hidden.value === "" ? [] : hidden.value.split("\n");
-  const keyOf = (group: string, label?: string): string => JSON.stringify(label === undefined ? [group] : [group, label]);
-  const has = (group: string, label?: string): boolean => !keys.includes(keyOf(group)) && (label === undefined || !keys.includes(keyOf(group, label)));
+  const keyOf = (group: string, label?: string): string =>
+    JSON.stringify(label === undefined ? [group] : [group, label]);
+  const has = (group: string, label?: string): boolean =>
+    !keys.includes(keyOf(group)) && (label === undefined || !keys.includes(keyOf(group, label)));
   return {
     minScore: Number(page.view.text("sample-score", "0").value) || 0,
     has,
     toggle: (group, label) => {
       const key = keyOf(group, label);
-      hidden.value = (keys.includes(key) ? keys.filter((one) => one !== key) : [...keys, key]).join("\n");
+      hidden.value = (keys.includes(key) ? keys.filter((one) => one !== key) : [...keys, key]).join(
+        "\n",
+      );
     },
   };
 }
@@ -42,7 +46,13 @@ function colorOf({ slots }: Classes, label: string): string {
 }
 
 /** Switches for each group and class, and the lowest score. */
-export function Legend({ page, classes }: { readonly page: Page; readonly classes: Classes }): JSX.Element | null {
+export function Legend({
+  page,
+  classes,
+}: {
+  readonly page: Page;
+  readonly classes: Classes;
+}): JSX.Element | null {
   const { has, toggle, minScore } = shownOf(page);
   const score = page.view.text("sample-score", "0");
   if (classes.groups.size === 0) return null;
@@ -50,22 +60,52 @@ export function Legend({ page, classes }: { readonly page: Page; readonly classe
     <div class="sample-legend" role="group" aria-label="Boxes and masks">
       {[...classes.groups].map(([group, labels]) => (
         <span key={group} class="sample-group">
-          <button type="button" class="sample-class" aria-pressed={has(group)} onClick={() => toggle(group)}>{group || "boxes and masks"}</button>
+          <button
+            type="button"
+            class="sample-class"
+            aria-pressed={has(group)}
+            onClick={() => toggle(group)}
+          >
+            {group || "boxes and masks"}
+          </button>
           {labels.map((label) => (
-            <button key={label} type="button" class="sample-class" aria-pressed={has(group, label)} disabled={!has(group)} onClick={() => toggle(group, label)}>
-              <i style={{ background: colorOf(classes, label) }} />{label || "no label"}
+            <button
+              key={label}
+              type="button"
+              class="sample-class"
+              aria-pressed={has(group, label)}
+              disabled={!has(group)}
+              onClick={() => toggle(group, label)}
+            >
+              <i style={{ background: colorOf(classes, label) }} />
+              {label || "no label"}
             </button>
           ))}
         </span>
       ))}
-      {classes.hasScores && <Slider label="Score at least" min={0} max={1} step={0.01} value={minScore} text={formatNumber(minScore)} onChange={(value) => (score.value = String(value))} />}
+      {classes.hasScores && (
+        <Slider
+          label="Score at least"
+          min={0}
+          max={1}
+          step={0.01}
+          value={minScore}
+          text={formatNumber(minScore)}
+          onChange={(value) => (score.value = String(value))}
+        />
+      )}
     </div>
   );
 }
 
 /** Show each pixel of a small picture or video as a square. */
-export function sharpen({ currentTarget: shown }: { readonly currentTarget: HTMLImageElement | HTMLVideoElement }): void {
-  if (("naturalWidth" in shown ? shown.naturalWidth : shown.videoWidth) < SMALL_PX) shown.style.imageRendering = "pixelated";
+export function sharpen({
+  currentTarget: shown,
+}: {
+  readonly currentTarget: HTMLImageElement | HTMLVideoElement;
+}): void {
+  if (("naturalWidth" in shown ? shown.naturalWidth : shown.videoWidth) < SMALL_PX)
+    shown.style.imageRendering = "pixelated";
 }
 
 export interface PictureProps {
@@ -86,36 +126,90 @@ export function Picture({ page, run, sample, classes }: PictureProps): JSX.Eleme
     return () => element?.removeAttribute("src");
   }, []);
   const size = sample.size ?? loaded;
-  if (isBroken) return <span class="sample-problem">This picture cannot be shown: the file is damaged, or your browser does not know its format.</span>;
-  const boxes = sample.boxes.filter(({ group, label, score }) => has(group, label) && (score ?? 1) >= minScore);
+  if (isBroken)
+    return (
+      <span class="sample-problem">
+        This picture cannot be shown: the file is damaged, or your browser does not know its format.
+      </span>
+    );
+  const boxes = sample.boxes.filter(
+    ({ group, label, score }) => has(group, label) && (score ?? 1) >= minScore,
+  );
   return (
-    <span class={`sample-picture${size !== null && size.width < SMALL_PX ? " is-small" : ""}`} style={{ "--ratio": size === null ? "1.5" : String(size.width / size.height) }}>
-      <img ref={image} src={page.source.blobUrl(run, sample.file)} alt={sample.caption || sample.name} loading="lazy" draggable={false} onError={() => setBroken(true)}
-        onLoad={({ currentTarget: { naturalWidth: width, naturalHeight: height } }) => width > 0 && setLoaded({ width, height })} />
-      {sample.masks.map((mask, index) => has(mask.group) && <MaskLayer key={mask.group + mask.file} page={page} run={run} mask={mask} classes={classes} isOutline={index > 0} isOn={(label) => has(mask.group, label)} />)}
+    <span
+      class={`sample-picture${size !== null && size.width < SMALL_PX ? " is-small" : ""}`}
+      style={{ "--ratio": size === null ? "1.5" : String(size.width / size.height) }}
+    >
+      <img
+        ref={image}
+        src={page.source.blobUrl(run, sample.file)}
+        alt={sample.caption || sample.name}
+        loading="lazy"
+        draggable={false}
+        onError={() => setBroken(true)}
+        onLoad={({ currentTarget: { naturalWidth: width, naturalHeight: height } }) =>
+          width > 0 && setLoaded({ width, height })
+        }
+      />
+      {sample.masks.map(
+        (mask, index) =>
+          has(mask.group) && (
+            <MaskLayer
+              key={mask.group + mask.file}
+              page={page}
+              run={run}
+              mask={mask}
+              classes={classes}
+              isOutline={index > 0}
+              isOn={(label) => has(mask.group, label)}
+            />
+          ),
+      )}
       {boxes.length > 0 && <BoxLayer boxes={boxes} classes={classes} />}
     </span>
   );
 }
 
-function BoxLayer({ boxes, classes }: { readonly boxes: readonly Box[]; readonly classes: Classes }): JSX.Element {
+function BoxLayer({
+  boxes,
+  classes,
+}: {
+  readonly boxes: readonly Box[];
+  readonly classes: Classes;
+}): JSX.Element {
   const groups = [...classes.groups.keys()];
   // Inside the picture; labels of another group are at the other edge, so that truth and prediction can both be read.
   const placeOf = ({ group, x0, y0, x1, y1 }: Box): Record<string, string> => ({
     top: `clamp(0px, ${groups.indexOf(group) % 2 === 1 ? `${y1 * 100}%` : `${y0 * 100}% - 15px`}, 100% - 15px)`,
-    ...(x0 < 0.5 ? { left: `max(0px, ${x0 * 100}%)`, maxWidth: `min(100%, ${(1 - x0) * 100}%)` } : { right: `max(0px, ${(1 - x1) * 100}%)`, maxWidth: `min(100%, ${x1 * 100}%)` }),
+    ...(x0 < 0.5
+      ? { left: `max(0px, ${x0 * 100}%)`, maxWidth: `min(100%, ${(1 - x0) * 100}%)` }
+      : { right: `max(0px, ${(1 - x1) * 100}%)`, maxWidth: `min(100%, ${x1 * 100}%)` }),
   });
   return (
     <>
       <svg class="sample-layer" viewBox="0 0 1 1" preserveAspectRatio="none" aria-hidden="true">
         {boxes.map((box, index) => (
-          <rect key={index} x={box.x0} y={box.y0} width={Math.max(0, box.x1 - box.x0)} height={Math.max(0, box.y1 - box.y0)} fill="none" vector-effect="non-scaling-stroke"
-            stroke-width={2} stroke-dasharray={DASHES[groups.indexOf(box.group) % DASHES.length]} style={{ stroke: colorOf(classes, box.label) }} />
+          <rect
+            key={index}
+            x={box.x0}
+            y={box.y0}
+            width={Math.max(0, box.x1 - box.x0)}
+            height={Math.max(0, box.y1 - box.y0)}
+            fill="none"
+            vector-effect="non-scaling-stroke"
+            stroke-width={2}
+            stroke-dasharray={DASHES[groups.indexOf(box.group) % DASHES.length]}
+            style={{ stroke: colorOf(classes, box.label) }}
+          />
         ))}
       </svg>
       <span class="sample-layer">
         {boxes.map((box, index) => (
-          <span key={index} class="sample-box" style={{ ...placeOf(box), background: colorOf(classes, box.label) }}>
+          <span
+            key={index}
+            class="sample-box"
+            style={{ ...placeOf(box), background: colorOf(classes, box.label) }}
+          >
             {[box.label, box.score === null ? "" : box.score.toFixed(2)].join(" ").trim()}
           </span>
         ))}
@@ -157,23 +251,45 @@ function MaskLayer({ page, run, mask, classes, isOutline, isOn }: MaskLayerProps
   return <canvas ref={canvas} class="sample-layer" aria-hidden="true" />;
 }
 
-function paint(canvas: HTMLCanvasElement, image: HTMLImageElement, slots: readonly (number | null)[], isOutline: boolean): void {
+function paint(
+  canvas: HTMLCanvasElement,
+  image: HTMLImageElement,
+  slots: readonly (number | null)[],
+  isOutline: boolean,
+): void {
   canvas.width = image.naturalWidth;
   canvas.height = image.naturalHeight;
   const context = canvas.getContext("2d", { willReadFrequently: true });
   if (context === null || canvas.width === 0) return;
   context.drawImage(image, 0, 0);
   const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
-  const colors = new Uint32Array(slots.map((slot) => (slot === null ? 0 : littleEndian(slotColor(slot, true)))));
+  const colors = new Uint32Array(
+    slots.map((slot) => (slot === null ? 0 : littleEndian(slotColor(slot, true)))),
+  );
   const words = new Uint32Array(pixels.data.buffer);
   const ids = words.map((word) => word & 255);
   const thick = Math.ceil(canvas.width / 200);
-  const isInside = (at: number): boolean => [-thick, thick, -thick * canvas.width, thick * canvas.width].every((by) => (ids[at + by] ?? ids[at]) === ids[at]);
-  ids.forEach((id, at) => (words[at] = colors[id]! === 0 || !isOutline ? colors[id]! : isInside(at) ? 0 : (colors[id]! | 0xff000000) >>> 0));
+  const isInside = (at: number): boolean =>
+    [-thick, thick, -thick * canvas.width, thick * canvas.width].every(
+      (by) => (ids[at + by] ?? ids[at]) === ids[at],
+    );
+  ids.forEach(
+    (id, at) =>
+      (words[at] =
+        colors[id]! === 0 || !isOutline
+          ? colors[id]!
+          : isInside(at)
+            ? 0
+            : (colors[id]! | 0xff000000) >>> 0),
+  );
   context.putImageData(pixels, 0, 0);
 }
 
 function littleEndian(color: string): number {
-  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)) as [number, number, number];
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)) as [
+    number,
+    number,
+    number,
+  ];
   return ((MASK_ALPHA << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }

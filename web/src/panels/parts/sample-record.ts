@@ -56,10 +56,26 @@ export interface Column {
 
 /** Null for a record that has neither a text nor a file. */
 export function sampleOf({ record, name, step, t }: EntryRow): Sample | null {
-  const { text, format, file, media_type: type, bytes, caption, index, width, height, frames, boxes, masks, chart } = record ?? {};
+  const {
+    text,
+    format,
+    file,
+    media_type: type,
+    bytes,
+    caption,
+    index,
+    width,
+    height,
+    frames,
+    boxes,
+    masks,
+    chart,
+  } = record ?? {};
   if (typeof text !== "string" && typeof file !== "string") return null;
   return {
-    name: name ?? "", step, t,
+    name: name ?? "",
+    step,
+    t,
     index: numberOf(index) ?? 0,
     text: typeof text === "string" ? text : null,
     isMarkdown: format === "markdown",
@@ -67,10 +83,17 @@ export function sampleOf({ record, name, step, t }: EntryRow): Sample | null {
     mediaType: textOf(type),
     bytes: numberOf(bytes),
     caption: textOf(caption),
-    size: Number(width) > 0 && Number(height) > 0 ? { width: Number(width), height: Number(height) } : null,
+    size:
+      Number(width) > 0 && Number(height) > 0
+        ? { width: Number(width), height: Number(height) }
+        : null,
     frames: numberOf(frames) ?? 1,
     boxes: objectsOf(boxes).flatMap(boxOf),
-    masks: objectsOf(masks).flatMap((mask) => (typeof mask["file"] === "string" ? [{ group: textOf(mask["group"]), file: mask["file"], labels: namesOf(mask["labels"]) }] : [])),
+    masks: objectsOf(masks).flatMap((mask) =>
+      typeof mask["file"] === "string"
+        ? [{ group: textOf(mask["group"]), file: mask["file"], labels: namesOf(mask["labels"]) }]
+        : [],
+    ),
     chart: chart !== null && typeof chart === "object" ? (chart as Record<string, unknown>) : null,
   };
 }
@@ -79,15 +102,29 @@ function boxOf({ group, label, score, x0, y0, x1, y1 }: Record<string, unknown>)
   const sides = [x0, y0, x1, y1].map(numberOf);
   if (sides.includes(null)) return [];
   const [left, top, right, bottom] = sides as [number, number, number, number];
-  return [{ group: textOf(group), label: textOf(label), score: numberOf(score), x0: left, y0: top, x1: right, y1: bottom }];
+  return [
+    {
+      group: textOf(group),
+      label: textOf(label),
+      score: numberOf(score),
+      x0: left,
+      y0: top,
+      x1: right,
+      y1: bottom,
+    },
+  ];
 }
 
 function namesOf(labels: unknown): Record<string, string> {
-  return labels === null || typeof labels !== "object" ? {} : Object.fromEntries(Object.entries(labels).map(([id, label]) => [id, String(label)]));
+  return labels === null || typeof labels !== "object"
+    ? {}
+    : Object.fromEntries(Object.entries(labels).map(([id, label]) => [id, String(label)]));
 }
 
 function objectsOf(list: unknown): Record<string, unknown>[] {
-  return Array.isArray(list) ? list.filter((one): one is Record<string, unknown> => one !== null && typeof one === "object") : [];
+  return Array.isArray(list)
+    ? list.filter((one): one is Record<string, unknown> => one !== null && typeof one === "object")
+    : [];
 }
 
 function textOf(value: unknown): string {
@@ -99,16 +136,28 @@ function numberOf(value: unknown): number | null {
 }
 
 /** The samples of each name, those of a list in its order. */
-export function samplesByName(entries: readonly EntryRow[]): ReadonlyMap<string, readonly Sample[]> {
+export function samplesByName(
+  entries: readonly EntryRow[],
+): ReadonlyMap<string, readonly Sample[]> {
   const samples = entries.flatMap((entry) => sampleOf(entry) ?? []);
-  return groupBy(samples.sort((one, other) => one.index - other.index), ({ name }) => name);
+  return groupBy(
+    samples.sort((one, other) => one.index - other.index),
+    ({ name }) => name,
+  );
 }
 
 /** At most so many of the steps up to one, evenly, the last of them included. */
-export function evenSteps(steps: readonly number[], upTo: number | null, most: number): readonly number[] {
+export function evenSteps(
+  steps: readonly number[],
+  upTo: number | null,
+  most: number,
+): readonly number[] {
   const past = upTo === null ? steps : steps.filter((step) => step <= upTo);
   if (past.length <= most) return past;
-  return Array.from({ length: most }, (_, index) => past[Math.round((index / (most - 1)) * (past.length - 1))]!);
+  return Array.from(
+    { length: most },
+    (_, index) => past[Math.round((index / (most - 1)) * (past.length - 1))]!,
+  );
 }
 
 export interface Classes {
@@ -122,16 +171,22 @@ export interface Classes {
 /** What boxes and masks of some samples are of. */
 export function classesOf(samples: Iterable<Sample>): Classes {
   const groups = new Map<string, Set<string>>();
-  const labelsOf = (group: string): Set<string> => groups.get(group) ?? groups.set(group, new Set()).get(group)!;
+  const labelsOf = (group: string): Set<string> =>
+    groups.get(group) ?? groups.set(group, new Set()).get(group)!;
   let hasScores = false;
   for (const { boxes, masks } of samples) {
     // Those of a mask are in the order of their numbers.
-    for (const { group, labels } of masks) for (const label of Object.values(labels)) labelsOf(group).add(label);
+    for (const { group, labels } of masks)
+      for (const label of Object.values(labels)) labelsOf(group).add(label);
     for (const { group, label, score } of boxes) {
       labelsOf(group).add(label);
       hasScores ||= score !== null;
     }
   }
   const sorted = new Map([...groups].sort().map(([group, labels]) => [group, [...labels]]));
-  return { groups: sorted, slots: assignSlots([...new Set([...sorted.values()].flat())].sort()), hasScores };
+  return {
+    groups: sorted,
+    slots: assignSlots([...new Set([...sorted.values()].flat())].sort()),
+    hasScores,
+  };
 }

@@ -11,5 +11,9 @@ export interface Search {
 
 export function searchOf(page: Page, key: string): Search {
   const query = page.view.text(key);
-  return { query: query.value, matches: compileFilter(query.value), onChange: (text) => (query.value = text) };
+  return {
+    query: query.value,
+    matches: compileFilter(query.value),
+    onChange: (text) => (query.value = text),
+  };
 }

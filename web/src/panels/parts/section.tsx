@@ -13,9 +13,19 @@ export interface SectionProps {
   readonly children: ComponentChildren;
 }
 
-export function Section({ title, note, tools, isWide = false, children }: SectionProps): JSX.Element {
+export function Section({
+  title,
+  note,
+  tools,
+  isWide = false,
+  children,
+}: SectionProps): JSX.Element {
   return (
-    <section class={`card section${isWide ? " is-wide" : ""}`} aria-label={title} data-title={title}>
+    <section
+      class={`card section${isWide ? " is-wide" : ""}`}
+      aria-label={title}
+      data-title={title}
+    >
       <header class="card-head">
         <h3 title={title}>{title}</h3>
         {note !== undefined && <span class="card-note section-note">{note}</span>}

@@ -18,12 +18,20 @@ export interface Speed extends Reached {
   readonly work: readonly { readonly label: string; readonly flop: number }[];
   readonly peaks: readonly { readonly label: string; readonly tflops: number }[];
   /** The peak that was measured on this device, beside the one that its maker gives. */
-  readonly measured: { readonly tflops: number; readonly spec: number; readonly share: number } | null;
+  readonly measured: {
+    readonly tflops: number;
+    readonly spec: number;
+    readonly share: number;
+  } | null;
   readonly device: string | null;
   readonly note: string | null;
 }
 
-const PARTS: readonly (readonly [field: string, label: string])[] = [["blocks", "blocks"], ["attention", "attention"], ["lm_head", "output layer"]];
+const PARTS: readonly (readonly [field: string, label: string])[] = [
+  ["blocks", "blocks"],
+  ["attention", "attention"],
+  ["lm_head", "output layer"],
+];
 const PEAK = /^(tf32|bf16|fp16|fp8|fp4|fp32)_peak$/;
 
 export function speedOf(fields: Fields, reached: Reached): Speed {
@@ -42,7 +50,9 @@ export function speedOf(fields: Fields, reached: Reached): Speed {
     peaks: [
       ...Object.entries(fields).flatMap(([name, value]) => {
         const [, kind] = PEAK.exec(name) ?? [];
-        return kind === undefined || number(value) === null ? [] : [{ label: `${kind}${kind === dtype ? ", in use" : ""}`, tflops: number(value)! }];
+        return kind === undefined || number(value) === null
+          ? []
+          : [{ label: `${kind}${kind === dtype ? ", in use" : ""}`, tflops: number(value)! }];
       }),
       ...(tflops === null ? [] : [{ label: `${dtype ?? "peak"}, measured here`, tflops }]),
     ],

@@ -22,22 +22,55 @@ export interface StepPhases {
 const PREFIX = "phase/";
 export const OTHER = "other";
 /** The phases that a training has, in the order of a step, each with a colour of its own in every run. */
-const KNOWN: readonly string[] = ["data", "forward", "backward", "optimizer", "sync", "eval", "save", "log"];
-const SLOTS: Readonly<Record<string, number>> = { data: 1, forward: 0, backward: 4, optimizer: 2, sync: 3, eval: 6, save: 7, log: 8, other: 11 };
+const KNOWN: readonly string[] = [
+  "data",
+  "forward",
+  "backward",
+  "optimizer",
+  "sync",
+  "eval",
+  "save",
+  "log",
+];
+const SLOTS: Readonly<Record<string, number>> = {
+  data: 1,
+  forward: 0,
+  backward: 4,
+  optimizer: 2,
+  sync: 3,
+  eval: 6,
+  save: 7,
+  log: 8,
+  other: 11,
+};
 
 /** Null for a record without a step or without phases. */
-export function phasesOf({ record, step, t }: Pick<EntryRow, "record" | "step" | "t">): StepPhases | null {
+export function phasesOf({
+  record,
+  step,
+  t,
+}: Pick<EntryRow, "record" | "step" | "t">): StepPhases | null {
   const { m, steps: given, wall_ms: wall, ideal_ms: ideal, host_bound: bound } = record ?? {};
   if (step === null || typeof m !== "object" || m === null) return null;
   const ms = new Map<string, number>();
   for (const [name, value] of Object.entries(m)) {
-    if (typeof value === "number" && value >= 0) ms.set(name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name, value);
+    if (typeof value === "number" && value >= 0)
+      ms.set(name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name, value);
   }
   if (ms.size === 0) return null;
   const steps = typeof given === "number" && given >= 1 ? given : 1;
   const wallMs = numberOf(wall);
   const to = t ?? NaN;
-  return { step, ms, steps, wallMs, idealMs: numberOf(ideal), hostBound: numberOf(bound), from: to - ((wallMs ?? 0) * steps) / 1000, to };
+  return {
+    step,
+    ms,
+    steps,
+    wallMs,
+    idealMs: numberOf(ideal),
+    hostBound: numberOf(bound),
+    from: to - ((wallMs ?? 0) * steps) / 1000,
+    to,
+  };
 }
 
 function numberOf(value: unknown): number | null {
@@ -57,7 +90,10 @@ export function phaseSlot(name: string, names: readonly string[]): number {
 }
 
 /** Milliseconds of each name in turn; what is left of the whole step is the last. Absent is 0 here: nothing was timed. */
-export function phaseValues({ ms, wallMs }: StepPhases, names: readonly string[]): readonly number[] {
+export function phaseValues(
+  { ms, wallMs }: StepPhases,
+  names: readonly string[],
+): readonly number[] {
   const timed = names.slice(0, -1).map((name) => ms.get(name) ?? 0);
   const sum = timed.reduce((total, value) => total + value, 0);
   return [...timed, wallMs === null ? (ms.get(OTHER) ?? 0) : Math.max(0, wallMs - sum)];
@@ -69,11 +105,25 @@ export function meanPhases(all: readonly StepPhases[]): StepPhases | null {
   const last = all.at(-1);
   if (last === undefined || steps === 0) return null;
   const ms = new Map<string, number>();
-  for (const one of all) for (const [name, value] of one.ms) ms.set(name, (ms.get(name) ?? 0) + (value * one.steps) / steps);
-  const mean = (field: "wallMs" | "idealMs" | "hostBound"): number | null => (
-    all.reduce<number | null>((sum, one) => (sum === null || one[field] === null ? null : sum + (one[field] * one.steps) / steps), 0)
-  );
-  return { step: last.step, steps, wallMs: mean("wallMs"), idealMs: mean("idealMs"), hostBound: mean("hostBound"), from: all[0]!.from, to: last.to, ms };
+  for (const one of all)
+    for (const [name, value] of one.ms)
+      ms.set(name, (ms.get(name) ?? 0) + (value * one.steps) / steps);
+  const mean = (field: "wallMs" | "idealMs" | "hostBound"): number | null =>
+    all.reduce<number | null>(
+      (sum, one) =>
+        sum === null || one[field] === null ? null : sum + (one[field] * one.steps) / steps,
+      0,
+    );
+  return {
+    step: last.step,
+    steps,
+    wallMs: mean("wallMs"),
+    idealMs: mean("idealMs"),
+    hostBound: mean("hostBound"),
+    from: all[0]!.from,
+    to: last.to,
+    ms,
+  };
 }
 
 /** What a GPU told of a stretch of time. */
@@ -86,18 +136,44 @@ export interface Reading {
 }
 
 /** In the order in which they lie on each other, each with its colour. */
-export const LOSSES = [["useful", 2], ["kernels", 0], ["clocks", 5], ["host", 8], ["input wait", 1], ["communication", 3], ["other", 11]] as const;
+export const LOSSES = [
+  ["useful", 2],
+  ["kernels", 0],
+  ["clocks", 5],
+  ["host", 8],
+  ["input wait", 1],
+  ["communication", 3],
+  ["other", 11],
+] as const;
 
 type Loss = (typeof LOSSES)[number][0];
 
 /** The phases that do not compute, by what they are. */
-const CAUSES: Readonly<Record<string, Loss>> = { data: "input wait", sync: "communication", log: "host", eval: "other", save: "other", other: "other" };
+const CAUSES: Readonly<Record<string, Loss>> = {
+  data: "input wait",
+  sync: "communication",
+  log: "host",
+  eval: "other",
+  save: "other",
+  other: "other",
+};
 
 /** Milliseconds of a step by what they went to, as `LOSSES` names them; null where the useful time is not known. */
-export function lostTime({ ms, wallMs, idealMs, hostBound }: StepPhases, { clockMhz, util, peakClockMhz }: Reading): readonly number[] | null {
+export function lostTime(
+  { ms, wallMs, idealMs, hostBound }: StepPhases,
+  { clockMhz, util, peakClockMhz }: Reading,
+): readonly number[] | null {
   if (idealMs === null || wallMs === null || !(wallMs > 0)) return null;
   const useful = Math.min(idealMs, wallMs);
-  const lost: Record<Loss, number> = { useful, kernels: 0, clocks: 0, host: 0, "input wait": 0, communication: 0, other: 0 };
+  const lost: Record<Loss, number> = {
+    useful,
+    kernels: 0,
+    clocks: 0,
+    host: 0,
+    "input wait": 0,
+    communication: 0,
+    other: 0,
+  };
   let [computed, timed] = [0, 0];
   for (const [name, mean] of ms) {
     const cause = CAUSES[name];
@@ -108,8 +184,14 @@ export function lostTime({ ms, wallMs, idealMs, hostBound }: StepPhases, { clock
   if (!ms.has(OTHER)) lost.other += Math.max(0, wallMs - timed);
   const excess = Math.max(0, computed - useful);
   const waited = lost["input wait"] + lost.host + lost.other;
-  const idle = util === null ? excess * (hostBound ?? 0) : Math.min(excess, Math.max(0, wallMs * (1 - Math.min(100, util) / 100) - waited));
-  const slowed = clockMhz === null || !peakClockMhz ? 0 : (useful + excess - idle) * Math.max(0, 1 - clockMhz / peakClockMhz);
+  const idle =
+    util === null
+      ? excess * (hostBound ?? 0)
+      : Math.min(excess, Math.max(0, wallMs * (1 - Math.min(100, util) / 100) - waited));
+  const slowed =
+    clockMhz === null || !peakClockMhz
+      ? 0
+      : (useful + excess - idle) * Math.max(0, 1 - clockMhz / peakClockMhz);
   lost.host += idle;
   lost.clocks = Math.min(slowed, excess - idle);
   lost.kernels = excess - idle - lost.clocks;

@@ -20,11 +20,39 @@ export function StepSlider({ steps, step, onChange }: StepSliderProps): JSX.Elem
   const go = (by: number): void => onChange(stepBy(steps, step, by));
   return (
     <div class="step-slider" role="group" aria-label="Step">
-      <button type="button" class="button is-quiet" aria-label="Earlier step" disabled={at === 0} onClick={() => go(-1)}>‹</button>
-      <input type="range" min={0} max={last} step={1} value={at} aria-label="Step" aria-valuetext={`step ${steps[at]!}`}
-        style={{ "--share": `${last > 0 ? (at / last) * 100 : 100}%` }} onInput={(event) => go(event.currentTarget.valueAsNumber - at)} />
-      <button type="button" class="button is-quiet" aria-label="Later step" disabled={at === last} onClick={() => go(1)}>›</button>
-      <output>step {formatWhole(steps[at]!)}{step === null ? " · newest" : ""}</output>
+      <button
+        type="button"
+        class="button is-quiet"
+        aria-label="Earlier step"
+        disabled={at === 0}
+        onClick={() => go(-1)}
+      >
+        ‹
+      </button>
+      <input
+        type="range"
+        min={0}
+        max={last}
+        step={1}
+        value={at}
+        aria-label="Step"
+        aria-valuetext={`step ${steps[at]!}`}
+        style={{ "--share": `${last > 0 ? (at / last) * 100 : 100}%` }}
+        onInput={(event) => go(event.currentTarget.valueAsNumber - at)}
+      />
+      <button
+        type="button"
+        class="button is-quiet"
+        aria-label="Later step"
+        disabled={at === last}
+        onClick={() => go(1)}
+      >
+        ›
+      </button>
+      <output>
+        step {formatWhole(steps[at]!)}
+        {step === null ? " · newest" : ""}
+      </output>
     </div>
   );
 }

@@ -42,7 +42,8 @@ export function parseTable(text: string): TableData | null {
     return null;
   }
   const { columns, data } = (content ?? {}) as { columns?: unknown; data?: unknown };
-  if (!Array.isArray(columns) || !Array.isArray(data) || !data.every((row) => Array.isArray(row))) return null;
+  if (!Array.isArray(columns) || !Array.isArray(data) || !data.every((row) => Array.isArray(row)))
+    return null;
   return { columns: columns.map(String), rows: data as readonly (readonly unknown[])[] };
 }
 
@@ -53,7 +54,11 @@ export function fileOf(value: unknown): FileCell | null {
 
 /** A number, also one that is not finite, which a file has as a text; null for anything else. */
 export function numberOf(value: unknown): number | null {
-  return typeof value === "number" ? value : typeof value === "string" ? (NOT_FINITE[value] ?? null) : null;
+  return typeof value === "number"
+    ? value
+    : typeof value === "string"
+      ? (NOT_FINITE[value] ?? null)
+      : null;
 }
 
 /** The whole of a cell as text. Messages of a chat are written under each other. */
@@ -62,7 +67,8 @@ export function cellText(value: unknown): string {
   if (typeof value !== "object") return String(value);
   const file = fileOf(value);
   if (file !== null) return file.caption ?? file.file;
-  if (Array.isArray(value) && value.length > 0 && value.every(isMessage)) return value.map(({ role, content }) => `${role}: ${cellText(content)}`).join("\n\n");
+  if (Array.isArray(value) && value.length > 0 && value.every(isMessage))
+    return value.map(({ role, content }) => `${role}: ${cellText(content)}`).join("\n\n");
   return JSON.stringify(value);
 }
 
@@ -78,9 +84,13 @@ export function shownText(value: unknown): string {
 }
 
 export function columnKind({ rows }: TableData, column: number): ColumnKind {
-  const values = rows.slice(0, MEASURED).map((row) => row[column]).filter((value) => value !== null && value !== undefined);
+  const values = rows
+    .slice(0, MEASURED)
+    .map((row) => row[column])
+    .filter((value) => value !== null && value !== undefined);
   const types = values.map((value) => fileOf(value)?.media_type ?? "");
-  if (types.some((type) => type.startsWith("image/") || type.startsWith("video/"))) return "picture";
+  if (types.some((type) => type.startsWith("image/") || type.startsWith("video/")))
+    return "picture";
   if (types.some((type) => type.startsWith("audio/"))) return "audio";
   if (values.length > 0 && values.every((value) => numberOf(value) !== null)) return "number";
   return values.some((value) => isLong(cellText(value))) ? "long" : "short";
@@ -91,11 +101,21 @@ export function isLong(text: string): boolean {
 }
 
 /** Pixels that a column needs at least. */
-export function columnWidth(table: TableData, column: number, kind: ColumnKind, isNarrow: boolean): number {
+export function columnWidth(
+  table: TableData,
+  column: number,
+  kind: ColumnKind,
+  isNarrow: boolean,
+): number {
   if (kind === "picture") return 104;
   if (kind === "audio") return 230;
   if (kind === "long") return 180;
-  const longest = table.rows.slice(0, MEASURED).reduce((length, row) => Math.max(length, shownText(row[column]).length), table.columns[column]!.length + 3);
+  const longest = table.rows
+    .slice(0, MEASURED)
+    .reduce(
+      (length, row) => Math.max(length, shownText(row[column]).length),
+      table.columns[column]!.length + 3,
+    );
   return Math.max(64, Math.min(isNarrow ? 140 : 260, longest * 7.4 + 22));
 }
 
@@ -106,7 +126,11 @@ export function searchTexts({ rows }: TableData): () => readonly string[] {
 }
 
 /** Indices of the rows that are kept, in order. */
-export function chosenRows({ rows }: TableData, { sort, search, filters }: TableView, texts: () => readonly string[]): readonly number[] {
+export function chosenRows(
+  { rows }: TableData,
+  { sort, search, filters }: TableView,
+  texts: () => readonly string[],
+): readonly number[] {
   let kept = rows.map((_, index) => index);
   if (search.trim() !== "") {
     const [matches, all] = [compileFilter(search.trim()), texts()];
@@ -121,14 +145,22 @@ export function chosenRows({ rows }: TableData, { sort, search, filters }: Table
     });
   }
   if (sort === null) return kept;
-  return kept.sort((one, other) => compareCells(rows[one]![sort.column], rows[other]![sort.column], sort.isDown) || one - other);
+  return kept.sort(
+    (one, other) =>
+      compareCells(rows[one]![sort.column], rows[other]![sort.column], sort.isDown) || one - other,
+  );
 }
 
 /** Numbers come before texts; nan and empty cells come last in either direction. */
 export function compareCells(one: unknown, other: unknown, isDown: boolean): number {
   const [rank, otherRank] = [rankOf(one), rankOf(other)];
   if (rank !== otherRank) return rank - otherRank;
-  const order = rank === 0 ? compareNumbers(numberOf(one)!, numberOf(other)!) : rank === 1 ? BY_TEXT.compare(cellText(one), cellText(other)) : 0;
+  const order =
+    rank === 0
+      ? compareNumbers(numberOf(one)!, numberOf(other)!)
+      : rank === 1
+        ? BY_TEXT.compare(cellText(one), cellText(other))
+        : 0;
   return isDown ? -order : order;
 }
 
@@ -146,7 +178,9 @@ function compareNumbers(one: number, other: number): number {
 /** The rows as CSV, with every digit; a file by its name. */
 export function tableCsv({ columns, rows }: TableData, indices: readonly number[]): string {
   const exact = (value: unknown): string => csvField(fileOf(value)?.file ?? cellText(value));
-  const lines = indices.map((index) => columns.map((_, column) => exact(rows[index]![column])).join(","));
+  const lines = indices.map((index) =>
+    columns.map((_, column) => exact(rows[index]![column])).join(","),
+  );
   return [columns.map(csvField).join(","), ...lines, ""].join("\r\n");
 }
 
@@ -154,14 +188,21 @@ export function tableCsv({ columns, rows }: TableData, indices: readonly number[
 function columnFilter(text: string): (value: number | string | null, shown: string) => boolean {
   const asked = text.trim();
   const [, operator, limit] = /^(<=|>=|!=|<|>|=)\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked) ?? [];
-  if (operator !== undefined) return (value) => typeof value === "number" && COMPARISONS[operator]!(value, Number(limit));
-  const [, low, high] = /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked) ?? [];
-  if (low !== undefined) return (value) => typeof value === "number" && value >= Number(low) && value <= Number(high);
+  if (operator !== undefined)
+    return (value) => typeof value === "number" && COMPARISONS[operator]!(value, Number(limit));
+  const [, low, high] =
+    /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked) ?? [];
+  if (low !== undefined)
+    return (value) => typeof value === "number" && value >= Number(low) && value <= Number(high);
   const words = asked.replace(/^!\s*/, "").toLowerCase();
   return (_, shown) => shown.toLowerCase().includes(words) !== asked.startsWith("!");
 }
 
 const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boolean>> = {
-  "<": (value, limit) => value < limit, "<=": (value, limit) => value <= limit, ">": (value, limit) => value > limit,
-  ">=": (value, limit) => value >= limit, "=": (value, limit) => value === limit, "!=": (value, limit) => value !== limit,
+  "<": (value, limit) => value < limit,
+  "<=": (value, limit) => value <= limit,
+  ">": (value, limit) => value > limit,
+  ">=": (value, limit) => value >= limit,
+  "=": (value, limit) => value === limit,
+  "!=": (value, limit) => value !== limit,
 };

@@ -32,7 +32,10 @@ function numMetrics(page: Page): number {
 }
 
 export function wideOf({ runs, details }: Page): readonly RunDetail[] {
-  return runs.drawn.value.map(({ id }) => details.of(id).value).filter((detail) => detail !== null).filter(isWide);
+  return runs.drawn.value
+    .map(({ id }) => details.of(id).value)
+    .filter((detail) => detail !== null)
+    .filter(isWide);
 }
 
 /** Null unless a run that is drawn has more metrics than are listed. */
@@ -50,7 +53,11 @@ export function useWideMetrics(page: Page): WideMetrics | null {
     setNumFound(null);
     if (ids.length === 0 || text.trim() === "") return;
     let isWanted = true;
-    const timer = setTimeout(() => void find({ find: text, limit: AT_ONCE }).then((total) => isWanted && setNumFound(total)), TYPING_MS);
+    const timer = setTimeout(
+      () =>
+        void find({ find: text, limit: AT_ONCE }).then((total) => isWanted && setNumFound(total)),
+      TYPING_MS,
+    );
     return () => {
       isWanted = false;
       clearTimeout(timer);
@@ -59,7 +66,9 @@ export function useWideMetrics(page: Page): WideMetrics | null {
   const nextOf = useRef(new Map<string, number>());
   if (wide.length === 0) return null;
   const sections = new Map<string, number>();
-  for (const detail of wide) for (const [section, count] of Object.entries(detail.sections)) sections.set(section, Math.max(count, sections.get(section) ?? 0));
+  for (const detail of wide)
+    for (const [section, count] of Object.entries(detail.sections))
+      sections.set(section, Math.max(count, sections.get(section) ?? 0));
   return {
     total: numMetrics(page),
     numFound,
@@ -68,7 +77,9 @@ export function useWideMetrics(page: Page): WideMetrics | null {
       for (const { row, metrics: listed } of wide.slice(0, MOST_ASKED)) {
         const key = `${row.id}\n${section}`;
         // Those with a role are listed wherever they stand; what is listed twice does no harm.
-        const first = listed.filter(({ name, role }) => role === null && groupOf(name) === section).length;
+        const first = listed.filter(
+          ({ name, role }) => role === null && groupOf(name) === section,
+        ).length;
         const offset = nextOf.current.get(key) ?? first;
         nextOf.current.set(key, offset + OF_SECTION);
         void details.find(row.id, { section, offset, limit: OF_SECTION });

@@ -5,13 +5,20 @@ import { expect, test } from "vitest";
 import { clipRuns } from "../../../src/chart/line/outliers.ts";
 import type { Values } from "../../../src/chart/line/outliers.ts";
 
-const line = (id: string, ...values: number[]): Values => ({ id, label: id, parts: [Float64Array.from(values)] });
+const line = (id: string, ...values: number[]): Values => ({
+  id,
+  label: id,
+  parts: [Float64Array.from(values)],
+});
 
 const FALLS = line("falls", 4, 3, 2);
 const EXPLODES = line("explodes", 4, 3, 1200, NaN);
 
 test("a run that explodes is clipped where it would flatten the other", () => {
-  expect(clipRuns([EXPLODES, FALLS], null)).toEqual({ range: { min: 2, max: 4 }, beyond: ["explodes"] });
+  expect(clipRuns([EXPLODES, FALLS], null)).toEqual({
+    range: { min: 2, max: 4 },
+    beyond: ["explodes"],
+  });
 });
 
 test("a run by itself and runs of one size keep their whole range", () => {
@@ -21,11 +28,17 @@ test("a run by itself and runs of one size keep their whole range", () => {
 });
 
 test("what a clipped run does near the others stays in the range", () => {
-  expect(clipRuns([line("spike", 4, 1.5, 500, 1.5), FALLS], null)!.range).toEqual({ min: 1.5, max: 4 });
+  expect(clipRuns([line("spike", 4, 1.5, 500, 1.5), FALLS], null)!.range).toEqual({
+    min: 1.5,
+    max: 4,
+  });
 });
 
 test("a long run with one spike keeps all the rest of its course", () => {
-  const long = line("long", ...Array.from({ length: 500 }, (_, index) => (index === 300 ? 1000 : 9 - index / 60)));
+  const long = line(
+    "long",
+    ...Array.from({ length: 500 }, (_, index) => (index === 300 ? 1000 : 9 - index / 60)),
+  );
   const { range, beyond } = clipRuns([long, FALLS, line("also", 4, 3)], null)!;
   expect(beyond).toEqual(["long"]);
   expect(range.min).toBeLessThan(1);
