@@ -296,6 +296,7 @@ export function EditMenu({ page }: { readonly page: Page }): JSX.Element | null 
           >
             Delete {counted}
           </button>
+          {/* biome-ignore lint/a11y/noAutofocus: Enter must not delete */}
           <button type="button" class="button" autoFocus onClick={close}>
             Cancel
           </button>

@@ -66,7 +66,7 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
 function ValueName({ page }: { readonly page: Page }): JSX.Element | null {
   const roles = page.runs.drawn.value.map(({ id }) => page.details.of(id).value?.roles ?? {});
   const names = new Set(
-    roles.map((role) => role["loss"] ?? role["eval_loss"]).filter((name) => name !== undefined),
+    roles.map((role) => role.loss ?? role.eval_loss).filter((name) => name !== undefined),
   );
   return names.size === 1 ? <p class="runs-value-name">{[...names][0]}</p> : null;
 }

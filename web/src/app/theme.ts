@@ -12,8 +12,8 @@ export const THEMES: readonly Theme[] = ["system", "light", "dark"];
 export function createTheme(root: HTMLElement = document.documentElement): Signal<Theme> {
   const theme = signal<Theme>(THEMES.find((one) => one === stored("theme")) ?? "system");
   effect(() => {
-    if (theme.value === "system") delete root.dataset["theme"];
-    else root.dataset["theme"] = theme.value;
+    if (theme.value === "system") delete root.dataset.theme;
+    else root.dataset.theme = theme.value;
     store("theme", theme.value);
   });
   return theme;

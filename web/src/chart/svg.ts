@@ -74,12 +74,15 @@ export function svgSink(): PathSink & { commands(): string } {
 
 /** Escape text for XML, and drop the control characters XML cannot hold at all. */
 export function escapeXml(text: string): string {
-  return text
-    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "")
-    .replace(/&/g, "&amp;")
-    .replace(/</g, "&lt;")
-    .replace(/>/g, "&gt;")
-    .replace(/"/g, "&quot;");
+  return (
+    text
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones to drop
+      .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "")
+      .replace(/&/g, "&amp;")
+      .replace(/</g, "&lt;")
+      .replace(/>/g, "&gt;")
+      .replace(/"/g, "&quot;")
+  );
 }
 
 function attributes(ink: DrawStyle): string {

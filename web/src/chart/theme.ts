@@ -27,7 +27,7 @@ export function readTheme(element: Element): ChartTheme {
 
 /** Whether the page is dark: by its `data-theme` attribute, otherwise as the system is. */
 export function isDarkTheme(): boolean {
-  const chosen = document.documentElement.dataset["theme"];
+  const chosen = document.documentElement.dataset.theme;
   if (chosen === "dark" || chosen === "light") return chosen === "dark";
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }

@@ -81,9 +81,11 @@ function BoardBar({
   const [adding, setAdding] = useState<Block | null>(null);
   const stored = boards.stored.value ?? [];
   const add = (block: Block): void => {
-    if (board === null) return beginBoard(page, block);
-    boards.change(withBlocks(board, board.blocks.length, 0, block));
-    focusBlock(block);
+    if (board === null) beginBoard(page, block);
+    else {
+      boards.change(withBlocks(board, board.blocks.length, 0, block));
+      focusBlock(block);
+    }
   };
   const name =
     board === null

@@ -18,7 +18,7 @@ export function keptRows(
 ): readonly RunRow[] {
   const parts = [...brushes].map(([id, brush]) => ({ brush, column: find(id) }));
   return rows.filter((row) =>
-    parts.every(({ brush, column }) => column === null || passes(brush, column.valueOf(row))),
+    parts.every(({ brush, column }) => column === null || passes(brush, column.valueIn(row))),
   );
 }
 

@@ -15,7 +15,7 @@ export interface Column {
   readonly id: string;
   readonly title: string;
   readonly kind: "fact" | "config" | "metric";
-  valueOf(row: RunRow): Value;
+  valueIn(row: RunRow): Value;
   textOf(row: RunRow): string;
   /** Every digit, for the pointer. */
   fullOf?(row: RunRow): string;
@@ -26,32 +26,32 @@ const FACTS: Readonly<
     string,
     {
       readonly title: string;
-      readonly valueOf: (row: RunRow) => Value;
+      readonly valueIn: (row: RunRow) => Value;
       readonly write?: (value: number) => string;
     }
   >
 > = {
-  step: { title: "last step", valueOf: ({ step }) => step, write: formatWhole },
+  step: { title: "last step", valueIn: ({ step }) => step, write: formatWhole },
   duration: {
     title: "time",
     write: formatDuration,
-    valueOf: ({ created, updated }) =>
+    valueIn: ({ created, updated }) =>
       created === null || updated === null ? null : Math.max(0, updated - created),
   },
-  status: { title: "status", valueOf: ({ status }) => status.text },
-  notes: { title: "note", valueOf: ({ notes }) => notes },
-  tags: { title: "tags", valueOf: ({ tags }) => tags.join(", ") || null },
-  project: { title: "project", valueOf: ({ project }) => project },
+  status: { title: "status", valueIn: ({ status }) => status.text },
+  notes: { title: "note", valueIn: ({ notes }) => notes },
+  tags: { title: "tags", valueIn: ({ tags }) => tags.join(", ") || null },
+  project: { title: "project", valueIn: ({ project }) => project },
   created: {
     title: "started",
-    valueOf: ({ created }) => created,
+    valueIn: ({ created }) => created,
     write: (value) => formatWallClock(value).slice(0, 16),
   },
-  epoch: { title: "epoch", valueOf: ({ epoch }) => epoch, write: formatWhole },
-  attempts: { title: "attempts", valueOf: ({ attempts }) => attempts, write: formatWhole },
-  group: { title: "group", valueOf: ({ group }) => group },
-  job_type: { title: "job type", valueOf: ({ job_type }) => job_type },
-  owner: { title: "owner", valueOf: ({ owner }) => owner },
+  epoch: { title: "epoch", valueIn: ({ epoch }) => epoch, write: formatWhole },
+  attempts: { title: "attempts", valueIn: ({ attempts }) => attempts, write: formatWhole },
+  group: { title: "group", valueIn: ({ group }) => group },
+  job_type: { title: "job type", valueIn: ({ job_type }) => job_type },
+  owner: { title: "owner", valueIn: ({ owner }) => owner },
 };
 export const FACT_IDS: readonly string[] = Object.keys(FACTS).map((name) => `fact:${name}`);
 /** The facts of the table, unless others are chosen. */
@@ -74,30 +74,30 @@ export function columnOf(
   if (kind === "fact") {
     const fact = FACTS[name];
     if (fact === undefined) return null;
-    const { title, valueOf, write } = fact;
-    return { id, title, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), write) };
+    const { title, valueIn, write } = fact;
+    return { id, title, kind, valueIn, textOf: (row) => valueAsText(valueIn(row), write) };
   }
   if (kind === "config") {
-    const valueOf = (row: RunRow): Value => plainValue(configValue(row.config, name));
+    const valueIn = (row: RunRow): Value => plainValue(configValue(row.config, name));
     return {
       id,
       title: name,
       kind,
-      valueOf,
-      textOf: (row) => valueAsText(valueOf(row), shortNumber),
-      fullOf: (row) => valueAsText(valueOf(row), String),
+      valueIn,
+      textOf: (row) => valueAsText(valueIn(row), shortNumber),
+      fullOf: (row) => valueAsText(valueIn(row), String),
     };
   }
   if (kind !== "metric") return null;
-  const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
+  const valueIn = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
   const title = `${ROLES.find((role) => role.id === id)?.title ?? name}${statistic === "last" ? "" : ` ${statistic}`}`;
   return {
     id,
     title,
     kind,
-    valueOf,
-    textOf: (row) => valueAsText(valueOf(row), formatNumber),
-    fullOf: (row) => valueAsText(valueOf(row), String),
+    valueIn,
+    textOf: (row) => valueAsText(valueIn(row), formatNumber),
+    fullOf: (row) => valueAsText(valueIn(row), String),
   };
 }
 
@@ -142,7 +142,7 @@ export function sortedBy(
   const column = find(order.replace(/^-/, ""));
   if (column === null) return rows;
   return rows.toSorted((one, other) =>
-    compareValues(column.valueOf(one), column.valueOf(other), isDown),
+    compareValues(column.valueIn(one), column.valueIn(other), isDown),
   );
 }
 
@@ -172,7 +172,7 @@ export function meanOf(
   column: Column,
 ): { readonly num: number; readonly mean: number; readonly half: number } {
   const values = rows
-    .map((row) => column.valueOf(row))
+    .map((row) => column.valueIn(row))
     .filter((value) => typeof value === "number");
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);

@@ -253,9 +253,9 @@ function saveCsv(answer: GroupTables, table: GroupTable): void {
   ]);
   download(
     `${table.metric.replaceAll("/", "_")}-groups.csv`,
-    [head, ...lines]
+    `${[head, ...lines]
       .map((line) => line.map((cell) => csvField(String(cell))).join(","))
-      .join("\r\n") + "\r\n",
+      .join("\r\n")}\r\n`,
     "text/csv;charset=utf-8",
   );
 }

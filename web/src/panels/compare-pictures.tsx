@@ -85,7 +85,7 @@ function usePicture(
   const rows = countedRows(
     page.runs.fitting.value,
     page.view.withUnfinished.value,
-    (row) => outcome === null || outcome.valueOf(row) !== null,
+    (row) => outcome === null || outcome.valueIn(row) !== null,
   );
   return { find, rows, isReading: isReading && summaries.size === 0 };
 }
@@ -165,7 +165,7 @@ export function ParallelView(subject: Subject): JSX.Element {
   const ids = [...chosen.filter((id) => id !== metricId), ...(metric === "" ? [] : [metricId])];
   const { find, rows, isReading } = usePicture(subject, [...ids, ...brushes.keys()]);
   const isVaried = (column: Column): boolean =>
-    new Set(rows.map((row) => column.valueOf(row))).size > 1;
+    new Set(rows.map((row) => column.valueIn(row))).size > 1;
   const axes = ids
     .map(find)
     .filter((column) => column !== null)
@@ -204,7 +204,7 @@ export function ParallelView(subject: Subject): JSX.Element {
       id: row.id,
       label: runs.label(row.id),
       slot: runs.slot(row.id),
-      values: axes.map((column) => column.valueOf(row)),
+      values: axes.map((column) => column.valueIn(row)),
     })),
     colorAxis: axes.at(-1)!.id === metricId ? axes.length - 1 : null,
     goal,
@@ -270,11 +270,11 @@ export function bestFirst(
   goal: Subject["goal"],
 ): readonly RunRow[] {
   if (goal === null) return rows;
-  const valueOf = (row: RunRow): number | null => {
-    const value = metric.valueOf(row);
+  const valueIn = (row: RunRow): number | null => {
+    const value = metric.valueIn(row);
     return typeof value === "number" && Number.isFinite(value) ? value : null;
   };
-  return rows.toSorted((one, other) => compareValues(valueOf(one), valueOf(other), goal === "max"));
+  return rows.toSorted((one, other) => compareValues(valueIn(one), valueIn(other), goal === "max"));
 }
 
 function noteOf(ranking: Importance | null, column: Column): { readonly note?: string } {
@@ -366,9 +366,9 @@ export function ScatterView(subject: Subject): JSX.Element {
     id: one.id,
     label: runs.label(one.id),
     slot: runs.isShown(one.id) ? runs.slot(one.id) : null,
-    x: x.valueOf(one),
-    y: y.valueOf(one),
-    color: color?.valueOf(one) ?? null,
+    x: x.valueIn(one),
+    y: y.valueIn(one),
+    color: color?.valueIn(one) ?? null,
   }));
   const goalOf = (column: Column): "min" | "max" | null =>
     page.metrics.value.find(({ name }) => `metric:${name}` === column.id)?.goal ?? null;

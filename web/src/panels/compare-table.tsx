@@ -77,7 +77,7 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
           id,
           title: "run",
           kind: "fact",
-          valueOf: (row) => runs.label(row.id),
+          valueIn: (row) => runs.label(row.id),
           textOf: (row) => runs.label(row.id),
         }
       : columnOf(id, { summaries, statistic });
@@ -85,7 +85,7 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
   const isWanted = (column: Column): boolean =>
     chosen.value !== "" ||
     (column.id in EDITED && page.selection.actions !== null) ||
-    rows.some((row) => column.valueOf(row) !== null);
+    rows.some((row) => column.valueIn(row) !== null);
   const columns = ids
     .map(find)
     .filter((column) => column !== null)
@@ -106,12 +106,12 @@ export function TableView({ page, metric, statistic, goal }: Subject): JSX.Eleme
       ...sorted.map((row) => [
         row.name,
         row.id,
-        ...columns.map((column) => String(column.valueOf(row) ?? "")),
+        ...columns.map((column) => String(column.valueIn(row) ?? "")),
       ]),
     ];
     download(
       "runs.csv",
-      lines.map((line) => line.map(csvField).join(",")).join("\r\n") + "\r\n",
+      `${lines.map((line) => line.map(csvField).join(",")).join("\r\n")}\r\n`,
       "text/csv;charset=utf-8",
     );
   };
@@ -300,7 +300,7 @@ function linesOf(
 function isNumeric(column: Column, rows: readonly RunRow[]): boolean {
   return (
     column.kind === "metric" ||
-    rows.slice(0, MEASURED).some((row) => typeof column.valueOf(row) === "number")
+    rows.slice(0, MEASURED).some((row) => typeof column.valueIn(row) === "number")
   );
 }
 
@@ -501,10 +501,10 @@ function Cell({
       </div>
     );
   const text = column.textOf(row);
-  const value = column.valueOf(row);
+  const value = column.valueIn(row);
   const base =
     column.kind === "metric" && baseline !== null && baseline.id !== row.id
-      ? column.valueOf(baseline)
+      ? column.valueIn(baseline)
       : null;
   return (
     <div

@@ -48,7 +48,7 @@ function PictureSection({
   readonly title: string;
   readonly entry: EntryRow;
 }): JSX.Element {
-  const svg = record?.["svg"];
+  const svg = record?.svg;
   const tools = typeof svg === "string" && (
     <button
       type="button"
@@ -87,7 +87,7 @@ function Picture({ svg, title }: { readonly svg: string; readonly title: string 
         onPlace={setPlace}
         ratio={size === null ? "16 / 9" : `${size.width} / ${size.height}`}
       >
-        <img src={address} alt={`Picture of ${title}`} draggable={false} />
+        <img src={address} alt={title} draggable={false} />
       </ZoomFrame>
       <ZoomTools place={place} onPlace={setPlace} />
     </>

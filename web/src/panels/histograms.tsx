@@ -233,7 +233,7 @@ export function distributionOf({
     counts.length === 0
   )
     return null;
-  const [min, max] = [number(facts["min"]), number(facts["max"])];
+  const [min, max] = [number(facts.min), number(facts.max)];
   const amounts = Float64Array.from(counts, (count) => (typeof count === "number" ? count : 0));
   const only = min !== null && min === max ? min : lo === hi ? lo : null;
   const bins =
@@ -248,12 +248,12 @@ export function distributionOf({
       : equalValues(only, total(amounts));
   return {
     distribution: { step, ...bins },
-    count: number(facts["count"]),
-    mean: number(facts["mean"]),
-    std: number(facts["std"]),
+    count: number(facts.count),
+    mean: number(facts.mean),
+    std: number(facts.std),
     min,
     max,
-    numNonfinite: number(facts["nonfinite_count"]) ?? 0,
+    numNonfinite: number(facts.nonfinite_count) ?? 0,
   };
 }
 

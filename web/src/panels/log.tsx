@@ -58,7 +58,7 @@ function Log({ page, run }: SectionProps): JSX.Element {
     ...(kinds === undefined ? {} : { kind: kinds }),
   });
   const lines = useMemo(() => (list?.entries ?? []).map(logLine).reverse(), [list]);
-  const levels = LEAST[least.value] ?? LEAST["all"]!;
+  const levels = LEAST[least.value] ?? LEAST.all!;
   const shown = lines.filter(
     ({ level, word, text }) => levels.includes(level) && search.matches(`${word} ${text}`),
   );
@@ -99,7 +99,7 @@ function Log({ page, run }: SectionProps): JSX.Element {
             class="button"
             disabled={shown.length === 0}
             onClick={() =>
-              download(`${run.name}.log`, shown.map(plainLine).reverse().join("\n") + "\n")
+              download(`${run.name}.log`, `${shown.map(plainLine).reverse().join("\n")}\n`)
             }
           >
             Save
@@ -272,7 +272,7 @@ const WRITERS: Readonly<Record<string, (fields: Fields, step: number | null) => 
     return { level: LEVELS[word] ?? "info", word, text: `${words(text)}${took}` };
   },
   event: (fields, step) => {
-    const name = words(fields["name"]);
+    const name = words(fields.name);
     if (name === "alert") {
       const { title, text, level: told } = fields;
       return {

@@ -82,7 +82,7 @@ function LightSpeed({
 }): JSX.Element {
   const nameOf = (pattern: RegExp): string | undefined =>
     detail.metrics.find(({ name, axis }) => axis === "step" && pattern.test(name))?.name;
-  const throughput = useLatest(page, detail.row.id, detail.roles["throughput"]);
+  const throughput = useLatest(page, detail.row.id, detail.roles.throughput);
   const sol = useLatest(page, detail.row.id, nameOf(CHARTS[0]!));
   const mfu = useLatest(page, detail.row.id, nameOf(CHARTS[1]!));
   const speed = speedOf(detail.sol ?? {}, { throughput, sol, mfu });

@@ -133,7 +133,7 @@ function Project({
             title="Open the newest of them"
             onClick={() => openRun(row.running[0]!)}
           >
-            {formatWhole(row.states["running"] ?? 0)}
+            {formatWhole(row.states.running ?? 0)}
           </button>
         )}
       </td>

@@ -302,10 +302,10 @@ function Alerts({ page, run }: SectionProps): JSX.Element | null {
       <ul>
         {list.entries.toReversed().map(({ position, t, step, record }) => (
           <li key={position}>
-            <b>{String(record?.["title"] ?? "alert")}</b> {String(record?.["text"] ?? "")}{" "}
+            <b>{String(record?.title ?? "alert")}</b> {String(record?.text ?? "")}{" "}
             <span class="card-note">
               {[
-                String(record?.["level"] ?? ""),
+                String(record?.level ?? ""),
                 step === null ? "" : `step ${formatWhole(step)}`,
                 t === null ? "" : formatWallClock(t),
               ]

@@ -212,7 +212,7 @@ function DeviceChart({
   const limitCells = useSeriesQueries(page, limitNames.flat().map(request));
   const limitOf = (ofDevice: readonly string[]): number =>
     ofDevice.reduce(
-      (sum, name) => sum + (valueOf(limitCells[limitNames.flat().indexOf(name)]?.parts) ?? NaN),
+      (sum, name) => sum + (lastValue(limitCells[limitNames.flat().indexOf(name)]?.parts) ?? NaN),
       0,
     );
   const series = wanted.flatMap(({ device, label, name, index }, at) =>
@@ -324,7 +324,7 @@ function MemorySegments({ page, run, detail }: Omit<DeviceProps, "machine">): JS
   if (names.length === 0) return null;
   const groups = new Map<string, Segment[]>();
   names.forEach((name, index) => {
-    const value = valueOf(cells[index]?.parts);
+    const value = lastValue(cells[index]?.parts);
     const [, ...path] = name.split("/");
     const kind = path.pop() ?? "";
     const gpu = /^gpu\d+$/.test(path[0] ?? "") ? path.shift()! : "";
@@ -358,7 +358,7 @@ function MemorySegments({ page, run, detail }: Omit<DeviceProps, "machine">): JS
   );
 }
 
-function valueOf(parts: readonly SeriesPart[] | null | undefined): number | null {
+function lastValue(parts: readonly SeriesPart[] | null | undefined): number | null {
   const data = parts?.[0]?.data;
   return data === undefined ? null : lastOf(data);
 }
@@ -369,7 +369,7 @@ const RANK_MAP_HEIGHT = 260;
 
 /** With several ranks: which one holds the others up. */
 function Ranks({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
-  const loss = detail.roles["loss"];
+  const loss = detail.roles.loss;
   const wanted = detail.metrics.filter(
     ({ name, axis, ranks }) =>
       ranks.length > 1 && axis === "step" && [...RANK_TIMES, loss].includes(name),

@@ -98,12 +98,12 @@ export function internalErrorsOf(entries: readonly EntryRow[]): readonly Interna
   const byMember = new Map<string, InternalError>();
   for (const { name, record } of entries) {
     if (name !== INTERNAL_ERROR) continue;
-    const member = text(record?.["member"]) ?? "a member";
-    const count = typeof record?.["count"] === "number" ? record["count"] : 1;
+    const member = text(record?.member) ?? "a member";
+    const count = typeof record?.count === "number" ? record.count : 1;
     const known = byMember.get(member);
     byMember.set(member, {
       member,
-      reason: known?.reason ?? text(record?.["reason"]) ?? "",
+      reason: known?.reason ?? text(record?.reason) ?? "",
       count: (known?.count ?? 0) + count,
     });
   }
@@ -116,12 +116,12 @@ function findingOf(run: string, { record, t, position }: EntryRow): Finding {
   return {
     run,
     t,
-    id: text(fields["id"]) ?? position,
-    rule: text(fields["rule"]) ?? "finding",
-    severity: SEVERITIES.find((one) => one === fields["severity"]) ?? "warning",
-    sentence: text(fields["sentence"]) ?? "",
-    advice: text(fields["advice"]),
-    series: text(fields["series"]),
+    id: text(fields.id) ?? position,
+    rule: text(fields.rule) ?? "finding",
+    severity: SEVERITIES.find((one) => one === fields.severity) ?? "warning",
+    sentence: text(fields.sentence) ?? "",
+    advice: text(fields.advice),
+    series: text(fields.series),
     steps:
       Array.isArray(steps) && typeof steps[0] === "number"
         ? [steps[0], typeof steps[1] === "number" ? steps[1] : steps[0]]
@@ -130,9 +130,9 @@ function findingOf(run: string, { record, t, position }: EntryRow): Finding {
       typeof evidence === "object" && evidence !== null
         ? (evidence as Record<string, unknown>)
         : {},
-    isOpen: fields["state"] !== "closed",
-    meaning: text(fields["meaning"]),
-    healthy: text(fields["healthy"]),
+    isOpen: fields.state !== "closed",
+    meaning: text(fields.meaning),
+    healthy: text(fields.healthy),
   };
 }
 

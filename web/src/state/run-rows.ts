@@ -42,14 +42,14 @@ export function searchTextsOf(row: RunRow): readonly string[] {
 export function ordered(rows: readonly RunRow[], order: string): readonly RunRow[] {
   const isDown = order.startsWith("-");
   const key = order.replace(/^-/, "");
-  const valueOf = (row: RunRow): number | string | null => {
+  const sortValue = (row: RunRow): number | string | null => {
     if (key === "name") return row.name;
     if (key === "created") return row.created;
     if (key === "updated") return row.updated;
     return row.summaries[key]?.last ?? null;
   };
   return [...rows].sort((one, other) => {
-    const [a, b] = [valueOf(one), valueOf(other)];
+    const [a, b] = [sortValue(one), sortValue(other)];
     // What is not known comes last, whichever way around.
     if (a === null || b === null) return Number(a === null) - Number(b === null);
     const sign = a < b ? -1 : a > b ? 1 : 0;

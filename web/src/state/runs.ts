@@ -212,10 +212,11 @@ export function createRuns(
       else titled.push({ title, count });
     }
     let at = 0;
-    return titled.map((group) => ({
-      ...group,
-      rows: listed.value.slice(at, (at += group.count)).filter((row) => row !== undefined),
-    }));
+    return titled.map((group) => {
+      const rows = listed.value.slice(at, at + group.count);
+      at += group.count;
+      return { ...group, rows: rows.filter((row) => row !== undefined) };
+    });
   });
   /** Where each group begins among the lines: its heading, then its runs. */
   const headings = computed(
@@ -530,8 +531,9 @@ export function createRuns(
     },
     /** Show a run alone; once more shows the newest again. */
     soloOn(id: string): void {
-      if (view.shown.value?.length === 1 && view.shown.value[0] === id) return show(null);
-      show([id]);
+      const isAlone = view.shown.value?.length === 1 && view.shown.value[0] === id;
+      show(isAlone ? null : [id]);
+      if (isAlone) return;
       // Alone means without another that was chosen before.
       view.focus.value = id;
     },

@@ -68,7 +68,7 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
   const byRun = new Map<string, Set<CacheEntry>>();
   const hasRanks = signal(false);
   let isPaused = false;
-  let scheduled: ReturnType<typeof setTimeout> | undefined;
+  let isScheduled = false;
 
   const countRanks = (): void => {
     hasRanks.value = [...queries.values()].some(({ request, numOpen, parts }) => {
@@ -90,11 +90,13 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     else schedule();
   };
   const schedule = (): void => {
-    scheduled ??= setTimeout(send, BATCH_MS);
+    if (isScheduled) return;
+    isScheduled = true;
+    setTimeout(send, BATCH_MS);
   };
 
   const send = (): void => {
-    scheduled = undefined;
+    isScheduled = false;
     const now = performance.now();
     const due = [...queries.values()].filter(
       (entry) => entry.state === "queued" && now >= entry.fetchedAt + REFETCH_MS - 1,
@@ -159,37 +161,10 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
   const applyTo = (entry: CacheEntry, update: RecordsUpdate): void => {
     const stands = comparePosition(entry.position, update.from, update.to);
     if (stands === "known") return;
-    if (stands === "beyond") return fetchSoon(entry);
-    const { name, axis, ranks, range, pixels } = entry.request;
-    let parts = entry.parts.value ?? [];
-    // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
-    if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0))
-      return fetchSoon(entry);
-    // Of a wide run the stream leaves out most series, and formulas are computed from others: what is on screen is asked for.
-    const isIncluded = update.points.some((points) => points.name === name);
-    if (!isIncluded && (update.partial || (isFormula(name) && update.points.length > 0)))
-      return fetchSoon(entry);
-    for (const points of update.points) {
-      if (
-        points.name !== name ||
-        (ranks !== "all" && points.rank !== 0) ||
-        (axis !== undefined && points.axis !== axis)
-      )
-        continue;
-      const at = parts.findIndex(
-        ({ head }) => head.axis === points.axis && head.rank === points.rank,
-      );
-      const part = parts[at];
-      const grown =
-        part === undefined
-          ? null
-          : appendToPart(part, points, {
-              range,
-              created: createdOf(update.run),
-              isOverlapping: stands === "overlapping",
-            });
-      if (grown === null) return fetchSoon(entry);
-      parts = parts.with(at, grown);
+    const parts = stands === "beyond" ? null : partsAfter(entry, update, createdOf(update.run));
+    if (parts === null) {
+      fetchSoon(entry);
+      return;
     }
     entry.position = laterPosition(entry.position, update.to);
     if (parts !== entry.parts.value) entry.parts.value = parts;
@@ -201,6 +176,7 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     )
       fetchSoon(entry);
     // Past this, slices of single points cost more than an answer.
+    const { pixels } = entry.request;
     if (pixels > 0 && parts.some(({ data, head }) => lengthOf(data) > head.count + 3 * pixels))
       fetchSoon(entry);
   };
@@ -292,6 +268,40 @@ interface Growth {
   readonly range: Range | null;
   readonly created: number | null;
   readonly isOverlapping: boolean;
+}
+
+/** The parts of a query with the points of an update; null if they must be fetched again. */
+function partsAfter(
+  entry: CacheEntry,
+  update: RecordsUpdate,
+  created: number | null,
+): readonly SeriesPart[] | null {
+  const isOverlapping = comparePosition(entry.position, update.from, update.to) === "overlapping";
+  const { name, axis, ranks, range } = entry.request;
+  let parts = entry.parts.value ?? [];
+  // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
+  if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0))
+    return null;
+  // Of a wide run the stream leaves out most series, and formulas are computed from others: what is on screen is asked for.
+  const isIncluded = update.points.some((points) => points.name === name);
+  if (!isIncluded && (update.partial || (isFormula(name) && update.points.length > 0))) return null;
+  for (const points of update.points) {
+    if (
+      points.name !== name ||
+      (ranks !== "all" && points.rank !== 0) ||
+      (axis !== undefined && points.axis !== axis)
+    )
+      continue;
+    const at = parts.findIndex(
+      ({ head }) => head.axis === points.axis && head.rank === points.rank,
+    );
+    const part = parts[at];
+    const grown =
+      part === undefined ? null : appendToPart(part, points, { range, created, isOverlapping });
+    if (grown === null) return null;
+    parts = parts.with(at, grown);
+  }
+  return parts;
 }
 
 /** A part with new points appended; null when it has to be fetched. */

@@ -156,7 +156,9 @@ export function createView(
     /** The keys that the address had when the page was opened. */
     named,
     /** What changes next belongs to the step of the history before. */
-    continueStep: () => void (step = { ...step, input }),
+    continueStep(): void {
+      step = { ...step, input };
+    },
     /** The address that leads back to this view. */
     address(): string {
       const all = texts();
@@ -220,7 +222,10 @@ export function createView(
     // Each change of a board is a step of its own, however quickly the next one follows.
     const wait = view.draft.value === draft ? writtenAt + WRITE_MS - performance.now() : 0;
     draft = view.draft.value;
-    if (wait > 0) return void (writing ??= setTimeout(write, wait));
+    if (wait > 0) {
+      writing ??= setTimeout(write, wait);
+      return;
+    }
     clearTimeout(writing);
     write();
   });

@@ -17,6 +17,7 @@ export function download(
 
 /** A file name that every system takes, whatever the metric is called. */
 export function safeName(name: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: no file name may have them
   const safe = name.replace(/[\u0000-\u001f<>:"/\\|?*]+/g, "-").replace(/^[-. ]+|[-. ]+$/g, "");
   return safe.slice(0, 120) || "chart";
 }

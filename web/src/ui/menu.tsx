@@ -107,6 +107,7 @@ function Entry({
 }): JSX.Element {
   const role = item.isOn === undefined ? "menuitem" : "menuitemcheckbox";
   return (
+    // biome-ignore lint/a11y/useAriaPropsSupportedByRole: only a menuitemcheckbox has a value here
     <button
       type="button"
       role={role}

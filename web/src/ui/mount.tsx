@@ -26,12 +26,10 @@ export function Mount<Handle extends { destroy(): void }>(props: MountProps<Hand
       handle.current = latest.current.create(root.current!);
       latest.current.update(handle.current);
     };
-    const callOff =
-      props.queue === undefined
-        ? (start(), () => undefined)
-        : props.queue.whenNear(root.current!, start);
+    const callOff = props.queue?.whenNear(root.current!, start);
+    if (props.queue === undefined) start();
     return () => {
-      callOff();
+      callOff?.();
       handle.current?.destroy();
       handle.current = null;
     };

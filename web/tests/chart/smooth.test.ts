@@ -47,7 +47,10 @@ const Y = noisyLoss();
 /** A loss that falls quickly, then slowly, with noise that shrinks with it. */
 function noisyLoss(): Float64Array {
   let seed = 7;
-  const random = (): number => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
+  const random = (): number => {
+    seed = (seed * 1103515245 + 12345) % 2147483648;
+    return seed / 2147483648;
+  };
   return X.map((step) => {
     const level = 2 + 6 * Math.exp(-step / 1500);
     return level * (1 + 0.02 * (random() + random() + random() - 1.5));

@@ -85,13 +85,13 @@ function column(id: string): Column {
 
 test("columns are facts, configuration keys and metrics; others are not known", () => {
   expect(column("fact:duration").textOf(ROWS[0]!)).toBe("1m 30s");
-  expect(column("config:lr").valueOf(ROWS[1]!)).toBe(0.01);
+  expect(column("config:lr").valueIn(ROWS[1]!)).toBe(0.01);
   const summaries = new Map([["a", { "eval/loss": summary({ best: 0.5 }) }]]);
-  expect(columnOf("metric:eval/loss", { summaries, statistic: "best" })!.valueOf(ROWS[0]!)).toBe(
+  expect(columnOf("metric:eval/loss", { summaries, statistic: "best" })!.valueIn(ROWS[0]!)).toBe(
     0.5,
   );
   expect(
-    columnOf("metric:eval/loss", { summaries, statistic: "best" })!.valueOf(ROWS[1]!),
+    columnOf("metric:eval/loss", { summaries, statistic: "best" })!.valueIn(ROWS[1]!),
   ).toBeNull();
   expect(columnOf("fact:nonsense", NONE)).toBeNull();
   expect(columnOf("nonsense", NONE)).toBeNull();

@@ -13,7 +13,7 @@ function html(text: string): string {
     const attributes = ["href", "rel", "start"]
       .flatMap((name) => (props[name] === undefined ? [] : [` ${name}="${String(props[name])}"`]))
       .join("");
-    return `<${String(type)}${attributes}>${write(props["children"] as ComponentChild)}</${String(type)}>`;
+    return `<${String(type)}${attributes}>${write(props.children as ComponentChild)}</${String(type)}>`;
   };
   return write((MarkdownText({ text }) as VNode<{ children: ComponentChild }>).props.children);
 }

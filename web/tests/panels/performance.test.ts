@@ -26,7 +26,7 @@ import type { EntryRow } from "../../src/wire.ts";
 function entry(record: Record<string, unknown>, step: number | null = null, rank = 0): EntryRow {
   return {
     position: "loop.1.0.1",
-    kind: String(record["log"]),
+    kind: String(record.log),
     rank,
     t: null,
     step,

@@ -80,7 +80,10 @@ test("a run that takes long does not hold back the others", async () => {
 test("while runs are deleted none is asked for again, and afterwards those that are left", async () => {
   const asked: string[] = [];
   const source = {
-    get: async (_endpoint: string, run: string) => (asked.push(run), { metrics: [row("loss")] }),
+    get: async (_endpoint: string, run: string) => {
+      asked.push(run);
+      return { metrics: [row("loss")] };
+    },
   } as unknown as Source;
   const details = createDetails(source, () => undefined);
   for (const run of ["gone", "left"]) details.of(run);

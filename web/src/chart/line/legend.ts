@@ -38,7 +38,7 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   let last: readonly unknown[] = [];
   const idOf = (event: Event): string | null => {
     const button = event.target instanceof Element ? event.target.closest("button") : null;
-    return button?.dataset["id"] ?? null;
+    return button?.dataset.id ?? null;
   };
   list.addEventListener("click", (event) => {
     const id = idOf(event);
@@ -105,7 +105,7 @@ function itemsOf(traces: readonly Trace[], isOfSubjects: boolean): readonly Item
 function entry({ id, label, sample }: Item, isBaseline: boolean): HTMLElement {
   const button = element("button", "chart-legend-entry");
   button.setAttribute("type", "button");
-  button.dataset["id"] = id;
+  button.dataset.id = id;
   button.title = label;
   const swatch = element("i", "chart-swatch");
   swatch.style.background = sample;

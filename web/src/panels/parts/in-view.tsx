@@ -53,7 +53,9 @@ export function InView({ height, isGrowing = false, children }: InViewProps): JS
     return observe(place.current!, setInView);
   }, []);
   useLayoutEffect(
-    () => () => void (isInView && (last.current = place.current?.offsetHeight ?? height)),
+    () => () => {
+      if (isInView) last.current = place.current?.offsetHeight ?? height;
+    },
     [isInView],
   );
   return (

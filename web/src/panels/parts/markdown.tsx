@@ -209,16 +209,18 @@ function table([head = "", , ...rows]: readonly string[], depth: number): Compon
           </tr>
         </thead>
         <tbody>
-          {rows.map(
-            (row) =>
-              (left -= 9) > 0 && (
+          {rows.map((row) => {
+            left -= 9;
+            return (
+              left > 0 && (
                 <tr>
                   {cells(row).map((cell) => (
                     <td>{inline(cell, depth)}</td>
                   ))}
                 </tr>
-              ),
-          )}
+              )
+            );
+          })}
         </tbody>
       </table>
     </div>

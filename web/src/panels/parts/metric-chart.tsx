@@ -825,7 +825,7 @@ function usePhases(
   end: number,
 ): readonly Stretch[] {
   const focus = page.runs.focus.value;
-  const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles["loss"];
+  const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles.loss;
   const placed = page.marks.onAxis(x);
   const isLoss = loss !== undefined && names.includes(loss);
   return useMemo(

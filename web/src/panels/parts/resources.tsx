@@ -100,7 +100,7 @@ function latestOf({ gpus, system }: Machine, recorded: Latest): Latest {
   return (name) => {
     const [head, id, field] = name.split("/");
     const value =
-      head === "gpu" ? gpus.find((gpu) => String(gpu["id"]) === id)?.[field!] : system[id!];
+      head === "gpu" ? gpus.find((gpu) => String(gpu.id) === id)?.[field!] : system[id!];
     return typeof value === "number" ? value : STEADY.test(name) ? recorded(name) : null;
   };
 }

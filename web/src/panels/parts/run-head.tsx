@@ -156,7 +156,7 @@ export function factsText({ hardware, facts }: RunDetail): string {
     gpus.set(text, (gpus.get(text) ?? 0) + 1);
   }
   const { cpu_count: cores, world_size: ranks, host, python, owner } = facts;
-  const { commit, branch, dirty } = (facts["git"] ?? {}) as Readonly<Record<string, unknown>>;
+  const { commit, branch, dirty } = (facts.git ?? {}) as Readonly<Record<string, unknown>>;
   return [
     ...[...gpus].map(([text, count]) => (count > 1 ? `${count} × ${text}` : text)),
     typeof ranks === "number" && ranks > 1 ? `${formatWhole(ranks)} ranks` : null,

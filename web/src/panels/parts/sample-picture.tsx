@@ -248,6 +248,7 @@ function MaskLayer({ page, run, mask, classes, isOutline, isOn }: MaskLayerProps
       image.src = "";
     };
   }, [address, slots.join()]);
+  // biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas takes no focus
   return <canvas ref={canvas} class="sample-layer" aria-hidden="true" />;
 }
 

@@ -90,8 +90,8 @@ export function sampleOf({ record, name, step, t }: EntryRow): Sample | null {
     frames: numberOf(frames) ?? 1,
     boxes: objectsOf(boxes).flatMap(boxOf),
     masks: objectsOf(masks).flatMap((mask) =>
-      typeof mask["file"] === "string"
-        ? [{ group: textOf(mask["group"]), file: mask["file"], labels: namesOf(mask["labels"]) }]
+      typeof mask.file === "string"
+        ? [{ group: textOf(mask.group), file: mask.file, labels: namesOf(mask.labels) }]
         : [],
     ),
     chart: chart !== null && typeof chart === "object" ? (chart as Record<string, unknown>) : null,

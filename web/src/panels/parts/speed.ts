@@ -35,14 +35,14 @@ const PARTS: readonly (readonly [field: string, label: string])[] = [
 const PEAK = /^(tf32|bf16|fp16|fp8|fp4|fp32)_peak$/;
 
 export function speedOf(fields: Fields, reached: Reached): Speed {
-  const dtype = text(fields["dtype"]);
+  const dtype = text(fields.dtype);
   const spec = number(fields[`${dtype ?? "bf16"}_peak`]);
-  const tflops = number(fields["measured_peak"]);
-  const device = text(fields["device"]);
-  const numDevices = number(fields["world_size"]) ?? 1;
+  const tflops = number(fields.measured_peak);
+  const device = text(fields.device);
+  const numDevices = number(fields.world_size) ?? 1;
   return {
     ...reached,
-    possible: number(fields["tps"]),
+    possible: number(fields.tps),
     work: PARTS.flatMap(([field, label]) => {
       const flop = number(fields[field]);
       return flop === null ? [] : [{ label, flop }];
@@ -58,7 +58,7 @@ export function speedOf(fields: Fields, reached: Reached): Speed {
     ],
     measured: tflops === null || spec === null ? null : { tflops, spec, share: tflops / spec },
     device: device === null ? null : `${numDevices > 1 ? `${numDevices} × ` : ""}${device}`,
-    note: text(fields["note"]),
+    note: text(fields.note),
   };
 }
 

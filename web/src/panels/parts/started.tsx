@@ -8,36 +8,32 @@ type Facts = Readonly<Record<string, unknown>>;
 
 /** Name and text of each line that the facts of a run have. */
 export function startLines(facts: Facts): readonly (readonly [string, string])[] {
-  const git = (facts["git"] ?? {}) as Facts;
+  const git = (facts.git ?? {}) as Facts;
   const lines: [string, string | null][] = [
-    ["When", typeof facts["created"] === "number" ? formatWallClock(facts["created"]) : null],
-    ["Command", Array.isArray(facts["command"]) ? commandText(facts["command"].map(String)) : null],
-    ["Folder", textOf(facts["cwd"])],
+    ["When", typeof facts.created === "number" ? formatWallClock(facts.created) : null],
+    ["Command", Array.isArray(facts.command) ? commandText(facts.command.map(String)) : null],
+    ["Folder", textOf(facts.cwd)],
     [
       "Machine",
-      joined([
-        textOf(facts["host"]),
-        numberOf(facts["cpu_count"], "CPU"),
-        textOf(facts["platform"]),
-      ]),
+      joined([textOf(facts.host), numberOf(facts.cpu_count, "CPU"), textOf(facts.platform)]),
     ],
-    ["Started by", textOf(facts["owner"])],
+    ["Started by", textOf(facts.owner)],
     [
       "Processes",
-      typeof facts["world_size"] === "number" && facts["world_size"] > 1
-        ? `${formatWhole(facts["world_size"])} ranks`
+      typeof facts.world_size === "number" && facts.world_size > 1
+        ? `${formatWhole(facts.world_size)} ranks`
         : null,
     ],
     [
       "Code",
       joined([
-        textOf(git["commit"])?.slice(0, 12) ?? null,
-        textOf(git["branch"]),
-        git["dirty"] === true ? "with uncommitted changes" : null,
+        textOf(git.commit)?.slice(0, 12) ?? null,
+        textOf(git.branch),
+        git.dirty === true ? "with uncommitted changes" : null,
       ]),
     ],
-    ["Python", textOf(facts["python"])],
-    ["Packages", packagesText(facts["packages"])],
+    ["Python", textOf(facts.python)],
+    ["Packages", packagesText(facts.packages)],
   ];
   return lines.filter((line): line is [string, string] => line[1] !== null && line[1] !== "");
 }

@@ -132,7 +132,7 @@ function useLostTime({
   if (!hasIdeal) return null;
   const read = (field: string, { from, to }: StepPhases): number | null =>
     readingIn(cells[wanted.findIndex((name) => name.endsWith(field))]?.parts?.[0]?.data, from, to);
-  const peakClock = detail?.sol?.["peak_clock"];
+  const peakClock = detail?.sol?.peak_clock;
   const found = stretches.flatMap((one) => {
     const lost = lostTime(one, {
       clockMhz: read("/clock", one),
