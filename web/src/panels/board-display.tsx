@@ -12,8 +12,8 @@ import { place } from "../ui/menu.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import { toggled } from "./parts/chart-card.tsx";
 import { drawsGroups } from "./parts/curves.ts";
-import { CHART_MARKS, hiddenMarks } from "./parts/metric-chart.tsx";
-import type { ChartMark } from "./parts/metric-chart.tsx";
+import { CHART_MARKS, hiddenMarks } from "./parts/chart-marks.ts";
+import type { ChartMark } from "./parts/chart-marks.ts";
 
 const SIZES = { s: "Small", m: "Medium", l: "Large" } as const;
 const OUTLIERS: Readonly<Record<OutlierChoice, string>> = {

@@ -25,7 +25,7 @@ import { Mount } from "../ui/mount.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import type { RunDetail, RunRow, XKind } from "../wire.ts";
 import type { RunSection, SectionProps } from "./panel.ts";
-import { markSeverity } from "./parts/metric-chart.tsx";
+import { markSeverity } from "./parts/chart-marks.ts";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { RankMap } from "./parts/rank-map.tsx";
 import { Section } from "./parts/section.tsx";
