@@ -98,8 +98,10 @@ check: $(VENV)/.dev
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
 		else echo "no npm: the page was not rebuilt to see whether it is fresh"; fi
 
-check-web: web/dist/index.html
-	cd web && npm run --silent check && npm run --silent test
+check-web: web/dist/index.html $(VENV)/.base
+	@cd web && npm run --silent check || { echo "run 'make format', and fix what it leaves"; exit 1; }
+	$(BIN)/python tools/page_size.py
+	cd web && npm run --silent test
 	@cmp web/dist/index.html src/epochal/page/index.html \
 		|| { echo "the committed page is stale: run 'make web' and commit it"; exit 1; }
 

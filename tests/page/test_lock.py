@@ -30,7 +30,9 @@ def test_the_lock_file_has_every_package_of_every_platform() -> None:
 
 
 @pytest.mark.parametrize("platform", ["darwin-arm64", "darwin-x64", "linux-arm64", "linux-x64"])
-@pytest.mark.parametrize("tool", ["@rolldown/binding", "@typescript/typescript", "lightningcss", "@biomejs/cli"])
+@pytest.mark.parametrize(
+    "tool", ["@rolldown/binding", "@typescript/typescript", "lightningcss", "@biomejs/cli"]
+)
 def test_programs_are_locked_for_linux_and_macos(tool: str, platform: str) -> None:
     found = [name for name in LOCK if name.startswith(f"node_modules/{tool}-{platform}")]
     assert found
