@@ -25,6 +25,7 @@ from tests.store.journals import Journal
 from tools import generated, wire
 
 ROOT = Path(__file__).parents[1]
+BIOME = ROOT / "web" / "node_modules" / ".bin" / "biome"
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
@@ -125,6 +126,22 @@ def test_the_printed_endpoint_is_in_every_table(
     out = io.StringIO()
     archive.write([load_run(tmp_path / "p" / "x")], out)
     assert '"step_times":{"edges":[],"counts":[]}' in out.getvalue()
+
+
+@pytest.mark.skipif(not BIOME.exists(), reason="needs the tools of the page: `npm ci` in web")
+def test_the_printed_panel_passes_the_checks(tmp_path: Path) -> None:
+    panel = tmp_path / "step_times.tsx"
+    (block,) = printed_blocks("A section with an endpoint", "tsx")
+    panel.write_text(block, encoding="utf-8")
+    biome = [
+        str(BIOME),
+        "check",
+        "--error-on-warnings",
+        f"--config-path={ROOT / 'web'}",
+        str(panel),
+    ]
+    ran = subprocess.run(biome, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_the_printed_panel_imports_what_there_is() -> None:
