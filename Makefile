@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-frameworks test-lowest rule-check check check-web format bench web docs site clean FORCE
+.PHONY: help demo test test-fast test-frameworks test-lowest rule-check check check-web format format-web bench web docs site clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"

@@ -17,6 +17,7 @@ import hashlib
 import multiprocessing
 import os
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -63,11 +64,14 @@ from epochal.run.resume import (
 )
 from epochal.run.run import Run, recorder_of
 from epochal.settings import LABELS, read_settings
-from epochal.settings.launch import Announcement, announce_launched, read_parent_run
+from epochal.settings.launch import Announcement, Launch, announce_launched, read_parent_run
 from epochal.settings.toml_file import shown_path
 from epochal.sinks.unsent import SINKS_FILE
 
 Resume = Literal["never", "allow", "must", "latest"]
+
+# How many runs this process has opened as a rank of each launch.
+_num_opened: Counter[Launch] = Counter()
 
 
 def init(
@@ -183,6 +187,8 @@ def _start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping
 
 def _start(request: Request, cell: Cell | None = None) -> Run:
     """Start the requested run: its place, its writer, its hooks and its companion."""
+    if request.launch.world_size > 1 and request.folder is None:
+        request = _numbered(request)
     place = _find_place(request)
     run, settings = _open(request, place), request.settings
     recorder = recorder_of(run)
@@ -205,6 +211,21 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
     if recorder.is_recorded and settings.companion:
         start_companion(recorder, request.launch, settings=settings)
     return run
+
+
+def _numbered(request: Request) -> Request:
+    """Give the second run of a launch, and every later one, a launch id of its own.
+
+    Ranks open their runs in the same order, but one may be slow: by the time it looks for the
+    first run, rank 0 may have opened the second.
+    """
+    launch = request.launch
+    _num_opened[launch] += 1
+    number = _num_opened[launch]
+    launch_id = request.launch_id if number == 1 else f"{request.launch_id}.{number}"
+    return msgspec.structs.replace(
+        request, launch=msgspec.structs.replace(launch, launch_id=launch_id)
+    )
 
 
 def _finish_rerun(cell: Cell) -> None:

@@ -9,13 +9,16 @@ import { store, stored } from "./storage.ts";
 
 export function createNotifier(onRefused: (sentence: string) => void) {
   const isPossible = typeof Notification !== "undefined" && window.isSecureContext;
-  const isOn = signal(isPossible && Notification.permission === "granted" && stored("notify") === "1");
+  const isOn = signal(
+    isPossible && Notification.permission === "granted" && stored("notify") === "1",
+  );
   /** By run: the attempt whose end was told. Two events and a list may tell of the same end, a list that was asked for earlier after them. */
   const told = new Map<string, number>();
   const tell = (row: RunRow): void => {
     if (told.get(row.id) === row.attempts) return;
     told.set(row.id, row.attempts);
-    const body = row.status.reason ?? (row.step === null ? row.project : `${row.project}, step ${row.step}`);
+    const body =
+      row.status.reason ?? (row.step === null ? row.project : `${row.project}, step ${row.step}`);
     new Notification(`${row.name}: ${row.status.text}`, { body, tag: row.id });
   };
   /** Look whether runs have ended; `before` is a row until now. */

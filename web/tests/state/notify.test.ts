@@ -22,7 +22,15 @@ beforeEach(() => {
 });
 afterEach(() => void vi.unstubAllGlobals());
 
-const row = (id: string, state: string, attempts = 1): RunRow => ({ id, name: id, project: "p", step: 1, attempts, status: { state, text: state, reason: null } }) as unknown as RunRow;
+const row = (id: string, state: string, attempts = 1): RunRow =>
+  ({
+    id,
+    name: id,
+    project: "p",
+    step: 1,
+    attempts,
+    status: { state, text: state, reason: null },
+  }) as unknown as RunRow;
 
 test("a run that a newer list says has ended is told once", () => {
   const notifier = createNotifier(() => undefined);
