@@ -17,4 +17,7 @@ def test_modules_do_not_import_each_other(exclude_type_checking_imports: bool) -
         graphlib.TopologicalSorter(imports).prepare()
     except graphlib.CycleError as error:
         circle = " <- ".join(error.args[1])
-        pytest.fail(f"these modules import each other: {circle}")
+        pytest.fail(
+            f"these modules import each other: {circle}. Move what both need into a lower module,"
+            " or let one of them know a protocol only."
+        )
