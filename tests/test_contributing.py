@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +24,7 @@ from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
 from tests.sinks.member import check_records_arrive_once
 from tests.store.journals import Journal
-from tools import generated, wire
+from tools import budget, generated, wire
 
 ROOT = Path(__file__).parents[1]
 BIOME = ROOT / "web" / "node_modules" / ".bin" / "biome"
@@ -174,3 +176,106 @@ def test_the_files_that_are_named_exist() -> None:
     ]
     assert named
     assert not missing
+
+
+# -- all four members in one change ---------------------------------------------------------------
+
+MEMBER_LINES = 60
+
+
+def named_files(heading: str) -> list[str]:
+    """The files that the steps of a chapter have people write."""
+    section = TEXT[TEXT.index(f"### {heading}\n") :].partition("\n### ")[0]
+    return re.findall(r"\bWrite `([a-z_/.]+)`", section)
+
+
+def padded(name: str, text: str) -> str:
+    """A file with as many lines as a member of some size has."""
+    is_python = name.endswith(".py")
+    for number in range(MEMBER_LINES):
+        if budget.lines_of(name, text) >= MEMBER_LINES:
+            break
+        if is_python:
+            text += f'\n\ndef more_{number}() -> int:\n    """Return a number."""\n'
+            text += f"    return {number}\n"
+        else:
+            text += f"export const MORE_{number} = {number};\n"
+    return text
+
+
+def add_members(clone: Path) -> list[str]:
+    """Add a rule, a sink, an endpoint and a section as CONTRIBUTING.md says; the new files."""
+    (rule,), sink = printed_blocks("A health rule"), printed_blocks("A sink")
+    endpoint, row = printed_blocks("A section with an endpoint")
+    (section,) = printed_blocks("A section with an endpoint", "tsx")
+    files = named_files("A section with an endpoint")
+    written = {
+        named_files("A health rule")[0]: rule,
+        **dict(zip(named_files("A sink"), sink, strict=True)),
+        files[0]: endpoint,
+        next(name for name in files if name.endswith(".tsx")): section,
+    }
+    for name, text in written.items():
+        is_test = name.startswith("tests/")
+        (clone / name).write_text(text if is_test else padded(name, text), encoding="utf-8")
+    table = clone / Path(endpoints.__file__).relative_to(ROOT)
+    imports = f"from {endpoints.__name__.rpartition('.')[0]} import (\n"
+    text = table.read_text(encoding="utf-8")
+    assert imports in text
+    text = text.replace(imports, f"{imports}    {Path(files[0]).stem},\n", 1)
+    text = re.sub(
+        r"\n    run_endpoint\(", f"\n    {row.strip()},\n    run_endpoint(", text, count=1
+    )
+    table.write_text(text, encoding="utf-8")
+    return list(written)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A copy of the repository with one commit, and the numbers of its budget made anew."""
+    copy = tmp_path / "epochal"
+    for name in budget.tracked():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, copy / name)
+    # Whoever uses up a part of the slack passes this test, too.
+    settings = budget.lowered(budget.text_of("pyproject.toml"), budget.rooms(), {})
+    (copy / "pyproject.toml").write_text(settings, encoding="utf-8")
+    git = ["git", "-C", str(copy), "-c", "user.name=x", "-c", "user.email=x", "-c", "gc.auto=0"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *command], check=True)
+    return copy
+
+
+@pytest.mark.slow
+def test_a_change_with_a_rule_a_sink_an_endpoint_and_a_section_passes_the_checks(
+    clone: Path,
+) -> None:
+    files = add_members(clone)
+    programs = Path(sys.executable).parent
+    environment = {**os.environ, "PYTHONPATH": str(clone / "src"), "MYPYPATH": str(clone / "src")}
+
+    def run(*command: str, folder: Path = clone) -> str:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    ruff = str(programs / "ruff")
+    run(ruff, "format", "--quiet", ".")  # as `make format` does
+    run(ruff, "check", "--quiet", "--fix", ".")
+    run(ruff, "format", "--check", ".")
+    run(sys.executable, "tools/wire.py")  # as `make web` does
+    said = run(sys.executable, "tools/budget.py")
+    assert re.findall(r"^page, lines +\+60$", said, re.MULTILINE), said
+    assert len(re.findall(r"^\w+ .* \+6[0-9]$", said, re.MULTILINE)) == 3, said
+    assert re.findall(r"^total .* \+1[89][0-9]$", said, re.MULTILINE), said
+    run(sys.executable, "tools/wire.py", "--check")
+    run(str(programs / "lint-imports"))
+    python = [name for name in files if name.endswith(".py")]
+    run(sys.executable, "-m", "mypy", *python)
+    modules = ROOT / "web" / "node_modules"
+    if modules.exists() and shutil.which("npm"):
+        (clone / "web" / "node_modules").symlink_to(modules.resolve())
+        run("npm", "run", "--silent", "--if-present", "format", folder=clone / "web")
+        run("npm", "run", "--silent", "check", folder=clone / "web")
+        if (clone / "tools" / "page_size.py").exists():
+            run(sys.executable, "tools/page_size.py")

@@ -6,7 +6,8 @@
 
 A code line is a line that is not blank, not a comment and not part of a docstring. `--lower` gives
 each room its size and 3 % more, at least 120 lines, and the total the sum of sizes and 1,000. It
-never raises a number; a new room gets one. A number is raised only on purpose.
+never raises a number. A room without a number gets one: to give a room its slack again, on purpose,
+delete its number first.
 """
 
 from __future__ import annotations
