@@ -74,8 +74,8 @@ $(VENV)/lowest/.installed: pyproject.toml constraints-lowest.txt | $(BIN)/python
 		hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 
-LOWEST_TESTS = tests/exports tests/health tests/journal tests/records tests/run tests/segments \
-	tests/series tests/settings tests/server tests/store tests/tui
+LOWEST_TESTS = tests/exports tests/health tests/journal tests/records tests/run tests/journal/segments \
+	tests/series tests/settings tests/server tests/store tests/cli/tui
 
 test-lowest: $(VENV)/lowest/.installed
 	$(VENV)/lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' \
@@ -102,13 +102,13 @@ check-web: web/dist/index.html $(VENV)/.base
 	@cd web && npm run --silent check || { echo "run 'make format', and fix what it leaves"; exit 1; }
 	$(BIN)/python tools/page_size.py
 	cd web && npm run --silent test
-	@cmp web/dist/index.html src/epochal/page/index.html \
+	@cmp web/dist/index.html src/epochal/server/index.html \
 		|| { echo "the committed page is stale: run 'make web' and commit it"; exit 1; }
 
 web: $(VENV)/.base
 	$(BIN)/python tools/wire.py
 	$(MAKE) --no-print-directory web/dist/index.html
-	cp web/dist/index.html src/epochal/page/index.html
+	cp web/dist/index.html src/epochal/server/index.html
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

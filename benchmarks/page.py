@@ -45,7 +45,7 @@ def served(name: str, write: Callable[[Path], object]) -> Iterator[tuple[str, in
     folder = Path(os.environ.get("RUNS") or tempfile.mkdtemp(prefix=f"{name}-"))
     if not any(folder.iterdir()):
         write(folder)
-    command = [sys.executable, "-m", "epochal.serving", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "epochal.api.serving", str(folder), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

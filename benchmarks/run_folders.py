@@ -57,7 +57,7 @@ def write_run(root: Path, name: str, *, steps: int, metrics: int, spike: int | N
 def seal(root: Path) -> None:
     """Seal every part below a folder."""
     from epochal.journal.layout import run_folders
-    from epochal.segments.seal import seal_part
+    from epochal.journal.segments.seal import seal_part
 
     for folder in run_folders(root):
         for name in folder.parts():

@@ -60,7 +60,7 @@ class Server:
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Server]:
     """A server over a folder of runs, from the start of its process until the end of the block."""
-    command = [sys.executable, "-m", "epochal.serving", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "epochal.api.serving", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

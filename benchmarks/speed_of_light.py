@@ -22,7 +22,7 @@ import torch
 
 import epochal
 from benchmarks import gpt2_model
-from epochal.console.blocks import phases_block, speed_of_light_block
+from epochal.run.console.blocks import phases_block, speed_of_light_block
 from epochal.series.lost_time import explain_phases
 from epochal.torch.flops import SpeedOfLight, speed_of_light
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pytest
 from hypothesis import settings
 
-from epochal.console.messages import Verbosity, set_verbosity
+from epochal.run.console.messages import Verbosity, set_verbosity
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.run.start import init

@@ -22,7 +22,7 @@ from epochal.server import endpoints
 from epochal.server.endpoints import Endpoint
 from epochal.store.local.by_path import load_run
 from tests.conftest import StartRun
-from tests.sinks.member import check_records_arrive_once
+from tests.exchange.sinks.member import check_records_arrive_once
 from tests.store.journals import Journal
 from tools import budget, generated, wire
 
@@ -58,8 +58,8 @@ def findings_of(losses: list[float]) -> list[str]:
     ("heading", "place", "path"),
     [
         ("A health rule", 0, "src/epochal/health/rules/loss_negative.py"),
-        ("A sink", 0, "src/epochal/sinks/members/lines.py"),
-        ("A sink", 1, "tests/sinks/test_lines.py"),
+        ("A sink", 0, "src/epochal/exchange/sinks/members/lines.py"),
+        ("A sink", 1, "tests/exchange/sinks/test_lines.py"),
         ("A section with an endpoint", 0, "src/epochal/server/step_times.py"),
     ],
 )
@@ -87,7 +87,7 @@ def test_the_printed_sink_sends_every_record_once(
     about = tmp_path / "installed" / "printed-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: printed\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[epochal.sinks]\nlines = printed:LinesSink\n")
+    (about / "entry_points.txt").write_text("[epochal.exchange.sinks]\nlines = printed:LinesSink\n")
     (tmp_path / "installed" / "printed.py").write_text(sink)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
     check_records_arrive_once("lines", executed(test)["MEMBER"], start_run(), tmp_path)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
+from epochal.exchange.sinks.members.json_log import JsonLogOptions, JsonLogSink
+from epochal.exchange.sinks.sink import Entry, SinkContext
 from epochal.journal.layout import RunFolder
 from epochal.records import Position
-from epochal.sinks.members.json_log import JsonLogOptions, JsonLogSink
-from epochal.sinks.sink import Entry, SinkContext
 from tests.conftest import StartRun
 
 

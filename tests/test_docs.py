@@ -20,13 +20,13 @@ import pytest
 import epochal
 from epochal import settings
 from epochal.cli.main import program
+from epochal.exchange.sinks.registry import own_sinks
+from epochal.exchange.sinks.reporting import located_options
 from epochal.health.registry import RULES
 from epochal.health.rule_settings import rule_settings
 from epochal.records import KINDS
 from epochal.records.kinds.events import EVENTS
 from epochal.server.endpoints import ENDPOINTS
-from epochal.sinks.registry import own_sinks
-from epochal.sinks.reporting import located_options
 from tests.doubles.command_lines import understood
 from tools import docstrings, generated, release, site
 

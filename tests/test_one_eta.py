@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from epochal.console.printer import Console
-from epochal.format import format_duration
+from epochal.records.format import format_duration
+from epochal.run.console.printer import Console
 from epochal.run.console_reporter import ConsoleReporter, Totals
 from epochal.server.rows import run_row
 from epochal.server.stream import epochs_of

@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 import epochal
-import epochal.console
 import epochal.health
+import epochal.run.console
 import epochal.torch
 
 ROOT = """
@@ -128,7 +128,7 @@ def test_a_star_import_replaces_no_builtin() -> None:
     exec("from epochal import *", names)
     shadowed = {name for name in names if hasattr(builtins, name)} - {"__builtins__"}
     assert {name for name in shadowed if not name.startswith("__")} == set()
-    assert epochal.open.__module__ == "epochal.reading"
+    assert epochal.open.__module__ == "epochal.api.reading"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -155,7 +155,7 @@ def test_importing_the_package_loads_one_module_and_no_typing() -> None:
     )
     bare = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {[str(SOURCE)]!r}\n{script}"]
     done = subprocess.run(bare, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["epochal", "epochal.torch_hooks"]
+    assert done.stdout.split() == ["epochal", "epochal.base.torch_hooks"]
 
 
 def test_importing_the_package_and_logging_load_nothing_heavy(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import asdict
 
 from benchmarks.sweep import RATES, Trial, curves, last_step, write_sweep
-from epochal import reading
+from epochal.api import reading
 from epochal.cli.main import main
 from tests.server.live import Server, serving
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,7 +115,7 @@ def parameters(of: Any) -> list[inspect.Parameter]:
 
 def python_names(package: str, names: Sequence[str]) -> Iterator[str]:
     """A section for each name of a package, in this order; all its public names without any."""
-    module = importlib.import_module(package)
+    module = pkgutil.resolve_name(package)
     for name in names or sorted(module.__all__, key=str.lower):
         yield from _section(f"{package}.{name}", getattr(module, name))
 

@@ -21,9 +21,11 @@ import click
 
 from epochal.cli.command import Command, Group
 from epochal.cli.main import program
+from epochal.exchange.sinks.registry import own_sinks
+from epochal.exchange.sinks.sink import Sink, is_held
 from epochal.health.registry import RULES
 from epochal.health.rule import GROUPS, Rule, declared
-from epochal.media.files import PLOTLY, TABLE
+from epochal.journal.blobs import PLOTLY, TABLE
 from epochal.records import KINDS, ROLE_GUESSES, Field, Kind
 from epochal.records.kinds.events import EVENTS
 from epochal.server import endpoints
@@ -31,8 +33,6 @@ from epochal.server.endpoints import Endpoint
 from epochal.server.entries import EntrySource
 from epochal.server.params import Param
 from epochal.settings import DECLARED, RUN_OPTIONS, Setting
-from epochal.sinks.registry import own_sinks
-from epochal.sinks.sink import Sink, is_held
 from tools.docstrings import python_names
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -90,9 +90,9 @@ def draw(runs: Path) -> None:
 
 async def watch(runs: Path) -> str:
     """The screen of ``epochal watch``, as Textual exports it."""
+    from epochal.cli.tui.app import WatchApp
+    from epochal.cli.tui.state import AppState
     from epochal.store.local.store import LocalStore
-    from epochal.tui.app import WatchApp
-    from epochal.tui.state import AppState
 
     with LocalStore(runs) as store:
         app = WatchApp(AppState(store))

@@ -37,7 +37,7 @@ class Epochal:
 
     def read_series(self, directory: Path, key: str, steps: int) -> float:
         """Seconds from nothing to every point of a series; imports are not counted."""
-        import epochal.segments.read  # noqa: F401
+        import epochal.journal.segments.read  # noqa: F401
         from epochal.store.local.store import LocalStore
 
         begun = time.perf_counter()

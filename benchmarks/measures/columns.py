@@ -142,7 +142,7 @@ def _prepare(directory: Path, *, steps: int, metrics: int) -> Answer:
 
 def _turns(directory: Path, *, metrics: int) -> Answer:
     from epochal.journal.layout import PartName, RunFolder
-    from epochal.segments.seal import seal_part
+    from epochal.journal.segments.seal import seal_part
 
     folder, name = RunFolder(directory / "runs" / "bench" / "one"), PartName("loop", 1, 0)
     path = folder.part_path(name)
@@ -177,7 +177,7 @@ def _bare_run(directory: Path) -> Answer:
 
 
 def _series(directory: Path) -> Answer:
-    import epochal.segments.read  # noqa: F401
+    import epochal.journal.segments.read  # noqa: F401
     from epochal.store.local.store import LocalStore
 
     with LocalStore(directory / "runs", cache=directory / "cache") as store:

@@ -31,7 +31,7 @@ begun, cpu = time.perf_counter(), time.process_time()
 print(json.dumps([count, total, time.perf_counter() - begun, time.process_time() - cpu]))
 """
 OUR_READING = """
-from epochal.imports.registry import open_foreign
+from epochal.exchange.imports.registry import open_foreign
 (run,) = open_foreign(sys.argv[1]).runs()
 records = [record for batch in run.read_new() for record in batch.records]
 assert not run.problems, run.problems
@@ -79,7 +79,7 @@ def write_events(path: Path, points: int) -> None:
     """An event file as torch writes it, all at once: events of one length, built as a table."""
     import numpy as np
 
-    from epochal.imports import crc32c
+    from epochal.exchange.imports import crc32c
 
     def column(value: int | NDArray[np.integer], size: int) -> NDArray[np.uint8]:
         whole = np.broadcast_to(np.asarray(value, dtype="<u8"), points)

@@ -59,7 +59,7 @@ found["peak_mb"] = int(peak.split()[1]) / 1024
 print("\\n" + json.dumps(found))
 """
 _OUR_IMPORTS = """
-import epochal.segments.read
+import epochal.journal.segments.read
 from pathlib import Path
 from epochal.store.local.store import LocalStore
 """

@@ -142,7 +142,7 @@ def _thousands(_: Contender, directory: Path) -> Answer:
 
 
 def _imported() -> Any:
-    import epochal.segments.read  # noqa: F401
+    import epochal.journal.segments.read  # noqa: F401
     from epochal.store.local.store import LocalStore
 
     return LocalStore

@@ -95,7 +95,7 @@ def sealed(log: Callable[[Run], None]) -> Sealed:
     """Record a run, give it the clock of a training that takes its time, and seal it."""
     import epochal
     from epochal.journal.layout import RunFolder
-    from epochal.segments.seal import seal_part
+    from epochal.journal.segments.seal import seal_part
 
     with tempfile.TemporaryDirectory() as directory:
         run = epochal.init("bench", "sealed", dir=directory, console=False, companion=False)

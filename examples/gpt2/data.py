@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epochal import UsageError
-from epochal.recipes.demo.text import write_text
+from epochal.demo.text import write_text
 from epochal.settings import cache_folder
 
 Tokens = npt.NDArray[np.uint16]

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from epochal.format import format_bytes, format_count, format_duration
+from epochal.records.format import format_bytes, format_count, format_duration
 from epochal.torch import clip_grad_norm, cuda_peak_reserved_bytes
 from flags import Flags
 from training import Training

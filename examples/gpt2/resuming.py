@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from epochal import UsageError
-from epochal.console import msg
-from epochal.format import format_bytes, format_duration, format_number
+from epochal import UsageError, console
 from epochal.journal.layout import slugify
+from epochal.records.format import format_bytes, format_duration, format_number
 from epochal.settings import read_launch, read_settings
 from epochal.torch.checkpoint.manifest import (
     FOLDER,
@@ -150,7 +149,9 @@ def newest_in(folder: Path) -> Origin | None:
         if problem is None:
             return Origin(folder, manifest)
         if read_launch().rank == 0:
-            msg("%s", f"{folder / manifest.name} is left out because it is damaged: {problem}.")
+            console.msg(
+                "%s", f"{folder / manifest.name} is left out because it is damaged: {problem}."
+            )
     return None
 
 

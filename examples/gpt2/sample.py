@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from data import open_tokenizer
 from distributed import joined
-from epochal import EpochalError, UsageError
-from epochal.console import msg
-from epochal.format import format_count
+from epochal import EpochalError, UsageError, console
+from epochal.records.format import format_count
 from epochal.torch import load_checkpoint
 from epochal.torch.checkpoint.manifest import MODEL
 from evaluation import draw_samples
@@ -62,7 +61,7 @@ def samples(
         model = GPT(shape_of(flags, tokenizer))
         load_checkpoint(origin.path / MODEL, model)
         count = format_count(model.num_parameters)
-        msg("%s", f"{origin.manifest.name} of {origin.run_name}: {count} parameters.")
+        console.msg("%s", f"{origin.manifest.name} of {origin.run_name}: {count} parameters.")
         return draw_samples(
             model.to(process.device).eval(),
             tokenizer,

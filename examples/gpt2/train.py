@@ -32,8 +32,8 @@ from epochal import (
     speed_of_light,
     watch,
 )
-from epochal.console import msg
-from epochal.console.printer import Console
+from epochal import console as terminal
+from epochal.run.console.printer import Console
 from epochal.settings import read_settings
 from epochal.torch import (
     ClipStats,
@@ -306,16 +306,16 @@ def start(command: Command, process: Process) -> None:
     else:
         flags = command.flags()
         if command.resume and process.rank == 0:
-            msg("%s", "There is no checkpoint yet, so the training starts at step 0.")
+            terminal.msg("%s", "There is no checkpoint yet, so the training starts at step 0.")
     if process.rank == 0 and flags.beyond_plan is not None:
-        msg("%s", flags.beyond_plan)
+        terminal.msg("%s", flags.beyond_plan)
     if origin is not None and origin.next_step >= flags.last_step:
         if process.rank == 0:
-            msg("%s", nothing_left(origin, flags))
+            terminal.msg("%s", nothing_left(origin, flags))
         return
     training = set_up(flags, process)
     if process.rank == 0 and training.repeats is not None:
-        msg("%s", training.repeats)
+        terminal.msg("%s", training.repeats)
     if origin is None and flags.init_from is not None:
         load_checkpoint(initial_weights(flags)[0], training.model)
     if command.estimate:

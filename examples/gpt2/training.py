@@ -12,9 +12,8 @@ from torch import nn
 from batches import Batches, Dataset, Windows, read_instructions
 from data import Shard, Tokenizer, has_token_files, open_corpus, open_tokenizer
 from distributed import Process
-from epochal import UsageError
-from epochal.console import msg
-from epochal.format import format_count
+from epochal import UsageError, console
+from epochal.records.format import format_count
 from epochal.torch import CosineScheduler, Scheduler, WarmupScheduler, seed_everything
 from evaluation import HELLASWAG_FILE, Evaluation, Example, find_hellaswag, read_examples
 from flags import Flags
@@ -128,7 +127,7 @@ def _tokenizer(flags: Flags, process: Process) -> Tokenizer | None:
         return open_tokenizer("gpt2")
     except UsageError as error:
         if process.rank == 0:
-            msg("%s", f"Text samples and HellaSwag are left out. {error}")
+            console.msg("%s", f"Text samples and HellaSwag are left out. {error}")
         return None
 
 
@@ -175,5 +174,5 @@ def _examples(flags: Flags, tokenizer: Tokenizer | None, process: Process) -> li
     if path is not None and tokenizer is not None:
         return read_examples(path, flags.hellaswag_examples)
     if process.rank == 0 and tokenizer is not None:
-        msg("%s", f"HellaSwag is left out: there is no {HELLASWAG_FILE} beside the data.")
+        console.msg("%s", f"HellaSwag is left out: there is no {HELLASWAG_FILE} beside the data.")
     return []

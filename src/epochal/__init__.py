@@ -2,39 +2,40 @@
 
 Importing this package loads nothing heavy: each name below is imported when it is first used.
 What belongs to a PyTorch loop but not to every one (schedules, initialisers, memory, seeds, …) is
-in `epochal.torch`; messages and verbosity are in `epochal.console`.
+in `epochal.torch`; messages and verbosity are in `epochal.run.console`.
 """
 
 from __future__ import annotations
 
-from epochal.torch_hooks import TorchHooks, register_torch_hooks
+from epochal.base.torch_hooks import TorchHooks, register_torch_hooks
 
 TYPE_CHECKING = False  # as in typing, which takes longer to load than all that is loaded here
 if TYPE_CHECKING:
     from typing import Any
 
-    from epochal import console as console
     from epochal import health as health
     from epochal import torch as torch
-    from epochal.console.messages import LogVerbosity as LogVerbosity
+    from epochal.api.monitor import EpochMetrics as EpochMetrics
+    from epochal.api.monitor import EpochRecord as EpochRecord
+    from epochal.api.monitor import Monitor as Monitor
+    from epochal.api.monitor import RankMetrics as RankMetrics
+    from epochal.api.reading import load as load
+    from epochal.api.reading import open as open  # noqa: A004 (epochal.open reads like it does)
+    from epochal.api.training_log import TrainingRunLogger as TrainingRunLogger
     from epochal.errors import EpochalError as EpochalError
     from epochal.errors import RunFinishedError as RunFinishedError
     from epochal.errors import RunNotFoundError as RunNotFoundError
     from epochal.errors import UsageError as UsageError
+    from epochal.exchange.media.types import Audio as Audio
+    from epochal.exchange.media.types import Html as Html
+    from epochal.exchange.media.types import Image as Image
+    from epochal.exchange.media.types import Markdown as Markdown
+    from epochal.exchange.media.types import Table as Table
+    from epochal.exchange.media.types import Video as Video
     from epochal.integrations.summary_writer import SummaryWriter as SummaryWriter
-    from epochal.media.types import Audio as Audio
-    from epochal.media.types import Html as Html
-    from epochal.media.types import Image as Image
-    from epochal.media.types import Markdown as Markdown
-    from epochal.media.types import Table as Table
-    from epochal.media.types import Video as Video
-    from epochal.monitor import EpochMetrics as EpochMetrics
-    from epochal.monitor import EpochRecord as EpochRecord
-    from epochal.monitor import Monitor as Monitor
-    from epochal.monitor import RankMetrics as RankMetrics
-    from epochal.reading import load as load
-    from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
+    from epochal.run import console as console
     from epochal.run.board import board as board
+    from epochal.run.console.messages import LogVerbosity as LogVerbosity
     from epochal.run.current import current_run as current_run
     from epochal.run.current import finish as finish
     from epochal.run.current import log as log
@@ -56,19 +57,18 @@ if TYPE_CHECKING:
     from epochal.torch.memory import watch_memory as watch_memory
     from epochal.torch.moe import watch_moe as watch_moe
     from epochal.torch.watching import watch as watch
-    from epochal.training_log import TrainingRunLogger as TrainingRunLogger
     from epochal.version import __version__ as __version__
 
 # Where each name is defined. `tests/test_surface.py` holds the same list: a new name is a decision.
 _HOMES = {
     name: module
     for module, names in {
-        "epochal.console.messages": "LogVerbosity",
+        "epochal.run.console.messages": "LogVerbosity",
         "epochal.errors": "EpochalError RunFinishedError RunNotFoundError UsageError",
         "epochal.integrations.summary_writer": "SummaryWriter",
-        "epochal.media.types": "Audio Html Image Markdown Table Video",
-        "epochal.monitor": "EpochMetrics EpochRecord Monitor RankMetrics",
-        "epochal.reading": "load open",
+        "epochal.exchange.media.types": "Audio Html Image Markdown Table Video",
+        "epochal.api.monitor": "EpochMetrics EpochRecord Monitor RankMetrics",
+        "epochal.api.reading": "load open",
         "epochal.run.board": "board",
         "epochal.run.current": "current_run finish log",
         "epochal.run.run": "Run",
@@ -87,13 +87,13 @@ _HOMES = {
         "epochal.torch.memory": "watch_memory",
         "epochal.torch.moe": "watch_moe",
         "epochal.torch.watching": "watch",
-        "epochal.training_log": "TrainingRunLogger",
+        "epochal.api.training_log": "TrainingRunLogger",
         "epochal.version": "__version__",
     }.items()
     for name in names.split()
 }
 # Packages with public names of their own, so that `epochal.torch.set_lr` needs one import only.
-_PACKAGES = ("console", "health", "torch")
+_PACKAGES = {"console": "epochal.run.console", "health": "epochal.health", "torch": "epochal.torch"}
 
 # `open` is left out: `from epochal import *` would replace the builtin.
 __all__ = [name for name in _HOMES if name != "open"]
@@ -104,7 +104,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _PACKAGES:
-        return import_module(f"epochal.{name}")
+        return import_module(_PACKAGES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'epochal' has no attribute {name!r}")
     try:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
-from tests.imports.event_files import scalar, write_events
-from tests.imports.samples import GOLDEN
+from tests.exchange.imports.event_files import scalar, write_events
+from tests.exchange.imports.samples import GOLDEN
 from tests.store.journals import Journal
 
 

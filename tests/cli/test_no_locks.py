@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports.samples import GOLDEN
+from tests.exchange.imports.samples import GOLDEN
 from tests.store.journals import Journal
 
 SOURCE = Path(__file__).parent.parent / "doubles" / "no_locks.c"

@@ -15,10 +15,10 @@ from torch import nn
 import epochal
 from epochal import Checkpoints, TrainingState
 from epochal.cli.main import main
+from epochal.journal.blobs import encode_pending
 from epochal.journal.layout import RunFolder
-from epochal.media.files import encode_pending
-from epochal.segments.seal import seal_part
-from tests.segments.parts import column_byte, flip
+from epochal.journal.segments.seal import seal_part
+from tests.journal.segments.parts import column_byte, flip
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]

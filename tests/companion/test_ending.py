@@ -3,11 +3,19 @@ from pathlib import Path
 from epochal.companion.ending import CrashEvidence, do_what_is_left, has_finished, reached
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from epochal.telemetry.cgroup import Cgroup
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import append_step, open_writer
-from tests.segments.parts import FINISH, HEADER, NAME, finished_part, lines, metrics, write_part
+from tests.journal.segments.parts import (
+    FINISH,
+    HEADER,
+    NAME,
+    finished_part,
+    lines,
+    metrics,
+    write_part,
+)
 
 
 class Job:

@@ -8,11 +8,11 @@ import epochal
 from epochal.companion.own_journal import HEARTBEAT_LOOK_S, Durable, OwnJournal
 from epochal.journal.layout import PartName, RunFolder, write_json
 from epochal.journal.process import process_identity
+from epochal.journal.segments.finished import sealable_parts
 from epochal.records import HEARTBEAT_EVERY_S
-from epochal.segments.finished import sealable_parts
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import failing_sync, of_kind, records
-from tests.segments.parts import HEADER, lines, write_part
+from tests.journal.segments.parts import HEADER, lines, write_part
 
 
 def test_the_file_begins_like_every_other_and_is_made_with_the_first_record(tmp_path: Path) -> None:

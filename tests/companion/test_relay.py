@@ -19,8 +19,8 @@ from epochal.run.companion import start_companion
 from epochal.run.run import recorder_of
 from dataclasses import replace
 from epochal.settings import read_launch, read_settings
-from epochal.sinks.ledger import Ledger
-from epochal.sinks.reporting import options_from
+from epochal.exchange.sinks.ledger import Ledger
+from epochal.exchange.sinks.reporting import options_from
 
 run = start(companion=False)
 recorder = recorder_of(run)
@@ -34,7 +34,7 @@ print(time.monotonic() - begun)
 """
 HANGING = """
 import time
-from epochal.sinks.members.json_log import JsonLogSink
+from epochal.exchange.sinks.members.json_log import JsonLogSink
 JsonLogSink.write = lambda self, batch: time.sleep(600)
 """
 

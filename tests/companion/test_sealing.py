@@ -5,9 +5,17 @@ import pytest
 from epochal.companion.ending import do_what_is_left
 from epochal.companion.sealing import Sealing
 from epochal.journal.layout import RunFolder
-from epochal.segments.finished import WORTH_SEALING_BYTES
+from epochal.journal.segments.finished import WORTH_SEALING_BYTES
 from tests.doubles.companions import wait_for
-from tests.segments.parts import FINISH, HEADER, NAME, finished_part, lines, metrics, write_part
+from tests.journal.segments.parts import (
+    FINISH,
+    HEADER,
+    NAME,
+    finished_part,
+    lines,
+    metrics,
+    write_part,
+)
 
 MANY = [metrics(step, loss=1 / (step + 1)) for step in range(2000)]
 

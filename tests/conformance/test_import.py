@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from epochal.base.guard import Guard
 from epochal.errors import FormatError, UsageError
-from epochal.guard import Guard
-from epochal.imports.foreign import Source
-from epochal.imports.registry import all_importers, open_foreign, own_formats
+from epochal.exchange.imports.foreign import Source
+from epochal.exchange.imports.registry import all_importers, open_foreign, own_formats
 from epochal.journal.line import encode
 from epochal.records import Record
-from tests.imports.samples import SAMPLES, new_records, opened
+from tests.exchange.imports.samples import SAMPLES, new_records, opened
 
 by_format = pytest.mark.parametrize("name", own_formats())
 damage = settings(suppress_health_check=[HealthCheck.too_slow])

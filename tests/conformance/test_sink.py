@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from epochal.exchange.sinks.registry import make_sink, own_sinks
 from epochal.records import KINDS
-from epochal.sinks.registry import make_sink, own_sinks
 from tests.conftest import StartRun
-from tests.sinks.member import check_records_arrive_once, member_of
+from tests.exchange.sinks.member import check_records_arrive_once, member_of
 
 every_sink = pytest.mark.parametrize("name", own_sinks())
 

@@ -25,17 +25,17 @@ import torch
 from torch import nn
 
 import epochal
-from epochal.boards import Board, save_board
 from epochal.errors import EpochalError
+from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
+from epochal.journal.blobs import encode_pending
+from epochal.journal.boards import Board, save_board
 from epochal.journal.layout import RunFolder, create_run_folder
-from epochal.media.files import encode_pending
-from epochal.media.types import Image
+from epochal.journal.segments.finished import sealable_parts
+from epochal.journal.segments.seal import seal_part
 from epochal.run.resume import find_parent
 from epochal.run.run import Run, recorder_of
-from epochal.segments.finished import sealable_parts
-from epochal.segments.seal import seal_part
 from epochal.shipping.worker import ship_now
 from epochal.store.answers import LabelsEdit
 from epochal.store.local.run_files import edit_labels

@@ -16,10 +16,10 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import EpochalError
+from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.layout import RunFolder, create_run_folder
-from epochal.media.types import Image
 from epochal.run.resume import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError

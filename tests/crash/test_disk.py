@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.media.types import Image
+from epochal.exchange.media.types import Image
 from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import full_disk, of_kind, records, steps

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 import epochal
-from epochal.boards import read_boards
+from epochal.api.reading import RunData
 from epochal.hub.ledger import Ledger
+from epochal.journal.blobs import RAW, encode_pending
+from epochal.journal.boards import read_boards
 from epochal.journal.layout import RunFolder
-from epochal.media.files import RAW, encode_pending
-from epochal.reading import RunData
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
 from epochal.store.answers import NO_LABELS

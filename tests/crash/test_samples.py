@@ -18,9 +18,9 @@ import pytest
 from PIL import Image as pillow  # noqa: N813
 
 import epochal
+from epochal.journal.blobs import RAW, blob_bytes, encode_pending, files_of
+from epochal.journal.encode import read_raw
 from epochal.journal.layout import RunFolder
-from epochal.media.encode import read_raw
-from epochal.media.files import RAW, blob_bytes, encode_pending, files_of
 from epochal.run.run import Run
 from tests.crash.crash_points import Child, Fault, crashes
 from tests.crash.test_disk import fill, small_disk

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from epochal.exchange.media.pixels import pixels_of
+from epochal.journal.blobs import blob_record, store_blob
+from epochal.journal.encode import encode_png
 from epochal.journal.header import part_header
 from epochal.journal.layout import LOOP, PartName, RunFolder, create_run_folder, write_json
 from epochal.journal.line import encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
-from epochal.media.encode import encode_png
-from epochal.media.files import blob_record, store_blob
-from epochal.media.pixels import pixels_of
-from epochal.provenance import describe_process
 from epochal.records import FORMAT_VERSION, Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
 from epochal.run.histogram import histogram_record
+from epochal.run.provenance import describe_process
 from tests.doubles import every_kind_scenario as scenario
 from tests.doubles.every_kind_scenario import FIRST, SECOND, Attempt, Step
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal import plugins
+from epochal.base import plugins
 
 
 def write_package(installed: Path, name: str, entry_points: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epochal.serving import find_address, serve
+from epochal.api.serving import find_address, serve
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -69,7 +69,7 @@ class Site:
 
 
 def serve_folder(folder: Path, port: int, environment: dict[str, str], sender: Connection) -> None:
-    """Serve a folder as ``python -m epochal.serving`` does, and send the address."""
+    """Serve a folder as ``python -m epochal.api.serving`` does, and send the address."""
     os.environ.clear()
     os.environ.update(environment)
     address = find_address([folder], port=port)

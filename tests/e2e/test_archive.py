@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from epochal.cli.main import main
-from epochal.page.loader import load_page
+from epochal.server.page import load_page
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.doubles.every_kind import write_every_kind

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from epochal.boards import Block, Board, read_boards, save_board
 from epochal.cli.main import main
+from epochal.journal.boards import Block, Board, read_boards, save_board
 from tests.e2e.browsing import OpenPage, Serve, until, wait_for_lines
 from tests.store.journals import Journal
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import epochal
-from epochal.format import format_number
+from epochal.records.format import format_number
 from tests.doubles.archives import write_archive
 from tests.e2e.browsing import OpenPage, Serve, download, until
 from tests.store.journals import Journal

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.boards import Block, Board, save_board
+from epochal.journal.boards import Block, Board, save_board
 from tests.conftest import StartRun
 from tests.doubles import every_kind_scenario as scenario
 from tests.doubles.every_kind import write_every_kind

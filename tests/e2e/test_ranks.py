@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epochal import reading
+from epochal.api import reading
 from tests.e2e.browsing import OpenPage, Serve, download, point_at, until
 from tests.store.journals import Journal
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import epochal
-from epochal.media.types import Plotly
+from epochal.exchange.media.types import Plotly
 from tests.conftest import StartRun
 from tests.doubles.archives import write_archive
 from tests.e2e.browsing import PHONE, OpenPage, Serve, has_drawn, until

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from epochal.exports.archive import write
-from epochal.page.loader import load_page
+from epochal.server.page import load_page
 from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal

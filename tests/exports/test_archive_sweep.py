@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epochal import reading
+from epochal.api import reading
 from epochal.exports.archive import write
 from tests.store.journals import Journal
 

@@ -94,8 +94,8 @@ def test_the_copy_has_what_the_client_wrote(address: str, runs: Path) -> None:
 def test_histories_longer_than_a_page_are_complete(
     address: str, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("epochal.imports.sources.mlflow._POINTS_PER_PAGE", 7)
-    monkeypatch.setattr("epochal.imports.sources.mlflow._RUNS_PER_PAGE", 1)
+    monkeypatch.setattr("epochal.exchange.imports.sources.mlflow._POINTS_PER_PAGE", 7)
+    monkeypatch.setattr("epochal.exchange.imports.sources.mlflow._RUNS_PER_PAGE", 1)
     assert main(["import", address]) == 0
     assert len(points(runs / "digits" / "first", "loss")) == 30
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.guard import Fault, Guard
+from epochal.base.guard import Fault, Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
 from epochal.records import KINDS, ROLE_GUESSES, Record

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.guard import Guard
+from epochal.base.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES, all_rules
 from epochal.health.rule import GROUPS

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from epochal.api.serving import ServerAddress
 from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, create_hub
 from epochal.server.access import LOOPBACK
 from epochal.server.app import App
-from epochal.serving import ServerAddress
 from epochal.shipping.client import HubClient
 from tests.server.live import Server, serving_app
 

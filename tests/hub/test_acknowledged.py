@@ -11,7 +11,7 @@ import pytest
 from epochal.errors import FormatError
 from epochal.hub.inbox import ConflictError, Inbox
 from epochal.journal.layout import RunFolder
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from epochal.shipping.protocol import FileKind
 from epochal.store.local.store import LocalStore
 from tests.hub.test_inbox import IDENTITY, STEM, lines

@@ -13,6 +13,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
+from epochal.cli.tui.state import AppState
 from epochal.errors import RunNotFoundError
 from epochal.hub.documents import Documents
 from epochal.hub.links import Links
@@ -21,7 +22,6 @@ from epochal.shipping.client import HubError
 from epochal.shipping.protocol import CHUNK_BYTES
 from epochal.shipping.worker import ship_now
 from epochal.store.remote.store import RemoteStore, open_remote
-from epochal.tui.state import AppState
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
 from tests.server.live import serving

@@ -14,18 +14,18 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError, RunNotFoundError
+from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger, only_hub
+from epochal.journal.blobs import encode_pending
+from epochal.journal.encode import Pixels, encode_png
 from epochal.journal.layout import RunFolder
-from epochal.media.encode import Pixels, encode_png
-from epochal.media.files import encode_pending
-from epochal.media.types import Image
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_run
 from epochal.shipping.protocol import MAX_LINES_BYTES
 from epochal.shipping.worker import LONGEST_REST_S, SHORTEST_REST_S, rest_after, ship_now
 from tests.hub.hub_process import HubProcess
-from tests.segments.parts import column_byte, flip
+from tests.journal.segments.parts import column_byte, flip
 
 # Real processes of a hub; `tests/hub/test_inbox.py` and `test_access.py` are quick.
 pytestmark = pytest.mark.slow

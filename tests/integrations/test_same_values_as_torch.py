@@ -19,11 +19,11 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import epochal
-from epochal.boards import read_boards
+from epochal.api.reading import RunData
 from epochal.cli.main import main
+from epochal.journal.blobs import TABLE, blob_bytes
+from epochal.journal.boards import read_boards
 from epochal.journal.layout import RunFolder
-from epochal.media.files import TABLE, blob_bytes
-from epochal.reading import RunData
 
 SCRIPT = """
 import matplotlib

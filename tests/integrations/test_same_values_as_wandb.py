@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import epochal
-from epochal.reading import RunData
+from epochal.api.reading import RunData
 
 pytest.importorskip("wandb")
 

@@ -18,9 +18,9 @@ from torch.utils.tensorboard import SummaryWriter as TorchWriter
 
 import epochal
 from epochal import SummaryWriter
+from epochal.exchange.sinks.reporting import options_from
+from epochal.exchange.sinks.worker import Forwarding
 from epochal.journal.layout import RunFolder
-from epochal.sinks.reporting import options_from
-from epochal.sinks.worker import Forwarding
 from tests.doubles.companions import wait_for_the_end
 
 

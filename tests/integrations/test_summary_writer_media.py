@@ -19,8 +19,8 @@ from torch.utils.tensorboard.summary import hparams as torch_hparams
 
 import epochal
 from epochal import SummaryWriter
+from epochal.journal.blobs import blob_bytes
 from epochal.journal.layout import RunFolder
-from epochal.media.files import blob_bytes
 from epochal.store.local.store import open_store
 
 

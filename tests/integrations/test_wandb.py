@@ -22,9 +22,9 @@ import pytest
 
 import epochal
 import epochal.wandb as wandb
+from epochal.api.reading import RunData
 from epochal.cli.main import main
 from epochal.companion.diagnosis import Diagnosis
-from epochal.reading import RunData
 from epochal.wandb import notices
 from tests.doubles.companions import companion_config
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 import epochal
 import epochal.wandb as wandb
-from epochal.media.files import TABLE
+from epochal.journal.blobs import TABLE
 from epochal.wandb import notices
 
 

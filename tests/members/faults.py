@@ -1,6 +1,7 @@
 """What a member may do wrong: raise, or not come back.
 
-``tests/test_guard.py`` shows that the guard treats every exception alike, so members raise one.
+``tests/base/test_guard.py`` shows that the guard treats every exception alike, so members raise
+one.
 """
 
 from __future__ import annotations

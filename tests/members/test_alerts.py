@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from epochal.base.guard import Fault, Guard
 from epochal.companion.alerts import Alerts
-from epochal.guard import Fault, Guard
 from epochal.health.finding import Severity
 from tests.members.faults import broken
 

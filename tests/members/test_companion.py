@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import epochal
-from epochal.alarm import interrupting
+from epochal.base.alarm import interrupting
+from epochal.base.guard import DISABLE_AFTER, Guard
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.ending import do_what_is_left
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.process import Companion
 from epochal.companion.telemetry_journal import Telemetry, host_sources
-from epochal.guard import DISABLE_AFTER, Guard
 from epochal.telemetry.machine_gpus import MachineGpus, UsedGpus
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import of_kind

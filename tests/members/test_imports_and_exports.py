@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from epochal.base.guard import Guard
 from epochal.cli.main import main
 from epochal.errors import InternalError
+from epochal.exchange.imports.registry import importer_member, open_all_foreign, open_foreign
 from epochal.exports.export import BINARY
 from epochal.exports.export import FORMATS as EXPORTS
-from epochal.guard import Guard
-from epochal.imports.registry import importer_member, open_all_foreign, open_foreign
 from epochal.store.local.store import LocalStore
 from tests.conftest import StartRun
-from tests.imports.samples import SAMPLES
+from tests.exchange.imports.samples import SAMPLES
 from tests.members.faults import broken
 
 
@@ -37,7 +37,7 @@ def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
     folder = tmp_path / "runs" / "others"
     folder.mkdir()
     SAMPLES[other](folder)
-    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", broken)
+    monkeypatch.setattr(f"epochal.exchange.imports.formats.{name}.find", broken)
     guard = Guard()
     found = open_all_foreign(folder, guard=guard)
     # Tables are not looked for beside the files of a tracker.
@@ -53,7 +53,7 @@ def test_a_file_of_an_importer_that_fails_is_one_run_with_a_problem(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = SAMPLES[name](tmp_path).source
-    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", broken)
+    monkeypatch.setattr(f"epochal.exchange.imports.formats.{name}.find", broken)
     if open_all_foreign_or_none(source):
         return  # a table or lines to the next importer
     with pytest.raises(InternalError, match=f"importer {name} failed.*please report it"):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.packages import write_package
+from tests.exchange.imports.test_registry import IMPORTER
+from tests.exchange.sinks.test_registry import SINK
 from tests.health.test_registry import RULE
-from tests.imports.test_registry import IMPORTER
-from tests.sinks.test_registry import SINK
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ ENTRY_POINTS = """
 too-warm = more_members.rules:TooWarm
 raising = more_members.rules:Raising
 absent = more_members.absent:Nothing
-[epochal.sinks]
+[epochal.exchange.sinks]
 diary = more_members.sinks:DiarySink
 failing = more_members.sinks:Failing
 [epochal.importers]

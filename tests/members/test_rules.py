@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from epochal.alarm import interrupting
-from epochal.guard import DISABLE_AFTER, Fault, Guard
+from epochal.base.alarm import interrupting
+from epochal.base.guard import DISABLE_AFTER, Fault, Guard
 from epochal.health.engine import Health, member_of
 from epochal.health.finding import Finding
 from epochal.health.registry import RULES

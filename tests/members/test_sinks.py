@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from epochal.guard import Fault, Guard
+from epochal.base.guard import Fault, Guard
+from epochal.exchange.sinks import worker
+from epochal.exchange.sinks.reporting import options_from
+from epochal.exchange.sinks.sink import Sink
+from epochal.exchange.sinks.worker import Forwarding
 from epochal.journal.layout import RunFolder
-from epochal.sinks import worker
-from epochal.sinks.reporting import options_from
-from epochal.sinks.sink import Sink
-from epochal.sinks.worker import Forwarding
+from tests.exchange.sinks.doubles import Hanging, Memory, MemorySink
+from tests.exchange.sinks.journal_files import metrics, run_folder, write
 from tests.members.faults import broken
-from tests.sinks.doubles import Hanging, Memory, MemorySink
-from tests.sinks.journal_files import metrics, run_folder, write
 
 WAIT_S = 120.0
 METHODS = ("open", "write", "flush", "close")

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import epochal
+from epochal.base.guard import Guard
 from epochal.cli.main import main
-from epochal.console.printer import Console
-from epochal.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
 from epochal.run import companion
 from epochal.run.companion import FindingsReporter
+from epochal.run.console.printer import Console
 from epochal.run.ending import Callbacks
 from epochal.run.recorder import Recorder
 from epochal.run.run import Run, recorder_of

@@ -26,7 +26,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder, parse_part_name
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from tests.server.live import Answer, Server, decode_series, serving, until
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import epochal
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
-from epochal.media.types import Image
+from epochal.exchange.media.types import Image
 from epochal.run.accepted import MAX_NAMES
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run, recorder_of

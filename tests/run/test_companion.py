@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from epochal.errors import UsageError
+from epochal.exchange.sinks.unsent import unsent
 from epochal.journal.layout import RunFolder, write_json
 from epochal.settings import child_environment
-from epochal.sinks.unsent import unsent
 from tests.conftest import StartRun
 from tests.doubles.companions import companions, wait_for, wait_for_the_end
 from tests.doubles.scripts import run_folder, run_script, start_script

@@ -4,7 +4,7 @@ import io
 import math
 from typing import Any
 
-from epochal.console.printer import Console
+from epochal.run.console.printer import Console
 from epochal.run.console_reporter import ConsoleReporter, Totals
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from epochal.invocation import invocation
+from epochal.base.invocation import invocation
 
 PROGRAM = """
 import sys, time, epochal

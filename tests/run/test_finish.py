@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.exchange.media.types import Image
 from epochal.journal.layout import LOOP, PartName
 from epochal.journal.reader import read_part
-from epochal.media.types import Image
 from epochal.run import ending
 from epochal.run.run import Run, recorder_of
 from epochal.store.local.by_path import load_run

@@ -13,10 +13,10 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.exchange.media.types import Image
 from epochal.exports import lines, table
 from epochal.journal.layout import PartName, RunFolder, read_json
-from epochal.media.types import Image
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from epochal.server.rows import run_row
 from epochal.store.local.by_path import load_run
 from epochal.store.local.store import open_store

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
-from epochal.media.types import Image
+from epochal.exchange.media.types import Image
 from epochal.records import scalars_of
 from epochal.run.run import Run
 from tests.doubles.journals import of_kind, records, steps

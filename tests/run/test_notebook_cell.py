@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.console.cell import calling_cell
+from epochal.run.console.cell import calling_cell
 from tests.doubles.journals import of_kind
 from tests.doubles.kernels import Kernel
 

@@ -355,8 +355,8 @@ def test_without_phases_nothing_is_written(start_run: StartRun) -> None:
 def test_a_verbose_console_shows_where_the_time_went(
     start_run: StartRun, ticks: Ticks, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from epochal.console.messages import LogVerbosity
-    from epochal.console.printer import Console
+    from epochal.run.console.messages import LogVerbosity
+    from epochal.run.console.printer import Console
 
     run = start_run(console=Console(verbosity=LogVerbosity(1)))
     train(run, ticks, 5, data=1, forward=6)

@@ -6,10 +6,10 @@ import pytest
 from epochal.errors import RunNotFoundError
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
+from epochal.journal.segments.seal import seal_part
 from epochal.records import Record
 from epochal.run import resume
 from epochal.run.run import recorder_of
-from epochal.segments.seal import seal_part
 from tests.conftest import StartRun
 
 STEP_7: Record = {"log": "metrics", "t": 0.0, "step": 7, "m": {}}

@@ -12,10 +12,10 @@ from PIL import Image as pillow  # noqa: N813
 
 import epochal
 from epochal.errors import FormatError
+from epochal.exchange.media.types import CHARTS
+from epochal.journal.blobs import blob_bytes, encode_pending, files_of
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import decode_json
-from epochal.media.files import blob_bytes, encode_pending, files_of
-from epochal.media.types import CHARTS
 from epochal.run.run import Run, recorder_of
 from tests.doubles.journals import of_kind
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.exchange.media.types import Image
 from epochal.journal.layout import RunFolder
-from epochal.media.types import Image
 from epochal.run import current
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init

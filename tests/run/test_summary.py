@@ -17,7 +17,7 @@ from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError, RunFinishedError, ValueTypeError
 from epochal.exports import lines
 from epochal.journal.layout import RunFolder
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from epochal.server.rows import run_detail, run_row
 from epochal.store.local.by_path import load_run
 from epochal.store.local.store import open_store

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import epochal
-from epochal.console.blocks import Segment
 from epochal.errors import UsageError, ValueTypeError
 from epochal.records import scalars_of
+from epochal.run.console.blocks import Segment
 from epochal.run.run import Run
 from tests.doubles.journals import of_kind
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import epochal
+from epochal.api.training_log import TrainingRunLogger
 from epochal.errors import UsageError
 from epochal.run.run import Run, recorder_of
-from epochal.training_log import TrainingRunLogger
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from epochal.boards import Board, save_board
+from epochal.journal.boards import Board, save_board
 from epochal.journal.layout import write_json
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle

@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import pytest
 
+from epochal.api.serving import ServerAddress, write_archive
 from epochal.errors import UsageError
 from epochal.hub.documents import Documents
 from epochal.hub.endpoints import HubControls, Receiving
@@ -36,7 +37,6 @@ from epochal.server.app import App, create_app
 from epochal.server.changes import REQUEST_BODIES
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.params import Param
-from epochal.serving import ServerAddress, write_archive
 from epochal.store.local.store import LocalStore
 from tests.scope.marked import Mark, MarkedRun, Word, World, make_world
 

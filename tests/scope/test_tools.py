@@ -17,7 +17,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from epochal.mcp.server import make_server
+from epochal.server.mcp import make_server
 from epochal.store.local.store import LocalStore
 from tests.scope.marked import Mark, MarkedRun, Word, make_world
 

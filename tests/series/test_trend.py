@@ -165,7 +165,7 @@ def test_group_slopes_by_name_and_their_mean() -> None:
 
 def test_what_runs_beside_training_does_not_load_numpy() -> None:
     probe = (
-        "import sys, epochal.format, epochal.series.trend, epochal.series.window;"
+        "import sys, epochal.records.format, epochal.series.trend, epochal.series.window;"
         "sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0

@@ -20,11 +20,11 @@ import numpy as np
 import uvicorn
 from numpy.typing import NDArray
 
+from epochal.api.serving import write_archive
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.process import BoundedProtocol
 from epochal.server.state import WriteArchive
-from epochal.serving import write_archive
 from epochal.store.local.store import LocalStore
 from epochal.store.store import Store
 

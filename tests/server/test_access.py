@@ -13,7 +13,6 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from epochal.page.loader import Page, load_page
 from epochal.server import responses, series, stream
 from epochal.server.access import (
     Access,
@@ -24,6 +23,7 @@ from epochal.server.access import (
 )
 from epochal.server.address import listen
 from epochal.server.changes import MAX_BODY_BYTES
+from epochal.server.page import Page, load_page
 from tests.server.live import Server, serving, until
 from tests.store.journals import Journal
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epochal.boards import Block, Board, save_board
+from epochal.journal.boards import Block, Board, save_board
 from tests.server.live import Answer, Server, serving
 from tests.store.journals import Journal
 

@@ -7,8 +7,8 @@ from typing import TextIO
 
 import pytest
 
-from epochal.media.encode import Pixels
-from epochal.media.files import store_pixels
+from epochal.journal.blobs import store_pixels
+from epochal.journal.encode import Pixels
 from epochal.store.store import RunView
 from tests.server.live import Server, serving
 from tests.store.journals import Journal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports.samples import GOLDEN
+from tests.exchange.imports.samples import GOLDEN
 from tests.server.live import Event, serving, until, until_added
 
 

@@ -116,7 +116,7 @@ from pathlib import Path
 from epochal.server.address import listen
 from epochal.server.app import create_app
 from epochal.server.process import run_server
-from epochal.serving import write_archive
+from epochal.api.serving import write_archive
 from tests.server.slow_store import SlowStore
 
 store = SlowStore(Path(sys.argv[1]), slow="id-large")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from epochal.journal.layout import PartName, RunFolder, run_folders
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 
 LOOP = PartName("loop", 1, 0)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from epochal import reading
+from epochal.api import reading
 from epochal.cli.main import main
 from epochal.store.answers import Status
 from epochal.store.row import RunRow

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import epochal
-from epochal.media.types import Image
+from epochal.exchange.media.types import Image
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.records.values import DeviceParts
 from epochal.run.histogram import histogram_record, with_distribution
 from epochal.torch.measure import distribution
-from epochal.values import DeviceParts
 
 
 def on_host(values: Any, bins: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from epochal import FlowBuilder, Graph, Monitor
-from epochal.console import format_duration
+from epochal.run.console import format_duration
 from epochal.torch import (
     CosineScheduler,
     cuda_active_bytes,

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from epochal import FlowBuilder, Graph
-from epochal.console import (
+from epochal.run.console import (
     Verbosity,
     debug,
     enabled,
@@ -500,7 +500,7 @@ def test_arguments_are_not_evaluated_when_the_level_is_off() -> None:
 
 
 def test_configuration_by_command_line_environment_and_program() -> None:
-    tell = "from epochal.console import verbosity; print(verbosity().name)"
+    tell = "from epochal import console; print(console.verbosity().name)"
     environment = {**os.environ, "EPOCHAL_VERBOSITY": "verbose"}
 
     def told(source: str, **changes: str) -> str:
@@ -512,9 +512,8 @@ def test_configuration_by_command_line_environment_and_program() -> None:
     assert told(tell) == "VERBOSE"
     assert told(tell, EPOCHAL_VERBOSITY="2") == "VERBOSE"
     # 3. Programmatic — overrides the environment variable
-    assert (
-        told(f"import epochal.console as c; c.set_verbosity(c.Verbosity.DEBUG); {tell}") == "DEBUG"
-    )
+    change = "from epochal import console as c; c.set_verbosity(c.Verbosity.DEBUG)"
+    assert told(f"{change}; {tell}") == "DEBUG"
     # 1. The command line sets the variable for child processes too
     for flag, name in (
         ("-v", "VERBOSE"),
@@ -544,7 +543,7 @@ def test_gating_expensive_diagnostics(capsys: pytest.CaptureFixture[str]) -> Non
 def test_per_rank_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
 import os
-from epochal.console import Verbosity, msg, trace
+from epochal.run.console import Verbosity, msg, trace
 rank, epoch, ms, grad_norms = int(os.environ["RANK"]), 3, 12.0, [0.5]
 msg("rank %d | epoch %d done in %.0fms", rank, epoch, ms, level=Verbosity.VERBOSE)
 trace("rank %d | grad norms: %r", rank, grad_norms)

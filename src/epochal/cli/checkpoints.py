@@ -13,7 +13,7 @@ from epochal.cli import options
 from epochal.cli.command import data_command, own_run
 from epochal.cli.output import answer, remark, said_json, say_table
 from epochal.errors import FormatError
-from epochal.format import UNKNOWN, format_bytes, format_number, plural
+from epochal.records.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.store.local.run import LocalRun
 from epochal.store.status import format_age
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, pointed, problem_of, scan

@@ -29,9 +29,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from epochal.cli.output import choose_form, hint
-from epochal.console.messages import Verbosity, set_verbosity
 from epochal.errors import EpochalError, MissingPackageError, UsageError
 from epochal.journal.layout import RunFolder
+from epochal.run.console.messages import Verbosity, set_verbosity
 from epochal.settings import cache_folder, export_verbosity, nearest, read_settings
 
 if TYPE_CHECKING:

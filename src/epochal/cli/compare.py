@@ -13,7 +13,7 @@ from epochal.cli.command import data_command, full_name, named_runs, reading_sto
 from epochal.cli.group_tables import group_options, print_groups
 from epochal.cli.output import form, remark, say, say_json, table, terminal_columns
 from epochal.errors import UsageError
-from epochal.format import UNKNOWN, format_number, plural
+from epochal.records.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
 from epochal.store.store import RunView
 from epochal.store.words import most_severe_text, progress_text

@@ -10,9 +10,9 @@ import click
 
 from epochal.cli.command import data_command
 from epochal.cli.output import form, say, say_json, table
-from epochal.redact import REDACTED, Redactor
+from epochal.exchange.sinks.reporting import KnownSinks, located_options
+from epochal.records.redact import REDACTED, Redactor
 from epochal.settings import DECLARED, Located, Settings, file_paths, read_settings
-from epochal.sinks.reporting import KnownSinks, located_options
 
 # A setting as it is shown: its name, its value, and where that was set; None for a default.
 _Row = tuple[str, Any, Located | None]

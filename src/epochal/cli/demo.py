@@ -9,13 +9,13 @@ import webbrowser
 
 import click
 
+from epochal.api.monitor import Monitor
+from epochal.base.invocation import invocation
 from epochal.cli.command import data_command, local_store, runs_dir, shared
 from epochal.cli.doctor import print_diagnosis
 from epochal.cli.output import form, remark, say_json
-from epochal.console.messages import Verbosity
-from epochal.invocation import invocation
 from epochal.journal.layout import RunFolder, read_json
-from epochal.monitor import Monitor
+from epochal.run.console.messages import Verbosity
 from epochal.run.run import Run, recorder_of
 from epochal.settings import is_ci
 from epochal.store.brief import findings_of
@@ -39,7 +39,7 @@ _NEXT = {
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of text and weights.")
 def command(fast: bool, opens: bool, seed: int) -> None:
     """Train a small model, live in the browser, and tell what to try next."""
-    from epochal.recipes.demo.training import FAST, WATCHED, train
+    from epochal.demo.training import FAST, WATCHED, train
 
     remark(_INTRODUCTION.format(time="a few seconds" if fast else "about half a minute"))
     address: str | None = None

@@ -12,8 +12,8 @@ import click
 from epochal.cli import options
 from epochal.cli.command import FINDINGS, chosen_run, data_command, local_store
 from epochal.cli.output import Line, one_line, said_json, say_lines
-from epochal.format import format_reached, plural
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text
+from epochal.records.format import format_reached, plural
 from epochal.store.brief import diagnosis, findings_of
 from epochal.store.record_text import MARKS, STYLES
 from epochal.store.store import RunView

@@ -11,17 +11,17 @@ from typing import Any, TextIO, cast
 
 import click
 
-from epochal.atomic_file import new_text_file
-from epochal.boards import Block, Board, StoredBoard, board_query, boards_of, find_board
+from epochal.base.atomic_file import new_text_file
+from epochal.base.guard import Guard
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, named_runs, reading_store
 from epochal.cli.output import VisibleStream, answer, complain, remark
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.exports.export import BINARY, FORMATS, Rows, export_named
 from epochal.exports.files import save_files
-from epochal.format import plural
-from epochal.guard import Guard
+from epochal.journal.boards import Block, Board, StoredBoard, board_query, boards_of, find_board
 from epochal.journal.layout import slugify
+from epochal.records.format import plural
 from epochal.store.store import RunView, Store
 
 FILES = "files"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from epochal.atomic_file import new_text_file
+from epochal.base.atomic_file import new_text_file
 from epochal.cli import options
 from epochal.cli.command import chosen_run, cli_command, named_runs, reading_store
 from epochal.cli.output import hint, remark
 from epochal.errors import UsageError
 from epochal.exports.figure import FORMATS, read_panel, write_figure
-from epochal.format import plural
 from epochal.journal.layout import slugify
+from epochal.records.format import plural
 from epochal.series.smooth import parse_smoothing
 
 

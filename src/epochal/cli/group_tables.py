@@ -11,9 +11,7 @@ import click
 
 from epochal.cli import options, output
 from epochal.cli.command import unfinished_text
-from epochal.errors import UsageError
-from epochal.format import UNKNOWN, format_number
-from epochal.store.groups import (
+from epochal.compare.groups import (
     CHOICES,
     Choice,
     GroupRow,
@@ -26,8 +24,10 @@ from epochal.store.groups import (
     level_text,
     series_rows,
 )
-from epochal.store.importance import Importance
-from epochal.store.importance import importance as ranked
+from epochal.compare.importance import Importance
+from epochal.compare.importance import importance as ranked
+from epochal.errors import UsageError
+from epochal.records.format import UNKNOWN, format_number
 from epochal.store.store import RunView
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -16,7 +16,7 @@ from epochal.cli import options
 from epochal.cli.command import check_own, data_command, local_store, named_runs, selected_runs
 from epochal.cli.output import answer, hint, said_json, say, table, terminal_columns
 from epochal.errors import UsageError
-from epochal.format import plural
+from epochal.records.format import plural
 from epochal.store.words import format_moment
 
 if TYPE_CHECKING:
@@ -151,6 +151,6 @@ def audit(hub: Path, lines: int) -> None:
 
 def _user() -> str:
     """Who changes a hub with a command, as its audit log names them."""
-    from epochal.provenance import user_name
+    from epochal.run.provenance import user_name
 
     return f"{user_name() or 'someone'} (command line)"

@@ -19,7 +19,7 @@ from epochal.cli.command import (
     runs_dir,
 )
 from epochal.cli.output import complain, one_line, remark, say
-from epochal.format import plural
+from epochal.records.format import plural
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError, check_url, hub_token, linked_token
 from epochal.shipping.fetching import fetch_run

@@ -7,14 +7,14 @@ from functools import partial
 
 import click
 
+from epochal.base.guard import Guard
 from epochal.cli.command import ERROR, data_command, runs_dir, shared
 from epochal.cli.output import complain, remark, said_json, say
 from epochal.errors import FormatError, InternalError, UsageError
-from epochal.guard import Guard
-from epochal.imports.copying import Copied, copy_run
-from epochal.imports.foreign import Source, SourceRun
-from epochal.imports.http_api import ServerError
-from epochal.imports.registry import open_source
+from epochal.exchange.imports.copying import Copied, copy_run
+from epochal.exchange.imports.foreign import Source, SourceRun
+from epochal.exchange.imports.http_api import ServerError
+from epochal.exchange.imports.registry import open_source
 
 
 @data_command

@@ -22,15 +22,15 @@ from typing import IO, Any, TextIO
 import psutil
 
 from epochal.cli.command import FINDINGS, TIMEOUT
-from epochal.console.capture import MAX_CAPTURED_BYTES, Tee
 from epochal.errors import EpochalError
-from epochal.format import format_duration
 from epochal.health.finding import Severity
 from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
-from epochal.redact import Redactor
+from epochal.records.format import format_duration
+from epochal.records.redact import Redactor
+from epochal.run.console.capture import MAX_CAPTURED_BYTES, Tee
 from epochal.settings import read_settings
 from epochal.settings.launch import launch_variable, read_announcements
 from epochal.store.brief import open_findings

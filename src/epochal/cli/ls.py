@@ -14,8 +14,8 @@ import click
 
 from epochal.cli import options, output
 from epochal.cli.command import data_command, local_store, reading_store, runs_dir, shared
-from epochal.format import UNKNOWN
 from epochal.query.filter import Field
+from epochal.records.format import UNKNOWN
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.lookup import is_address
 from epochal.store.row import RunRow

@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from epochal.alarm import interrupting
+from epochal.base.alarm import interrupting
+from epochal.base.guard import describe_traceback
 from epochal.cli.command import ERROR, Group, Shared
 from epochal.cli.output import complain
-from epochal.console.messages import verbose
 from epochal.errors import EpochalError, InternalError, MissingPackageError
-from epochal.guard import describe_traceback
+from epochal.run.console.messages import verbose
 from epochal.version import __version__
 
 # What each command does; the module of the same name is imported when the command is used.

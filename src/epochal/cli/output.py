@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from epochal.console.messages import Verbosity, enabled, msg
+from epochal.run.console.messages import Verbosity, enabled, msg
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -195,7 +195,7 @@ def _console(stream: TextIO) -> Console | None:
     """What prints styles to a terminal; None where there are none, or no ``rich``."""
     if find_spec("rich") is None:
         return None
-    from epochal.tui.text import console_for
+    from epochal.cli.tui.text import console_for
 
     console = console_for(stream)
     return console if console.is_terminal and not console.is_dumb_terminal else None

@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
+from epochal.base.guard import attempt, describe
 from epochal.cli import options
 from epochal.cli.checkpoints import folders_of, scanned
 from epochal.cli.command import data_command, own_run, runs_dir
 from epochal.cli.output import one_line, remark, said_json, say
 from epochal.errors import EpochalError, FormatError, UsageError
-from epochal.format import plural
-from epochal.guard import attempt, describe
 from epochal.journal import repair as journal_repair
 from epochal.journal.layout import RunFolder, json_or_empty, parse_part_name, run_folders
-from epochal.segments.verify import Fault, Verification, verify_run
+from epochal.journal.segments.verify import Fault, Verification, verify_run
+from epochal.records.format import plural
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError, check_url, hub_token, linked_token
 from epochal.shipping.copies import HubCopy, hub_of, seal_again
@@ -317,7 +317,7 @@ def _try(
 
 def _tidy_blobs(folder: RunFolder) -> Iterator[str]:
     """Encode pictures that no companion encoded, and remove what an interrupted write left."""
-    from epochal.media.files import encode_pending
+    from epochal.journal.blobs import encode_pending
 
     num_raw, left = len(_raw(folder)), list(folder.blobs.glob(".*.tmp"))
     encode_pending(folder)

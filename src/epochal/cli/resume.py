@@ -19,15 +19,15 @@ from epochal.cli.checkpoints import checkpoint_folders, newest_checkpoint
 from epochal.cli.command import data_command, own_run
 from epochal.cli.output import confirm, one_line, remark, said_json, say
 from epochal.errors import EpochalError, UsageError
-from epochal.format import plural
 from epochal.journal.layout import slugify
-from epochal.provenance import describe_git
-from epochal.redact import REDACTED
+from epochal.records.format import plural
+from epochal.records.redact import REDACTED
+from epochal.records.values import flat_items
+from epochal.run.provenance import describe_git
 from epochal.settings.toml_file import shown_path
 from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
 from epochal.torch.checkpoint.manifest import ABSENT, Drift, Manifest, config_drift, problem_of
-from epochal.values import flat_items
 
 _NOTEBOOKS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 # Options of the interpreter that take a value of their own.

@@ -15,10 +15,10 @@ from epochal.cli.launch import Launch, Limits
 from epochal.cli.options import DURATION
 from epochal.cli.output import complain, form, say, say_json
 from epochal.cli.resume import environment_of, restarted
-from epochal.console.messages import Verbosity, enabled
 from epochal.errors import UsageError
-from epochal.format import format_duration, format_number, format_reached, plural
 from epochal.health.finding import Severity
+from epochal.records.format import format_duration, format_number, format_reached, plural
+from epochal.run.console.messages import Verbosity, enabled
 from epochal.settings.declared import LABELS, RUN_OPTIONS
 from epochal.store.brief import open_findings
 from epochal.store.local.run import LocalRun

@@ -12,7 +12,7 @@ from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, reading_store, run_of
 from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines, terminal_columns
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
-from epochal.format import plural
+from epochal.records.format import plural
 from epochal.series.series import Series
 from epochal.store.metrics import in_order, is_detail, matching
 from epochal.store.points import SeriesPoints, read_series, series_points
@@ -82,7 +82,7 @@ def _check_no_run(store: Store, words: Sequence[str]) -> None:
 def _print(found: SeriesPoints, series: Series, points: int) -> None:
     say(f"{found.metric}  ({plural(found.count, 'point')} of {found.run})")
     if len(series) and find_spec("rich") is not None:
-        from epochal.tui.text import sparkline
+        from epochal.cli.tui.text import sparkline
 
         columns = min(terminal_columns(), _WIDEST) if sys.stdout.isatty() else points
         say_lines([[(sparkline(series.buckets(columns).mean, columns), "accent")]])

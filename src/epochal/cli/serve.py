@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from epochal import serving
+from epochal.api import serving
 from epochal.cli import options
 from epochal.cli.command import cli_command, rules_now, runs_dir, shared
 from epochal.cli.hub_access import ROLES

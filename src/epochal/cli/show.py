@@ -12,9 +12,10 @@ import click
 
 from epochal.cli import options, output
 from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
-from epochal.format import format_bytes, format_duration, plural
-from epochal.media.files import TABLE
-from epochal.media.stored import StoredSample
+from epochal.exchange.media.stored import StoredSample
+from epochal.journal.blobs import TABLE
+from epochal.records.format import format_bytes, format_duration, plural
+from epochal.records.values import flat_items
 from epochal.store.brief import (
     BriefFinding,
     BriefMetric,
@@ -28,7 +29,6 @@ from epochal.store.row import RunRow
 from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.store.words import epochs_text, format_moment, format_values, progress_text
-from epochal.values import flat_items
 
 _LONGEST_NAME = 48
 _OWN_COST = "system/epochal_cpu_pct"

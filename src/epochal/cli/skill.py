@@ -44,7 +44,7 @@ def mcp() -> None:
     claude mcp add epochal -- epochal mcp --dir /path/to/runs
     """
     try:
-        from epochal.mcp.server import make_server
+        from epochal.server.mcp import make_server
     except ModuleNotFoundError as error:
         raise MissingPackageError("epochal mcp", error, extra="mcp") from error
     with reading_store() as store:

@@ -13,8 +13,8 @@ from epochal.cli.command import ERROR, data_command, full_name, own_run
 from epochal.cli.hub_transfer import hub_client, id_on_hub
 from epochal.cli.output import answer, confirm, remark, said_json
 from epochal.errors import UsageError
-from epochal.format import format_duration
 from epochal.journal.process_action import ProcessAction
+from epochal.records.format import format_duration
 from epochal.shipping.protocol import CONTROL_ACTIONS
 from epochal.store.process_action import send_action
 

@@ -13,13 +13,13 @@ from epochal.cli import options
 from epochal.cli.command import ERROR, data_command, own_run
 from epochal.cli.output import said_json, say
 from epochal.errors import UsageError
-from epochal.format import plural
+from epochal.exchange.sinks.backlog import Backlog, is_sent
+from epochal.exchange.sinks.ledger import Ledger, SinkProgress
+from epochal.exchange.sinks.reporting import KnownSinks, Reporting, options_from
+from epochal.exchange.sinks.unsent import sentences
+from epochal.exchange.sinks.worker import Forwarding
 from epochal.journal.layout import RunFolder
-from epochal.sinks.backlog import Backlog, is_sent
-from epochal.sinks.ledger import Ledger, SinkProgress
-from epochal.sinks.reporting import KnownSinks, Reporting, options_from
-from epochal.sinks.unsent import sentences
-from epochal.sinks.worker import Forwarding
+from epochal.records.format import plural
 
 _TRIES = 3
 _PAUSE_S = 0.1

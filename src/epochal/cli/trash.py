@@ -12,7 +12,7 @@ from epochal.cli import options
 from epochal.cli.command import data_command, full_name, local_store, runs_dir, selected_runs
 from epochal.cli.output import answer, confirm, remark, said_json, say_table
 from epochal.errors import UsageError
-from epochal.format import format_bytes, plural
+from epochal.records.format import format_bytes, plural
 from epochal.store.local.disk_usage import KINDS, TRASH, disk_usage, folder_bytes
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import check_removable, is_removable

@@ -17,7 +17,7 @@ from epochal.cli.output import say_lines
 from epochal.store.lookup import is_address
 
 if TYPE_CHECKING:
-    from epochal.tui.state import AppState
+    from epochal.cli.tui.state import AppState
 
 _PLAIN_COLUMNS = 100
 
@@ -34,7 +34,7 @@ def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
 
     Name a run, a folder of runs or a file of another tracker.
     """
-    from epochal.tui.state import AppState
+    from epochal.cli.tui.state import AppState
 
     hub, key = (what, None) if is_address(what) else (None, what)
     place = key if key is not None and Path(key).expanduser().exists() else None
@@ -50,7 +50,7 @@ def command(what: str | None, compare: tuple[str, ...], once: bool) -> int:
 
 
 def _print_once(state: AppState) -> int:
-    from epochal.tui.once import print_once
+    from epochal.cli.tui.once import print_once
 
     columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
     say_lines(print_once(state, columns=columns, now=time.time()))
@@ -58,7 +58,7 @@ def _print_once(state: AppState) -> int:
 
 
 def _watch(state: AppState) -> int:
-    from epochal.tui.app import WatchApp
+    from epochal.cli.tui.app import WatchApp
 
     # An exported size would go before that of the terminal, and never change with it.
     for name in ("COLUMNS", "LINES"):

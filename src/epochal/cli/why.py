@@ -10,9 +10,9 @@ import click
 from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, local_store, run_of, unfinished_hint
 from epochal.cli.output import one_line, said_json, say, terminal_columns
+from epochal.compare.why import RunDifference, Side, Why, value_text, why_in
 from epochal.errors import UsageError
-from epochal.format import format_number, plural
-from epochal.store.why import RunDifference, Side, Why, value_text, why_in
+from epochal.records.format import format_number, plural
 
 _LONGEST_VALUE = 60
 # Findings are sentences.

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from epochal.guard import Guard, describe
+from epochal.base.guard import Guard, describe
 from epochal.health.ending import ending_severity
 from epochal.health.finding import Finding, Severity
 from epochal.health.rules.alert_failed import AlertFailed

@@ -12,10 +12,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from epochal.base.guard import Guard
 from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
-from epochal.guard import Guard
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of

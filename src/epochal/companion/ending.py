@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from epochal.base.guard import Guard, describe
 from epochal.companion.config import CompanionConfig
-from epochal.format import format_bytes, format_reached
-from epochal.guard import Guard, describe
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import last_epoch_in, last_step_in
-from epochal.segments.finished import has_finish
+from epochal.journal.segments.finished import has_finish
+from epochal.records.format import format_bytes, format_reached
 from epochal.telemetry.cgroup import Cgroup
 
 _PAUSE_S = 0.05

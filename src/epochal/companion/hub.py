@@ -14,10 +14,10 @@ import threading
 import time
 from typing import cast
 
+from epochal.base.guard import Guard
 from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal, run_title
 from epochal.errors import EpochalError
-from epochal.guard import Guard
 from epochal.journal.layout import read_json
 from epochal.journal.process_action import (
     ProcessAction,

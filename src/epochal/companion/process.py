@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from epochal.alarm import interrupting
+from epochal.base.alarm import interrupting
+from epochal.base.guard import Fault, Guard, describe
 from epochal.companion import ending
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
@@ -37,7 +38,6 @@ from epochal.companion.samples import SampleEncoding
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import GPU_EVERY_S, GPU_MEMBER, Telemetry, own_processes
 from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
-from epochal.guard import Fault, Guard, describe
 from epochal.journal.archive_request import ArchiveJob
 from epochal.journal.layout import PartName
 from epochal.settings import read_settings

@@ -9,15 +9,15 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from epochal.base.guard import Guard
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import EpochalError
-from epochal.guard import Guard
+from epochal.exchange.sinks.unsent import sink_states
 from epochal.journal.layout import RunFolder, json_or_empty
 from epochal.journal.process import liveness, process_identity
-from epochal.sinks.unsent import sink_states
 
 if TYPE_CHECKING:
-    from epochal.sinks.worker import Forwarding
+    from epochal.exchange.sinks.worker import Forwarding
 
 
 class Relay:
@@ -76,8 +76,8 @@ class Relay:
         return "; ".join(f"not sent to {name}: {why}" for name, why in unsent.items()) or None
 
     def _begin(self) -> None:
-        from epochal.sinks.ledger import Ledger
-        from epochal.sinks.worker import Forwarding
+        from epochal.exchange.sinks.ledger import Ledger
+        from epochal.exchange.sinks.worker import Forwarding
 
         try:
             reporting = Ledger(self._folder).reporting()

@@ -32,7 +32,7 @@ class SampleEncoding:
 
     def go_on(self) -> bool:
         if self._folder.blobs.is_dir():
-            from epochal.media.files import encode_pending  # which most runs have no use for
+            from epochal.journal.blobs import encode_pending  # which most runs have no use for
 
             self._is_done = encode_pending(self._folder, budget_s=_LOOK_S)
         return not self._is_done

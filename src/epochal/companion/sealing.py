@@ -16,7 +16,7 @@ from pathlib import Path
 from epochal.errors import EpochalError
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
 from epochal.journal.line import decode_json, encode_json
-from epochal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
+from epochal.journal.segments.finished import WORTH_SEALING_BYTES, sealable_parts
 
 LOOK_EVERY_S = 60.0
 _LESS_URGENT = 10
@@ -127,7 +127,7 @@ def main(argv: Sequence[str]) -> int:
 
     # Records hold no cycles: looking for some took a seventh of this process's short life.
     gc.disable()
-    from epochal.segments.seal import seal_part
+    from epochal.journal.segments.seal import seal_part
 
     if hasattr(os, "nice"):
         os.nice(_LESS_URGENT)

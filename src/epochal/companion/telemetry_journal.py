@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from epochal.base.guard import Guard
 from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
-from epochal.guard import Guard
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode_json
 from epochal.telemetry.cgroup import Cgroup

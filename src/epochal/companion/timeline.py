@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from epochal.base.guard import Guard
 from epochal.companion.own_journal import OwnJournal
-from epochal.guard import Guard
 from epochal.journal.layout import LOOP
 from epochal.records import Record, finite
 from epochal.series.window import RecentMedian

@@ -18,7 +18,8 @@ from typing import Any, TextIO
 import msgspec
 from msgspec.structs import replace
 
-from epochal.boards import StoredBoard
+from epochal.compare.groups import Member, default_metrics, group_members, members_of, read_values
+from epochal.compare.importance import importance_of
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_entries, pack_samples
 from epochal.exports.archive_series import (
@@ -29,17 +30,16 @@ from epochal.exports.archive_series import (
     pack_series,
 )
 from epochal.exports.export import Rows
+from epochal.journal.boards import StoredBoard
 from epochal.journal.line import without_surrogates
-from epochal.page.loader import Page, load_page
-from epochal.redact import Redactor
+from epochal.records.redact import Redactor
+from epochal.records.values import flat_items
 from epochal.server import wire
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource
+from epochal.server.page import Page, load_page
 from epochal.server.rows import run_row
-from epochal.store.groups import Member, default_metrics, group_members, members_of, read_values
-from epochal.store.importance import importance_of
 from epochal.store.store import RunView
-from epochal.values import flat_items
 
 BUDGET_BYTES = 5_000_000
 # For samples that are files, in addition.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from epochal.errors import EpochalError
-from epochal.media.files import files_of
+from epochal.journal.blobs import files_of
 from epochal.server.downloads import INLINE_TYPE
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource, evenly

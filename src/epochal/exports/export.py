@@ -12,8 +12,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, cast
 
-from epochal.boards import StoredBoard
 from epochal.errors import UsageError
+from epochal.journal.boards import StoredBoard
 from epochal.store.store import RunView
 
 Rows = Literal["epoch", "step"]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.compare.groups import common_axis, groups_of, series_or_none
 from epochal.errors import MissingPackageError, UsageError
 from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
-from epochal.store.groups import common_axis, groups_of, series_or_none
 from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
 

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from epochal.errors import EpochalError, FormatError
+from epochal.exchange.media.stored import StoredSample
+from epochal.journal.blobs import TABLE
 from epochal.journal.layout import json_bytes
-from epochal.media.files import TABLE
-from epochal.media.stored import StoredSample
 from epochal.store.store import RunView
 
 _LONGEST = 100

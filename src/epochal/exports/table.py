@@ -17,11 +17,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from epochal.atomic_file import new_text_file
+from epochal.base.atomic_file import new_text_file
 from epochal.errors import MetricNotFoundError
 from epochal.exports.export import Rows, rows_of
-from epochal.format import format_duration, format_number
 from epochal.records import finite
+from epochal.records.format import format_duration, format_number
 from epochal.series.series import Series
 from epochal.store.metrics import in_order, matching
 from epochal.store.points import find_metric

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, Severity, finding_id
 from epochal.health.rules.memory import LESS_MEMORY, described, evidence_of
 from epochal.records import finite
+from epochal.records.format import format_bytes, format_reached
 
 BadEnding = Literal["crashed", "failed", "terminated", "interrupted"]
 BAD_ENDINGS: tuple[BadEnding, ...] = get_args(BadEnding)

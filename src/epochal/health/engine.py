@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.alarm import Call
-from epochal.guard import Guard
+from epochal.base.alarm import Call
+from epochal.base.guard import Guard
 from epochal.health.context import Context
 from epochal.health.course import Course
 from epochal.health.curve import Curve, is_usable

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from epochal.format import format_bytes, format_number
 from epochal.records import Record, moment_of
+from epochal.records.format import format_bytes, format_number
 
 Severity = Literal["info", "warning", "error"]
 State = Literal["open", "closed"]

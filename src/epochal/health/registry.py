@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epochal.guard import Guard
+from epochal.base.guard import Guard
+from epochal.base.plugins import entry_points, load_member, own_members, place_of
 from epochal.health import rules
 from epochal.health.rule import GROUPS, Rule
-from epochal.plugins import entry_points, load_member, own_members, place_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

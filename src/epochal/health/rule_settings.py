@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from epochal.base.guard import Guard
 from epochal.errors import FormatError, UsageError
-from epochal.guard import Guard
 from epochal.health.finding import SEVERITIES
 from epochal.health.rule import Rule, declared, with_values
 from epochal.journal.layout import RunFolder, read_json

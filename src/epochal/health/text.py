@@ -6,9 +6,9 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from epochal.format import format_bytes, format_duration, format_number
 from epochal.health.curve import Curve
 from epochal.health.rate import RateJump
+from epochal.records.format import format_bytes, format_duration, format_number
 
 # What to check where a model's output does not depend on its input.
 INPUTS_REACH_THE_OUTPUT = (

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from epochal.atomic_file import folder_has_locks
+from epochal.base.atomic_file import folder_has_locks
 from epochal.errors import UsageError
 
 FOLDER = ".hub"

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import between_processes, replaced_file, sync_folder
+from epochal.base.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
-from epochal.format import format_bytes
+from epochal.journal.blobs import blob_is_whole, encode_pending
 from epochal.journal.layout import (
     LABELS_LOCK,
     PartName,
@@ -34,7 +34,7 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.journal.search_bounds import SearchBounds
-from epochal.media.files import blob_is_whole, encode_pending
+from epochal.records.format import format_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
@@ -525,7 +525,7 @@ class Inbox:
 
     def _check_segment(self, run: _Run, name: str, partial: Path) -> None:
         """Raise unless a segment has at least as many lines as what is here of its part."""
-        from epochal.segments.read import Segment
+        from epochal.journal.segments.read import Segment
 
         part = named_part(name.removesuffix(".parquet"))
         sealed = run.folder.sealed_path(part)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import between_processes
+from epochal.base.atomic_file import between_processes
 from epochal.errors import UsageError
 from epochal.hub.documents import FOLDER, Body, Documents, Recent
 from epochal.journal.layout import slugify

@@ -14,9 +14,9 @@ from pathlib import Path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.errors import EpochalError
-from epochal.format import format_bytes
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import RunFolder, run_folders
+from epochal.records.format import format_bytes
 from epochal.server.access import TrustedProxy, address_of
 from epochal.server.responses import error_response
 from epochal.shipping.offering import json_or_empty

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import EpochalError, UsageError
-from epochal.format import format_bytes, plural
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, size_of
 from epochal.journal.layout import slugify
+from epochal.records.format import format_bytes, plural
 from epochal.server.state import server_guard
 from epochal.settings import Located, mistake, nearest, read_table
 from epochal.settings.kinds import read_age

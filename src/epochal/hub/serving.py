@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from epochal.api.serving import ServerAddress, write_archive
 from epochal.errors import UsageError
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
@@ -29,7 +30,6 @@ from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.server.responses import error_response
-from epochal.serving import ServerAddress, write_archive
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun
 from epochal.store.local.store import LocalStore

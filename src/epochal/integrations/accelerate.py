@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epochal.exchange.media.types import Image, Table
 from epochal.integrations.framework import callback, log_samples, open_run, require
-from epochal.media.types import Image, Table
 from epochal.run.run import Run
 
 require("accelerate", "epochal.integrations.accelerate")

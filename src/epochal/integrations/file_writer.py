@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from epochal.exchange.sinks import protobuf as pb
 from epochal.run.run import Run, recorder_of
-from epochal.sinks import protobuf as pb
 
 if TYPE_CHECKING:
-    from epochal.imports.tfevents_event import Tags
+    from epochal.exchange.imports.tfevents_event import Tags
 
 
 class FileWriter:
@@ -59,7 +59,7 @@ class FileWriter:
 
     def write_serialized(self, data: bytes) -> None:
         """Write an ``Event`` message that is encoded already."""
-        from epochal.imports.tfevents_event import Tags, read_event  # it needs NumPy
+        from epochal.exchange.imports.tfevents_event import Tags, read_event  # it needs NumPy
 
         self._tags = self._tags or Tags()
         event = read_event(data, self._tags)

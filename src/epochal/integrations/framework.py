@@ -8,14 +8,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from epochal.base.guard import Guard, guarded
 from epochal.errors import EpochalError, MissingPackageError
-from epochal.guard import Guard, guarded
 from epochal.journal.layout import is_run_folder
 from epochal.journal.line import now
+from epochal.records.values import plain_json
 from epochal.run.current import OPEN_RUNS, guard_of
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
-from epochal.values import plain_json
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from epochal.integrations.framework import TrainingRun, callback, require
+from epochal.records.values import plain_json
 from epochal.run.run import Run
-from epochal.values import plain_json
 
 require("lightgbm", "epochal.integrations.lightgbm")
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epochal.base.guard import attempt, describe
 from epochal.errors import UsageError
-from epochal.guard import attempt, describe
+from epochal.exchange.media.types import Audio, Image, Sample, Table, Video
 from epochal.integrations.framework import (
     callback,
     log_samples,
@@ -24,7 +25,6 @@ from epochal.integrations.framework import (
     write_checkpoint,
 )
 from epochal.journal.layout import slugify
-from epochal.media.types import Audio, Image, Sample, Table, Video
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from epochal.exchange.media.types import sample_of
 from epochal.integrations.framework import callback, open_run, options_to_resume, place_of, require
-from epochal.media.types import sample_of
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.media.types import Table
+from epochal.exchange.media.types import Table
 
 # The column that is added to a table of completions that says nothing about their length.
 LENGTH = "length_chars"

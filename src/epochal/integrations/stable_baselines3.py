@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from epochal.exchange.media import types
+from epochal.exchange.media.pixels import as_array
 from epochal.integrations.framework import TrainingRun, callback, require
-from epochal.media import types
-from epochal.media.pixels import as_array
 from epochal.run.run import Run, recorder_of
 
 require("stable_baselines3", "epochal.integrations.stable_baselines3")

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import RunFinishedError, UsageError
+from epochal.exchange.media.types import Image, Markdown, Sample
 from epochal.integrations.file_writer import FileWriter
 from epochal.journal.layout import is_run_folder
 from epochal.journal.line import now
-from epochal.media.types import Image, Markdown, Sample
 from epochal.records import Record
+from epochal.records.values import element_count
 from epochal.run.accepted import CallValues
 from epochal.run.board import save_with_run
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init_in
 from epochal.settings import read_settings
-from epochal.values import element_count
 
 # The open runs by their folders, and their writers: the last one to close finishes the run.
 _RUNS: dict[Path, Run] = {}
@@ -176,7 +176,11 @@ class SummaryWriter:
         """Add a histogram that was counted before; ``bucket_limits`` are upper limits."""
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
-        from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
+        from epochal.exchange.imports.histogram import (
+            edges_from_limits,
+            histogram_record,
+            moments_of,
+        )
 
         edges = edges_from_limits(bucket_limits, low=float(min), high=float(max))
         moments = moments_of(float(num), float(sum), float(sum_squares))
@@ -284,7 +288,7 @@ class SummaryWriter:
 
     def add_onnx_graph(self, prototxt: str) -> None:
         """Keep an ONNX file."""
-        from epochal.imports.tfevents_event import KeptFile
+        from epochal.exchange.imports.tfevents_event import KeptFile
 
         file = KeptFile(Path(prototxt).read_bytes(), "application/onnx")
         self._add(Path(prototxt).name, file, 0)
@@ -375,7 +379,7 @@ class SummaryWriter:
 
         ``layout`` has categories, titles, and the type and the tags of each chart.
         """
-        from epochal.imports.tfevents_event import LAYOUT_BOARD, layout_board
+        from epochal.exchange.imports.tfevents_event import LAYOUT_BOARD, layout_board
         from epochal.integrations import tensorboard_values as made
 
         for category, charts in made.checked_layout(layout).items():
@@ -575,7 +579,7 @@ def _plain_hparam(name: str, value: Any) -> Any:
 
 def draw_model(run: Run, model: Any) -> None:
     """Record a picture of a model's structure."""
-    from epochal.monitor import log_picture
+    from epochal.api.monitor import log_picture
     from epochal.torch import picture_of
 
     log_picture(run, model, picture_of(model))

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epochal.imports import histogram as binned
-from epochal.imports.tfevents_event import KeptFile, Layout, curve_table, npy, npz
-from epochal.media import pixels as media
-from epochal.media.encode import encode_png
-from epochal.media.files import media_type_of_name
-from epochal.media.types import Audio, Image, Sample, Table, Video
+from epochal.exchange.imports import histogram as binned
+from epochal.exchange.imports.tfevents_event import KeptFile, Layout, curve_table, npy, npz
+from epochal.exchange.media import pixels as media
+from epochal.exchange.media.types import Audio, Image, Sample, Table, Video
+from epochal.journal.blobs import media_type_of_name
+from epochal.journal.encode import encode_png
 from epochal.records import Record
+from epochal.records.values import element_count
 from epochal.run import histogram as counted
-from epochal.values import element_count
 
 Array = npt.NDArray[Any]
 Pixels = npt.NDArray[np.uint8]

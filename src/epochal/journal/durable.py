@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from epochal.atomic_file import rewrite
+from epochal.base.atomic_file import rewrite
 from epochal.journal.deleted import OrphanedPart
 from epochal.journal.descriptor import FileId, close_if_same, file_id, status_if_same
 from epochal.journal.layout import PartName, RunFolder

@@ -6,7 +6,7 @@ import os
 import weakref
 from typing import Protocol
 
-from epochal.guard import Guard
+from epochal.base.guard import Guard
 
 
 class Forkable(Protocol):

@@ -1,6 +1,6 @@
 """Where things lie in a run folder, and how names become folder names.
 
-runs/<project>/boards/<slug>.json    what people arrange; see ``epochal.boards``
+runs/<project>/boards/<slug>.json    what people arrange; see ``epochal.journal.boards``
 runs/<project>/<slug>/
   run.json  labels.json  journal/<writer>.<attempt>.<part>.jsonl  segments/  blobs/
 """
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from epochal.atomic_file import replaced_file
+from epochal.base.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
 from epochal.journal.line import (
     MAX_DEPTH,

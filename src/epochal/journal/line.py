@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from epochal.records import Record, word_key
-from epochal.values import split_nonfinite
+from epochal.records.values import split_nonfinite
 
 # How every record starts. Nested objects of users may hold "log" too, but not in this order.
 _RECORD_START = re.compile(rb'\{"log":"[^"\\]*","t":')

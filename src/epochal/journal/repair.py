@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import sync_folder
+from epochal.base.atomic_file import sync_folder
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, write_json
 from epochal.journal.process import PROCESS_FIELDS, liveness

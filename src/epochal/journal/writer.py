@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from epochal.atomic_file import sync_folder, sync_folders_above, sync_or_rewrite
+from epochal.base.atomic_file import sync_folder, sync_folders_above, sync_or_rewrite
 from epochal.journal.deleted import DeletedParts, OrphanedPart
 from epochal.journal.descriptor import close_if_same, file_id, status_if_same, write_whole
 from epochal.journal.durable import UnsyncedParts

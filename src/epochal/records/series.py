@@ -14,7 +14,7 @@ from epochal.records.kind import Axis, Field, Kind
 from epochal.records.kinds import KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR, ALLOCATOR_PLACES
 from epochal.records.kinds.training import EPOCH, METRICS
-from epochal.values import as_float
+from epochal.records.values import as_float
 
 FORMAT_VERSION = 1
 # While a companion sees the process of its run alive, it writes something about this often.

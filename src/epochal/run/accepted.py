@@ -17,13 +17,12 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from epochal.console.stream import printable
+from epochal.base.guard import attempt, describe
+from epochal.base.torch_hooks import torch_hooks
 from epochal.errors import EpochalError, UsageError, ValueTypeError
-from epochal.guard import attempt, describe
-from epochal.media.types import may_be_sample
+from epochal.exchange.media.types import may_be_sample
 from epochal.records import Field, Record
-from epochal.torch_hooks import torch_hooks
-from epochal.values import (
+from epochal.records.values import (
     MOST_BITS,
     DeviceReader,
     Number,
@@ -38,6 +37,7 @@ from epochal.values import (
     plain_number,
     text_of,
 )
+from epochal.run.console.stream import printable
 
 T = TypeVar("T")
 Report = Callable[..., object]

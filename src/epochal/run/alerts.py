@@ -7,10 +7,10 @@ import threading
 import time
 from typing import Any
 
-from epochal.console.messages import Verbosity
 from epochal.journal.line import now
+from epochal.records.values import plain_float, shown_text
+from epochal.run.console.messages import Verbosity
 from epochal.run.writing import RunWriter
-from epochal.values import plain_float, shown_text
 
 _WAIT_S = 60.0
 

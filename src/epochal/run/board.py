@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from epochal.boards import Board, save_board
-from epochal.console.messages import msg
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError, ValueTypeError
+from epochal.exchange.media.types import Markdown
+from epochal.journal.boards import Board, save_board
 from epochal.journal.layout import BOARDS_FOLDER, slugify
-from epochal.media.types import Markdown
 from epochal.query.formula import parse_formula
+from epochal.run.console.messages import msg
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_settings

@@ -20,19 +20,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epochal.base.invocation import invocation
 from epochal.errors import FormatError
-from epochal.format import plural
-from epochal.invocation import invocation
+from epochal.exchange.sinks.unsent import sentences, sink_states, unsent
 from epochal.journal.layout import FINDINGS, LOOP, TELEMETRY, node_name, rank_writer
 from epochal.journal.line import encode_json
 from epochal.journal.process import process_identity
 from epochal.records import Record
+from epochal.records.format import plural
 from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
 from epochal.settings import Settings, child_environment, settings_environment
 from epochal.settings.launch import Launch
 from epochal.settings.toml_file import shown_path
-from epochal.sinks.unsent import sentences, sink_states, unsent
 
 if TYPE_CHECKING:
     from epochal.health.finding import Finding

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
+from epochal.base.guard import called_by_program
 from epochal.errors import UsageError, ValueTypeError
-from epochal.guard import called_by_program
 from epochal.journal.line import now
+from epochal.records.values import plain_json
 from epochal.run.writing import RunWriter
-from epochal.values import plain_json
 
 
 class Attributes:

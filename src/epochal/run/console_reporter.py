@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from epochal.console import blocks
-from epochal.console.lines import (
+from epochal.records import ROLE_GUESSES
+from epochal.records.values import as_float
+from epochal.run.console import blocks
+from epochal.run.console.lines import (
     closing_line,
     epoch_line,
     eval_line,
@@ -24,13 +26,11 @@ from epochal.console.lines import (
     metrics_line,
     step_line,
 )
-from epochal.console.messages import Verbosity
-from epochal.console.printer import Console
-from epochal.records import ROLE_GUESSES
+from epochal.run.console.messages import Verbosity
+from epochal.run.console.printer import Console
 from epochal.series.eta import Eta
 from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import LossTrend, SpikeBaseline
-from epochal.values import as_float
 
 if TYPE_CHECKING:
     from epochal.health.phase import PhaseDetector

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Iterator
 from typing import TypeVar
 
-from epochal.console.messages import error
+from epochal.base.guard import Fault, Guard
 from epochal.errors import UsageError
-from epochal.guard import Fault, Guard
+from epochal.records.values import Metrics
 from epochal.run.accepted import ValuePolicy
+from epochal.run.console.messages import error
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_variable
 from epochal.settings.launch import announce_run, withdraw_run
-from epochal.values import Metrics
 
 T = TypeVar("T")
 

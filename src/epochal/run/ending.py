@@ -30,10 +30,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-from epochal.guard import Guard
+from epochal.base.guard import Guard
+from epochal.base.torch_hooks import torch_hooks
 from epochal.run.writing import RunWriter
 from epochal.settings.toml_file import shown_path
-from epochal.torch_hooks import torch_hooks
 
 FINISH_WAIT_S = 5.0
 # Somebody who stops a training wants it to stop; the companion goes on by itself.

@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+from epochal.base.guard import attempt
 from epochal.errors import UsageError, ValueTypeError
-from epochal.guard import attempt
+from epochal.exchange.media.stored import StoredSample
+from epochal.journal.blobs import media_type_of_name
 from epochal.journal.line import now, without_surrogates
 from epochal.journal.regular_file import regular_only
-from epochal.media.files import media_type_of_name
-from epochal.media.stored import StoredSample
+from epochal.journal.segments.parts import part_records
 from epochal.records import Record, moment_of
+from epochal.records.values import shown_text
 from epochal.run.recorder import Recorder
-from epochal.segments.parts import part_records
-from epochal.values import shown_text
 
 # A folder with more files is refused as a whole.
 MOST_FILES = 1000

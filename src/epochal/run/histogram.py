@@ -6,10 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import ValueTypeError
-from epochal.media.pixels import as_array
+from epochal.exchange.media.pixels import as_array
 from epochal.records import Record
+from epochal.records.values import (
+    MAX_COUNTED,
+    SAMPLE_SIZE,
+    DeviceParts,
+    element_count,
+    is_device_tensor,
+)
 from epochal.run.accepted import MAX_DEPTH
-from epochal.values import MAX_COUNTED, SAMPLE_SIZE, DeviceParts, element_count, is_device_tensor
 
 if TYPE_CHECKING:
     import numpy as np

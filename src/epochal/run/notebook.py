@@ -16,11 +16,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from epochal.console.cell import INTERVAL_S, CellOutput
-from epochal.format import format_clock, format_count, format_duration, format_number
-from epochal.invocation import invocation
+from epochal.base.invocation import invocation
 from epochal.journal.line import now as unix_now
 from epochal.records import GUESSED_ROLE, Record, numbers_of
+from epochal.records.format import format_clock, format_count, format_duration, format_number
+from epochal.run.console.cell import INTERVAL_S, CellOutput
 from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
 from epochal.series.eta import Eta

@@ -55,7 +55,7 @@ class OwnRecords:
 
 
 def _sealed_records(folder: RunFolder, reader: PartReader) -> list[Record]:
-    from epochal.segments.read import Segment  # loads pyarrow, for runs of many parts only
+    from epochal.journal.segments.read import Segment  # loads pyarrow, for runs of many parts only
 
     records: list[Record] = []
     try:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from epochal.console.messages import msg
 from epochal.journal.archive_request import (
     WAIT_S,
     WAIT_WHEN_STOPPED_S,
     request_archive,
     write_requested_archives,
 )
+from epochal.run.console.messages import msg
 from epochal.series.html import anchor
 from epochal.settings import file_environment, settings_environment
 
@@ -50,7 +50,7 @@ def _serve(recorder: Recorder, port: int | None) -> PageAddress | None:
     The server goes on for a minute after this process ends, so that pages see how it ended.
     """
     command = [
-        *(sys.executable, "-m", "epochal.serving", str(recorder.folder.path.parent.parent)),
+        *(sys.executable, "-m", "epochal.api.serving", str(recorder.folder.path.parent.parent)),
         *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
         *(() if port is None else ("--port", str(port))),
     ]

@@ -23,14 +23,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from epochal.console.lines import section_line
+from epochal.base.guard import guarded
+from epochal.base.torch_hooks import torch_hooks
 from epochal.errors import ValueTypeError
-from epochal.guard import guarded
 from epochal.journal.line import now
 from epochal.records import Record
+from epochal.records.values import shown_text
+from epochal.run.console.lines import section_line
 from epochal.run.writing import RunWriter
-from epochal.torch_hooks import torch_hooks
-from epochal.values import shown_text
 
 RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
 # Fifty steps of a large model may be half an hour; the page is not to wait that long.

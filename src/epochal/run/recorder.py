@@ -32,21 +32,22 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from epochal.console.cell import Cell
-from epochal.console.messages import Verbosity
-from epochal.console.printer import Console
+from epochal.base.guard import Fault, Guard, attempt, called_by_program
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
-from epochal.guard import Fault, Guard, attempt, called_by_program
+from epochal.exchange.media.types import Sample, sample_of
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import decode, decode_json, encode, now
 from epochal.journal.writer import JournalWriter
-from epochal.media.types import Sample, sample_of
 from epochal.records import KINDS, Record, axis_of, finite
-from epochal.redact import Redactor
+from epochal.records.redact import Redactor
+from epochal.records.values import plain_json, single, text_of
 from epochal.run.accepted import CallValues, PendingValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
 from epochal.run.config import RunConfig
+from epochal.run.console.cell import Cell
+from epochal.run.console.messages import Verbosity
+from epochal.run.console.printer import Console
 from epochal.run.console_reporter import ConsoleReporter, Totals
 from epochal.run.ending import Callbacks, Ending
 from epochal.run.histogram import histogram_record, with_distribution
@@ -54,7 +55,6 @@ from epochal.run.phases import Phases
 from epochal.run.samples import OverBudgetError, SampleStore
 from epochal.run.summary import RunSummary
 from epochal.settings import Settings
-from epochal.values import plain_json, single, text_of
 
 Append = Callable[[bytes, float], None]
 # An array with two sides as long as this has the shape of a picture; so many names are hinted at.

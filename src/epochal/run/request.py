@@ -13,11 +13,19 @@ from typing import Any
 
 import msgspec
 
-from epochal.console.messages import Verbosity
-from epochal.console.printer import Console
 from epochal.errors import UsageError, ValueTypeError
+from epochal.exchange.sinks.reporting import (
+    KnownSinks,
+    Reporting,
+    located_options,
+    options_from,
+    split_options,
+)
 from epochal.journal.layout import slugify
-from epochal.redact import Redactor
+from epochal.records.redact import Redactor
+from epochal.records.values import plain_json
+from epochal.run.console.messages import Verbosity
+from epochal.run.console.printer import Console
 from epochal.run.console_reporter import Totals
 from epochal.settings import (
     BY_NAME,
@@ -30,14 +38,6 @@ from epochal.settings import (
 )
 from epochal.settings.kinds import listed
 from epochal.settings.launch import Launch, read_launch
-from epochal.sinks.reporting import (
-    KnownSinks,
-    Reporting,
-    located_options,
-    options_from,
-    split_options,
-)
-from epochal.values import plain_json
 
 _TOTALS = ("total_steps", "total_tokens", "num_epochs")
 _NO_SETTINGS = ("config", "rules", "id", "fork_from", "resume_step", *_TOTALS)

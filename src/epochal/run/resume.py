@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import sync_folder
+from epochal.base.atomic_file import sync_folder
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.blobs import copy_blob, files_of
 from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import (
     LOOP,
@@ -33,12 +34,11 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import encode
 from epochal.journal.process import liveness
-from epochal.media.files import copy_blob, files_of
+from epochal.journal.segments.parts import last_step_of_part, part_records
 from epochal.records import axis_of, moment_of, whole_number
 from epochal.run.current import OPEN_RUNS
 from epochal.run.request import Request
 from epochal.run.run import recorder_of
-from epochal.segments.parts import last_step_of_part, part_records
 
 # W&B writes ``?_step=``.
 _WANTED = re.compile(r"(?P<run>.+?)(?:\?_?step=(?P<step>\d+))?")

@@ -17,20 +17,20 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from epochal.base.guard import ANY_FAULT, Guard, call_with_room, called_by_program
+from epochal.base.torch_hooks import torch_hooks
 from epochal.errors import ValueTypeError
-from epochal.guard import ANY_FAULT, Guard, call_with_room, called_by_program
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
+from epochal.records.values import Metrics, Scalar, as_list
 from epochal.run import typed
 from epochal.run.config import RunConfig
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
-from epochal.torch_hooks import torch_hooks
-from epochal.values import Metrics, Scalar, as_list
 
 if TYPE_CHECKING:
-    from epochal.media.stored import StoredSample
+    from epochal.exchange.media.stored import StoredSample
 
 # One number of a typed call, and its first argument, which may be the whole record.
 Value: TypeAlias = Scalar | None

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
-from epochal.atomic_file import sync_folder, sync_or_rewrite
+from epochal.base.atomic_file import sync_folder, sync_or_rewrite
 from epochal.errors import UsageError
-from epochal.format import format_bytes
+from epochal.journal.blobs import RAW, blob_name, copy_blob, new_digest, store_blob, store_pixels
+from epochal.journal.encode import Pixels
 from epochal.journal.layout import RunFolder
-from epochal.media.encode import Pixels
-from epochal.media.files import RAW, blob_name, copy_blob, new_digest, store_blob, store_pixels
+from epochal.records.format import format_bytes
 from epochal.run.writing import RunWriter
 
 _WARN_SHARE = 0.8
@@ -36,7 +36,7 @@ class OverBudgetError(UsageError):
 
 
 class SampleStore:
-    """The files of a run's samples; what ``epochal.media.types.Keep`` asks for.
+    """The files of a run's samples; what ``epochal.exchange.media.types.Keep`` asks for.
 
     ``report`` takes a sentence for the user, an event and its fields.
     """

@@ -24,13 +24,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from epochal import provenance
-from epochal.console.capture import Capture
-from epochal.console.cell import Cell, calling_cell, kernel_shell
-from epochal.console.messages import Verbosity
-from epochal.console.printer import Console
-from epochal.format import format_reached
+from epochal.exchange.sinks.unsent import SINKS_FILE
 from epochal.journal import ranks
+from epochal.journal.blobs import store_blob
 from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
@@ -47,9 +43,14 @@ from epochal.journal.line import now
 from epochal.journal.process import liveness, process_identity
 from epochal.journal.ranks import RankRendezvous
 from epochal.journal.writer import JournalWriter
-from epochal.media.files import store_blob
 from epochal.records import FORMAT_VERSION
+from epochal.records.format import format_reached
+from epochal.run import provenance
 from epochal.run.companion import start_companion
+from epochal.run.console.capture import Capture
+from epochal.run.console.cell import Cell, calling_cell, kernel_shell
+from epochal.run.console.messages import Verbosity
+from epochal.run.console.printer import Console
 from epochal.run.console_reporter import Totals
 from epochal.run.current import OPEN_RUNS
 from epochal.run.ending import EXIT_HOOKS
@@ -66,7 +67,6 @@ from epochal.run.run import Run, recorder_of
 from epochal.settings import LABELS, read_settings
 from epochal.settings.launch import Announcement, Launch, announce_launched, read_parent_run
 from epochal.settings.toml_file import shown_path
-from epochal.sinks.unsent import SINKS_FILE
 
 Resume = Literal["never", "allow", "must", "latest"]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
+from epochal.base.guard import called_by_program
 from epochal.errors import ValueTypeError
-from epochal.guard import called_by_program
 from epochal.journal.line import now
 from epochal.records import Record, numbers_of
+from epochal.records.values import as_float, plain_json
 from epochal.run.config import Attributes, plain, watched
 from epochal.run.own_records import OwnRecords
 from epochal.run.writing import RunWriter
-from epochal.values import as_float, plain_json
 
 
 class RunSummary(Attributes, MutableMapping[str, Any]):

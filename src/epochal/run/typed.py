@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from epochal.base.guard import attempt
 from epochal.errors import UsageError, ValueTypeError
-from epochal.guard import attempt
 from epochal.journal.line import now
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record
+from epochal.records.values import as_list, plain_json, shown_text, single
 from epochal.run.accepted import CallValues
 from epochal.run.recorder import Recorder
-from epochal.values import as_list, plain_json, shown_text, single
 
 # What a record cannot do without: missing it raises, and unreadable it leaves the record out.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from epochal.console.printer import Console
-from epochal.guard import Guard
+from epochal.base.guard import Guard
 from epochal.journal.layout import RunFolder
 from epochal.records import Record
-from epochal.redact import Redactor
+from epochal.records.redact import Redactor
 from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.run.console.printer import Console
 
 
 class RunWriter(Protocol):

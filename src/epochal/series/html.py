@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from epochal.format import format_number
+from epochal.records.format import format_number
 
 Point = tuple[float, float]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import EpochalError, MetricNotFoundError
-from epochal.format import format_number, plural
 from epochal.records import Axis
+from epochal.records.format import format_number, plural
 from epochal.series.downsample import Buckets, buckets
 from epochal.series.html import MOST_POINTS, card, chart
 from epochal.series.reduce import Summary, summarise

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from epochal.page.loader import Page
+from epochal.server.page import Page
 from epochal.server.responses import error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

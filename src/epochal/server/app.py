@@ -16,12 +16,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from epochal.base.guard import Guard
 from epochal.errors import EpochalError
-from epochal.guard import Guard
-from epochal.page.loader import load_page
 from epochal.server.access import Access, AccessMiddleware
 from epochal.server.control import Controls
 from epochal.server.endpoints import routes
+from epochal.server.page import load_page
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
 from epochal.server.state import ServerState, WriteArchive, server_guard

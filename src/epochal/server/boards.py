@@ -12,7 +12,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.boards import (
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.boards import (
     MAX_BYTES,
     OutdatedBoardError,
     StoredBoard,
@@ -20,7 +21,6 @@ from epochal.boards import (
     boards_of,
     find_board,
 )
-from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.changes import BoardChange, BoardChoice, body_of
 from epochal.server.downloads import file_response
 from epochal.server.groups import chosen_runs

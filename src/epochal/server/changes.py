@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.boards import Board
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
+from epochal.journal.boards import Board
 from epochal.journal.line import MAX_DEPTH, nests_too_deeply
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of

@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from epochal.errors import FormatError, MissingPackageError, RunNotFoundError
+from epochal.journal.blobs import blob_bytes, store_blob
 from epochal.journal.layout import RunFolder
 from epochal.journal.regular_file import regular_only
-from epochal.media.files import blob_bytes, store_blob
-from epochal.page.loader import Page
+from epochal.server.page import Page
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
 from epochal.server.state import server_state

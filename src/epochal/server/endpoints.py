@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from epochal.boards import StoredBoard
+from epochal.journal.boards import StoredBoard
 from epochal.records import LOG_KINDS
 from epochal.server import (
     boards,
@@ -157,7 +157,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "groups",
         "/api/groups",
-        "epochal.store.groups:GroupTables",
+        "epochal.compare.groups:GroupTables",
         groups.groups,
         "what groups of runs came to, and whether the best is shown to be better",
         (
@@ -180,7 +180,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "importance",
         "/api/importance",
-        "epochal.store.importance:Importance",
+        "epochal.compare.importance:Importance",
         groups.importance,
         "which keys of the config a metric depends on",
         (
@@ -191,7 +191,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "why",
         "/api/why",
-        "epochal.store.why:Why",
+        "epochal.compare.why:Why",
         groups.why,
         "what explains that a run is worse than another one, or than a group",
         (groups.WHY_RUNS, groups.WHY_METRIC, groups.AGAINST, groups.UNFINISHED),

@@ -13,6 +13,21 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.compare.groups import (
+    CHOICES,
+    DropOut,
+    Group,
+    GroupSeries,
+    GroupTables,
+    RunGroups,
+    common_axis,
+    group_members,
+    members_of,
+    series_of_groups,
+    series_or_none,
+)
+from epochal.compare.importance import importance as ranked
+from epochal.compare.why import Why, why_in
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.query.formula import parse_formula
 from epochal.series.aggregate import STATISTICS, Number
@@ -30,24 +45,9 @@ from epochal.server.params import (
 from epochal.server.reader import Reader
 from epochal.server.responses import json_response
 from epochal.server.state import server_state
-from epochal.store.groups import (
-    CHOICES,
-    DropOut,
-    Group,
-    GroupSeries,
-    GroupTables,
-    RunGroups,
-    common_axis,
-    group_members,
-    members_of,
-    series_of_groups,
-    series_or_none,
-)
-from epochal.store.importance import importance as ranked
 from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
 from epochal.store.unfinished import ALL_FINISHED, Unfinished
-from epochal.store.why import Why, why_in
 
 MAX_RUNS = 5000
 # More lines than this say nothing in a chart.

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from epochal.errors import FormatError, MetricNotFoundError
-from epochal.format import format_duration
 from epochal.records import whole_number
+from epochal.records.format import format_duration
 from epochal.series.series import Series
 from epochal.server import wire
 from epochal.store.answers import Entry

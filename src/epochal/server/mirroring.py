@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.blobs import encode_pending
 from epochal.journal.layout import RunFolder, is_patch
-from epochal.media.files import encode_pending
 from epochal.records import ROLES
 from epochal.server.handlers import LIMIT, OFFSET, ORDER, QUERY
 from epochal.server.params import Param, bool_param, int_param, str_param

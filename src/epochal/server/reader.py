@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from epochal.base.guard import settle
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
-from epochal.guard import settle
 from epochal.journal.layout import parse_part_name
 from epochal.store.store import KnownRuns, RunView, Store
 

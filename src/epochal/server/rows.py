@@ -11,6 +11,7 @@ import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.records import ROLES
+from epochal.records.values import nonfinite_word
 from epochal.server import wire
 from epochal.server.updates import format_cursors
 from epochal.store.answers import Metric
@@ -19,7 +20,6 @@ from epochal.store.progress import expected_end
 from epochal.store.row import MetricSummary, RunRow
 from epochal.store.store import RunView
 from epochal.store.unfinished import unfinished_text
-from epochal.values import nonfinite_word
 
 _ROLE = "role:"
 # So many a page draws, sorts and searches without a delay.

@@ -10,10 +10,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.boards import StoredBoard
-from epochal.guard import Fault, Guard
-from epochal.page.loader import Page
+from epochal.base.guard import Fault, Guard
+from epochal.journal.boards import StoredBoard
 from epochal.server.control import Controls
+from epochal.server.page import Page
 from epochal.server.reader import Reader
 from epochal.server.responses import json_response, run_id_of
 from epochal.server.streams import EventStreams

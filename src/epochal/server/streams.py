@@ -20,8 +20,8 @@ from contextlib import suppress
 
 import msgspec
 
+from epochal.base.guard import Guard
 from epochal.errors import EpochalError, RunNotFoundError
-from epochal.guard import Guard
 from epochal.server import wire
 from epochal.server.reader import Catalog, Reader
 from epochal.server.rows import run_row

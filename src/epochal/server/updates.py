@@ -27,10 +27,10 @@ from epochal.records import (
     axis_of,
     stored_numbers_of,
 )
+from epochal.records.values import nonfinite_word
 from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points, ResetReason
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
-from epochal.values import nonfinite_word
 
 Cursors = Mapping[str, Cursor]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from epochal.boards import StoredBoard
+from epochal.journal.boards import StoredBoard
 from epochal.store.answers import Labels, Machine
 from epochal.store.goodput import Goodput
 from epochal.store.row import MetricSummary, RunRow

@@ -12,15 +12,15 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from epochal.atomic_file import replaced_file, sync_folder
+from epochal.base.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
+from epochal.journal.blobs import blob_is_whole
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json
 from epochal.journal.line import decode_whole
-from epochal.media.files import blob_is_whole
-from epochal.segments.finished import is_sealable
-from epochal.segments.read import Segment
-from epochal.segments.seal import seal_part
-from epochal.segments.verify import segment_fault
+from epochal.journal.segments.finished import is_sealable
+from epochal.journal.segments.read import Segment
+from epochal.journal.segments.seal import seal_part
+from epochal.journal.segments.verify import segment_fault
 from epochal.shipping.client import HubClient
 from epochal.shipping.offering import json_or_empty, named_part
 from epochal.shipping.protocol import FileKind

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import replaced_file
+from epochal.base.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import (
     RunFolder,

@@ -111,7 +111,7 @@ class PartCounts:
 
     def sealed(self, path: Path) -> SegmentState:
         """How large a segment is, and how many lines it holds; none if it cannot be read."""
-        from epochal.segments.read import Segment  # pyarrow: only where there are segments
+        from epochal.journal.segments.read import Segment  # pyarrow: only where there are segments
 
         with self._lock:
             status = path.stat()

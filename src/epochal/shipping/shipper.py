@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.format import format_bytes
+from epochal.journal.blobs import encode_pending
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json, write_json
-from epochal.media.files import encode_pending
+from epochal.records.format import format_bytes
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.offering import PartCounts, json_or_empty, sizes

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from epochal.base.guard import Guard
 from epochal.errors import EpochalError
-from epochal.guard import Guard
 from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, PartName, RunFolder, parse_part_name
 from epochal.records import finite

@@ -16,13 +16,13 @@ import msgspec
 from epochal.health.ending import BAD_ENDINGS
 from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
 from epochal.records import Record, finite
+from epochal.records.values import flat_items
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric
 from epochal.store.comparison import MISSING, differences
 from epochal.store.metrics import in_order, is_detail
 from epochal.store.row import RunRow, latest_findings
 from epochal.store.store import RunView, Store
-from epochal.values import flat_items
 
 _RECORDS_A_LOOK = 50_000
 _MOST_METRICS = 10

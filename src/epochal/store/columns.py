@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from epochal.errors import UsageError
-from epochal.format import UNKNOWN
 from epochal.query import filter as q
 from epochal.records import Axis
+from epochal.records.format import UNKNOWN
+from epochal.records.values import as_float, flat_items
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Status
@@ -29,7 +30,6 @@ from epochal.store.selection import FIELDS, field_reading, metric_name
 from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.store.words import format_value, most_severe_text, progress_text
-from epochal.values import as_float, flat_items
 
 # In place of what was not read yet.
 _PENDING = "…"

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from epochal.records import Axis
+from epochal.records.values import flat_items
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
 from epochal.store.metrics import in_order, is_detail, no_metric
 from epochal.store.store import RunView
-from epochal.values import flat_items
 
 # The value of an entry that a run does not have; None may be a value of it.
 MISSING = "—"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.format import format_duration
+from epochal.records.format import format_duration
 
 # A gap between two steps is a pause if it is at least this long, this many usual gaps, and no other
 # gap is 0.4 times as long: evaluations and saves come several times.

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from epochal.errors import RunNotFoundError, UsageError
-from epochal.format import plural
+from epochal.records.format import plural
 
 LATEST = "latest"
 _SHOWN = 8

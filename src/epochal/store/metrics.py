@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from epochal.errors import MetricNotFoundError
 from epochal.query.formula import AXES, Formula, is_formula, parse_formula
 from epochal.records import ROLE_GUESSES, ROLES, Axis
+from epochal.records.values import as_float, flat_items
 from epochal.series.formula import evaluate
 from epochal.series.goals import guess_goal
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
 from epochal.store.lookup import near_names
-from epochal.values import as_float, flat_items
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.

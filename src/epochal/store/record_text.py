@@ -7,8 +7,8 @@ from datetime import datetime
 
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of, scalars_of
+from epochal.records.values import as_float
 from epochal.store.words import format_value
-from epochal.values import as_float
 
 # Of findings; the styles are those of ``tui.text.THEME``.
 MARKS = {"error": "✗", "warning": "!", "info": "·"}

@@ -64,12 +64,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from epochal.boards import Boards
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
+from epochal.exchange.media.stored import StoredSample
 from epochal.health.finding import Evaluated
+from epochal.journal.blobs import open_blob
+from epochal.journal.boards import Boards
 from epochal.journal.layout import RunFolder
-from epochal.media.files import open_blob
-from epochal.media.stored import StoredSample
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
@@ -266,7 +266,7 @@ class RunView(Protocol):
         """The media types of all files that records name: ``blob`` returns these and no others."""
 
     def blob_path(self, file: str) -> Path:
-        """Where a file lies that a record names; it may not be encoded yet, see ``media/files.py``.
+        """Where a file lies that a record names; it may not be encoded yet (``journal/blobs.py``).
 
         Raises ``UsageError`` for any other file.
 

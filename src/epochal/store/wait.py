@@ -10,11 +10,11 @@ from typing import Literal
 import msgspec
 
 from epochal.errors import RunNotFoundError
-from epochal.format import format_duration
 from epochal.health.finding import Finding, Severity
 from epochal.journal.layout import rank_of_writer
 from epochal.query.condition import Condition, ConditionTracker
 from epochal.records import finite, scalars_by_name, whole_number
+from epochal.records.format import format_duration
 from epochal.shipping.client import HubError
 from epochal.store.brief import open_findings
 from epochal.store.lookup import near_names

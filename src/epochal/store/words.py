@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from epochal.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.records import unit_of
+from epochal.records.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.store.row import RunRow
 
 # Units of what is counted: their values are whole.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from epochal.guard import Guard
+from epochal.base.guard import Guard
 from epochal.telemetry.gpu import SOURCE_BUDGET_S, GpuModel, GpuSample, GpuSource
 from epochal.telemetry.host import HostSource, hardware_line
 from epochal.telemetry.machine_gpus import MachineGpus

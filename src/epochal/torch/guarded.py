@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from epochal.guard import guarded
+from epochal.base.guard import guarded
 from epochal.run.current import guard_of
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])

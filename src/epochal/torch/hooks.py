@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from epochal.base.torch_hooks import TorchHooks
 from epochal.torch.guarded import exclude_from_compile
-from epochal.torch_hooks import TorchHooks
 
 if TYPE_CHECKING:
     from epochal.run.run import Run

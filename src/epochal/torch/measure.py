@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epochal.values import MAX_COUNTED, SAMPLE_SIZE, DeviceParts
+from epochal.records.values import MAX_COUNTED, SAMPLE_SIZE, DeviceParts
 
 # Tensors copied to main memory while the GPU goes on.
 

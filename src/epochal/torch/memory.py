@@ -26,10 +26,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from epochal.console.blocks import Segment, allocator_block
 from epochal.errors import EpochalError
-from epochal.format import format_bytes
 from epochal.records import ALLOCATOR_PLACES
+from epochal.records.format import format_bytes
+from epochal.run.console.blocks import Segment, allocator_block
 from epochal.run.current import given_or_current
 from epochal.run.run import Run, recorder_of
 from epochal.torch.checks import check_module, check_whole

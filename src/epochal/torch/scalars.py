@@ -22,10 +22,10 @@ from typing import Any
 
 import torch
 
+from epochal.base.guard import attempt, describe
 from epochal.errors import UsageError
-from epochal.guard import attempt, describe
+from epochal.records.values import device_values
 from epochal.torch.measure import HostCopy, copied_to_host, distribution, local
-from epochal.values import device_values
 
 MAX_PENDING = 4096
 _LOOK_EVERY_S = 0.1

@@ -12,14 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epochal.base.guard import attempt
 from epochal.errors import ValueTypeError
-from epochal.guard import attempt
+from epochal.exchange.media import types
+from epochal.exchange.media.pixels import as_array, is_pil_image
+from epochal.journal.blobs import UNKNOWN, media_type_of_name
 from epochal.journal.line import encode_json
-from epochal.media import types
-from epochal.media.files import UNKNOWN, media_type_of_name
-from epochal.media.pixels import as_array, is_pil_image
 from epochal.records import Record
-from epochal.values import plain_json
+from epochal.records.values import plain_json
 from epochal.wandb.notices import ExplainsMissingMembers
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Histogram(WBValue, types.Sample):
 
     def record(self, keep: types.Keep) -> Record:
         """Counts between edges, which are stored in the journal itself."""
-        from epochal.imports.histogram import histogram_record
+        from epochal.exchange.imports.histogram import histogram_record
 
         record = histogram_record("", t=0.0, step=0, edges=self.bins, counts=self.histogram)
         return {key: value for key, value in record.items() if key not in ("t", "step", "name")}

@@ -19,10 +19,10 @@ from inspect import signature
 from pathlib import Path
 from typing import IO, Any
 
+from epochal.exchange.media.types import Sample
+from epochal.journal.blobs import blob_name
+from epochal.journal.encode import Pixels, encode
 from epochal.journal.layout import read_json, write_json
-from epochal.media.encode import Pixels, encode
-from epochal.media.files import blob_name
-from epochal.media.types import Sample
 from epochal.run.run import Run, recorder_of
 from epochal.run.run import Run as EpochalRun
 from epochal.wandb.data_types import Image, Table

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from epochal.exchange.media.types import Table, sample_of
 from epochal.integrations.rollouts import readable_rollouts
-from epochal.media.types import Table, sample_of
+from epochal.records.values import as_float, element_count, is_step_name, plain_json, whole_step
 from epochal.run.run import Run
-from epochal.values import as_float, element_count, is_step_name, plain_json, whole_step
 from epochal.wandb.data_types import Image, is_matplotlib
 from epochal.wandb.errors import Error
 from epochal.wandb.notices import ByAttribute

@@ -6,7 +6,7 @@ import os
 from collections.abc import MutableMapping
 from typing import Any
 
-from epochal.console.messages import error
+from epochal.run.console.messages import error
 from epochal.wandb.settings import is_silent
 
 _SAID: set[str] = set()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.media import types
+from epochal.exchange.media import types
 from epochal.records import Record
 from epochal.wandb.data_types import Table, WBValue
 

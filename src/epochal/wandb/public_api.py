@@ -13,11 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from epochal.provenance import user_name
-from epochal.reading import RunData, Runs
-from epochal.reading import open as open_runs
+from epochal.api.reading import RunData, Runs
+from epochal.api.reading import open as open_runs
+from epochal.records.values import as_float
+from epochal.run.provenance import user_name
 from epochal.settings import read_settings
-from epochal.values import as_float
 from epochal.wandb.errors import CommError, UsageError
 from epochal.wandb.files import ArtifactEntry, artifacts_below, find_artifact
 from epochal.wandb.metrics import with_aggregates

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epochal.values import plain_json
+from epochal.records.values import plain_json
 from epochal.wandb.errors import ConfigError
 from epochal.wandb.notices import ByAttribute, say_once
 

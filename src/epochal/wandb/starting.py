@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.console.cell import calling_cell
+from epochal.api.reading import load
 from epochal.errors import RunNotFoundError
 from epochal.journal.layout import RunFolder, read_json, slugify
-from epochal.reading import load
+from epochal.run.console.cell import calling_cell
 from epochal.run.resume import newest_run
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of

@@ -22,8 +22,8 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import between_processes
-from epochal.guard import attempt, describe
+from epochal.base.atomic_file import between_processes
+from epochal.base.guard import attempt, describe
 from epochal.journal.layout import read_json, write_json
 from epochal.settings import read_settings
 from epochal.wandb.errors import CommError, UsageError

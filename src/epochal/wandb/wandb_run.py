@@ -17,10 +17,10 @@ from typing import Any
 
 from epochal.errors import EpochalError, RunFinishedError
 from epochal.journal.layout import read_json
-from epochal.provenance import user_name
+from epochal.records.values import plain_int
+from epochal.run.provenance import user_name
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
-from epochal.values import plain_int
 from epochal.wandb.errors import UsageError
 from epochal.wandb.files import ArtifactCalls, SavedFiles
 from epochal.wandb.metrics import Metric, StepSync, Summary, SummaryValues, define, write_row

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from epochal.api.reading import open as open_store
 from epochal.cli.main import main as epochal_command
 from epochal.journal.layout import RunFolder, read_json
-from epochal.reading import open as open_store
 from epochal.torch.checkpoint.manifest import list_manifests
 from sample import main as write_text
 from tests.examples.gpt2.trainings import (

@@ -9,7 +9,7 @@ import pytest
 import epochal
 from epochal import SummaryWriter
 from epochal.store.local import listing
-from tests.imports.samples import TENSORBOARD
+from tests.exchange.imports.samples import TENSORBOARD
 
 
 @pytest.fixture(autouse=True)

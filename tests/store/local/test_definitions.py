@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import epochal
+from epochal.cli.tui.chart import View, curves_of
 from epochal.errors import MetricNotFoundError
 from epochal.exports.figure import read_panel
 from epochal.server.rows import run_detail
 from epochal.store.local.by_path import load_run
-from epochal.tui.chart import View, curves_of
 from tests.conftest import StartRun
 
 

@@ -13,14 +13,14 @@ import pytest
 
 import epochal
 from epochal.errors import UsageError
-from epochal.imports.copying import copy_run
+from epochal.exchange.imports.copying import copy_run
 from epochal.store.answers import Labels
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.run import LocalRun, check_place
 from epochal.store.local.store import LocalStore
-from tests.imports.event_files import event, field, frame, scalar, write_events
-from tests.imports.samples import GOLDEN, SAMPLES, opened
+from tests.exchange.imports.event_files import event, field, frame, scalar, write_events
+from tests.exchange.imports.samples import GOLDEN, SAMPLES, opened
 from tests.store.journals import Journal, settle
 
 by_format = pytest.mark.parametrize("name", SAMPLES)

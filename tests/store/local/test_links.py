@@ -11,11 +11,18 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
-from epochal.imports.registry import open_foreign
+from epochal.exchange.imports.registry import open_foreign
 from epochal.journal.layout import RunFolder
 from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore
-from tests.imports.samples import csv_table, json_lines, mlflow, tensorboard, trackio, wandb
+from tests.exchange.imports.samples import (
+    csv_table,
+    json_lines,
+    mlflow,
+    tensorboard,
+    trackio,
+    wandb,
+)
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]

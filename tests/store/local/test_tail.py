@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 
 from epochal.journal.reader import read_part
+from epochal.journal.segments import columns
+from epochal.journal.segments.columns import SeriesKey
 from epochal.records import axis_of, scalars_of
-from epochal.segments import columns
-from epochal.segments.columns import SeriesKey
 from epochal.store.local import tail
 from epochal.store.local.tail import TailedPart
+from tests.journal.segments.parts import HEADER, NAME, lines, write_part
 from tests.journal.test_rows import damaged_texts
-from tests.segments.parts import HEADER, NAME, lines, write_part
 
 STEP = {"epoch": 0.5, "step_tokens": 512, "duration_ms": 7, "norm": 1.5, "loss": 2.5, "lr": 1e-3}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from epochal.journal.layout import PartName
-from epochal.segments.seal import seal_part
+from epochal.journal.segments.seal import seal_part
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from epochal import FlowBuilder, Graph
+from epochal.api.monitor import HasLatestMetrics
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.journal.reader import read_journal
-from epochal.monitor import HasLatestMetrics
 from epochal.run.run import recorder_of
 from epochal.torch.graph.observe import Observation
 from tests.conftest import StartRun

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from epochal.format import format_bytes, format_count, format_duration, format_number
+from epochal.records.format import format_bytes, format_count, format_duration, format_number
 from epochal.series.smooth import Smoothing
 
 _NUMBERS = """

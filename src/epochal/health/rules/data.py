@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from types import MappingProxyType
 
-from epochal.format import plural
 from epochal.health.context import Context
 from epochal.health.data_window import (
     DATA_KINDS,
@@ -31,6 +30,7 @@ from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.health.text import times
+from epochal.records.format import plural
 
 _MOST_ORDERS = 4096
 _MOST_INPUTS = 32

@@ -8,7 +8,6 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
@@ -16,6 +15,7 @@ from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
 from epochal.health.text import steps_of
+from epochal.records.format import format_number
 
 _MOST_POINTS = 2000  # of a loss that may fall in a straight line
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small

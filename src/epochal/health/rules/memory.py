@@ -9,10 +9,10 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from epochal.format import format_bytes
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
 from epochal.records import Record, finite
+from epochal.records.format import format_bytes
 
 if TYPE_CHECKING:
     from epochal.health.context import Context

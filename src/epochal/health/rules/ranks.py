@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from epochal.format import format_duration
 from epochal.health.context import Context
 from epochal.health.curve import Recent
 from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
+from epochal.records.format import format_duration
 from epochal.series.window import RecentMedian
 
 _COMPANION = ("telemetry", "findings")

@@ -9,13 +9,13 @@ from itertools import takewhile
 from statistics import median
 from typing import NamedTuple
 
-from epochal.format import format_count
 from epochal.health.context import Context
 from epochal.health.curve import Recent
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
+from epochal.records.format import format_count
 
 _DATA = "phase/data"
 _DURATION = "train/duration_ms"

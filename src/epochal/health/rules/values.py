@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
+from epochal.records.format import format_number
 
 # Series that a watched model has one of for every tensor, and those of routers, which are all made
 # of the same logits: one finding for all of them.

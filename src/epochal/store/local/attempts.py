@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.journal.segments.columns import SeriesKey
 from epochal.records import Axis
-from epochal.segments.columns import SeriesKey
 from epochal.series.series import Series
 from epochal.store.answers import Status
 from epochal.store.goodput import AttemptTimes, Goodput, goodput_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.exchange.imports.converting import Conversions
 from epochal.health.rule_settings import RuleSettings, reader_rules
-from epochal.imports.converting import Conversions
 from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from epochal.guard import Guard
+from epochal.base.guard import Guard
 from epochal.health.rule_settings import RuleSettings
 
 P = ParamSpec("P")

@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from epochal.alarm import may_interrupt
-from epochal.guard import EXPECTED, Fault, Guard, Outcome
+from epochal.base.alarm import may_interrupt
+from epochal.base.guard import EXPECTED, Fault, Guard, Outcome
 from epochal.health.ending import BAD_ENDINGS, ending_finding
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
-from epochal.imports.converting import ConvertedRun
+from epochal.exchange.imports.converting import ConvertedRun
+from epochal.journal.blobs import RAW
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.search_bounds import SearchBounds
-from epochal.media.files import RAW
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.listing import (
     LINK_OUT,

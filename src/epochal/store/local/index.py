@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from epochal.atomic_file import folder_has_locks
+from epochal.base.atomic_file import folder_has_locks
 from epochal.query import filter as q
 from epochal.store.packed import pack, packed_decoder
 from epochal.store.row import RowDetails, StoredRow

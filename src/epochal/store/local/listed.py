@@ -12,6 +12,7 @@ import msgspec
 
 from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
+from epochal.records.values import flat_items
 from epochal.series.reduce import Summary
 from epochal.store.answers import Metric, Status
 from epochal.store.local.index import Index
@@ -20,7 +21,6 @@ from epochal.store.local.run import LocalRun
 from epochal.store.metrics import resolve
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.selection import search_text_of
-from epochal.values import flat_items
 
 # The last points of so many runs are read whatever the clock says: a short list is complete.
 _FEW = 100

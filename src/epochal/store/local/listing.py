@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from epochal.imports.foreign import is_tracker_file
+from epochal.exchange.imports.foreign import is_tracker_file
 from epochal.journal.layout import (
     LAUNCH_FOLDER,
     LOOP,

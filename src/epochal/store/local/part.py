@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
+from epochal.journal.segments.columns import NO_STEP, Extent, PartSummary, SeriesKey
 from epochal.records import Axis, Position, Record, whole_number
-from epochal.segments.columns import NO_STEP, Extent, PartSummary, SeriesKey
 from epochal.series.series import Series
 from epochal.store.answers import Entry
 

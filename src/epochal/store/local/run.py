@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.exchange.imports.converting import Conversions
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
-from epochal.imports.converting import Conversions
+from epochal.journal.blobs import files_of
 from epochal.journal.layout import is_patch
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
-from epochal.media.files import files_of
+from epochal.journal.segments.columns import SeriesKey
 from epochal.records import Axis, Position, Record
-from epochal.segments.columns import SeriesKey
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.settings import cache_folder

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.atomic_file import between_processes
+from epochal.base.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LABELS_LOCK, JsonFileError, RunFolder, read_json, write_json
 from epochal.records import FORMAT_VERSION

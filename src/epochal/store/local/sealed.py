@@ -7,8 +7,8 @@ from pathlib import Path
 
 from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
+from epochal.journal.segments.columns import PartSummary, SeriesKey
 from epochal.records import Position, Record, axis_of
-from epochal.segments.columns import PartSummary, SeriesKey
 from epochal.series.series import Series
 from epochal.store.local.part import FACT_KINDS, PartFacts, label_of
 
@@ -22,7 +22,7 @@ class SealedPart:
     held_bytes = 0
 
     def __init__(self, path: Path, name: PartName) -> None:
-        from epochal.segments.read import Segment  # loads pyarrow, for sealed runs only
+        from epochal.journal.segments.read import Segment  # loads pyarrow, for sealed runs only
 
         self.name = name
         self._segment = Segment(path)

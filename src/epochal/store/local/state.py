@@ -12,8 +12,8 @@ import numpy as np
 
 from epochal.errors import UsageError
 from epochal.journal.layout import LOOP, PartName
+from epochal.journal.segments.columns import PartSummary, SeriesKey, seconds
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
-from epochal.segments.columns import PartSummary, SeriesKey, seconds
 from epochal.series.reduce import Summary
 from epochal.series.series import Series, merge
 from epochal.store.answers import Cursor, Entry, Metric

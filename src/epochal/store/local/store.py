@@ -11,10 +11,10 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Se
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from epochal.boards import Boards, FolderBoards
 from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.exchange.imports.converting import Conversions, ConvertedRun
 from epochal.health.rule_settings import RuleSettings
-from epochal.imports.converting import Conversions, ConvertedRun
+from epochal.journal.boards import Boards, FolderBoards
 from epochal.journal.layout import read_json
 from epochal.journal.search_bounds import SearchBounds
 from epochal.query import filter as q

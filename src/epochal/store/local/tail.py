@@ -19,8 +19,8 @@ from epochal.journal.line import decode
 from epochal.journal.reader import PartReader, ShorterFileError, check_version, whole_lines
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import Line, Rows, decode_lines
+from epochal.journal.segments.columns import PartColumns, PartSummary, SeriesKey
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
-from epochal.segments.columns import PartColumns, PartSummary, SeriesKey
 from epochal.series.series import Series
 from epochal.store.local.part import FACT_KINDS, PartFacts, StalePartError, label_of
 

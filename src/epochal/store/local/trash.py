@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from epochal.atomic_file import make_folder, sync_folder
+from epochal.base.atomic_file import make_folder, sync_folder
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
 from epochal.store.answers import TrashedRun

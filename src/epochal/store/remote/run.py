@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from epochal.atomic_file import between_processes
+from epochal.base.atomic_file import between_processes
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubError

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from epochal.boards import Board, StoredBoard
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
+from epochal.journal.boards import Board, StoredBoard
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url, hub_token, linked_token
 from epochal.store.answers import TrashedRun
@@ -74,7 +74,7 @@ def _trashed(row: dict[str, Any]) -> TrashedRun:
 
 
 class RemoteBoards:
-    """The boards of a server; see ``epochal.boards.Boards``."""
+    """The boards of a server; see ``epochal.journal.boards.Boards``."""
 
     def __init__(self, server: RemoteServer) -> None:
         self._server = server

@@ -28,11 +28,12 @@ from typing import Any, TypeVar, get_args
 import torch
 import torch.distributed as dist
 
-from epochal.console.messages import error as say_error
+from epochal.base.guard import describe
 from epochal.errors import EpochalError, FormatError, UsageError
-from epochal.guard import describe
 from epochal.journal.process_action import SAVE_SIGNAL, announce_saves, end_saves
-from epochal.redact import Redactor
+from epochal.records.redact import Redactor
+from epochal.records.values import plain_json
+from epochal.run.console.messages import error as say_error
 from epochal.run.run import Run, recorder_of
 from epochal.settings import read_launch
 from epochal.torch.checkpoint.file import Content, write_checkpoint
@@ -66,7 +67,6 @@ from epochal.torch.checkpoint.manifest import (
 from epochal.torch.checkpoint.model_file import Load, LoadReport, chosen_hash, content_of
 from epochal.torch.checkpoint.training_state import TrainingState, packed, read_state
 from epochal.torch.checks import check, check_whole
-from epochal.values import plain_json
 
 # -- signals that ask for a checkpoint ------------------------------------------------------------
 

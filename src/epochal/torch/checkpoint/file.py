@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save, save_file
 from torch import Tensor
 
-from epochal.atomic_file import make_folder, replaced_file
+from epochal.base.atomic_file import make_folder, replaced_file
 from epochal.errors import FormatError, UsageError
 
 Layout = Literal["safetensors", "fdl"]

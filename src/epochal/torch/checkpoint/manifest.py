@@ -24,12 +24,12 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 
-from epochal.atomic_file import make_folder, replaced_file, sync_folder
+from epochal.base.atomic_file import make_folder, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import read_json, write_json
 from epochal.journal.process import liveness, process_identity
+from epochal.records.values import flat_items
 from epochal.torch.checks import check_whole
-from epochal.values import flat_items
 
 Kind = Literal["rolling", "epoch", "emergency"]
 Mode = Literal["min", "max"]

@@ -21,8 +21,8 @@ import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from epochal.base.guard import Fault, Guard, attempt
 from epochal.errors import UsageError
-from epochal.guard import Fault, Guard, attempt
 from epochal.journal.line import encode, now
 from epochal.records import Record
 from epochal.run.current import given_or_current, guard_of

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError
-from epochal.format import format_count
+from epochal.records.format import format_count
 from epochal.run.current import current_values
 from epochal.series.trend import Goal, Trend, TrendGroup
 from epochal.torch.graph.observe import (

@@ -22,14 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epochal.atomic_file import new_text_file
+from epochal.base.atomic_file import new_text_file
 from epochal.errors import MetricNotFoundError, UsageError, ValueTypeError
-from epochal.format import format_duration, format_number
+from epochal.records.format import format_duration, format_number
+from epochal.records.values import plain_float
 from epochal.run.accepted import CallValues
 from epochal.run.current import current_values
 from epochal.series.eta import remaining_of
 from epochal.torch.graph.wiring import suggestion
-from epochal.values import plain_float
 
 _STATE_VERSION = 2
 # Copies on a device take at least 512 bytes each; so many are joined into one.

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from torch import fx, nn
 
-from epochal.atomic_file import new_text_file
-from epochal.format import format_count
+from epochal.base.atomic_file import new_text_file
+from epochal.records.format import format_count
 from epochal.torch.checks import check_module
 from epochal.torch.graph.profile import Profile, format_time, is_part, parts_of
 from epochal.torch.graph.wiring import Kind, counts, kind_of

@@ -1,0 +1,1 @@
+"""What programs import from ``epochal`` beside runs: Monitor, TrainingRunLogger, open and load."""

@@ -1,0 +1,1 @@
+"""What every room uses: the fault boundary, plugins, atomic files, and hooks."""

@@ -1,0 +1,1 @@
+"""Questions about several runs: groups, differences, importance, and why one is worse."""

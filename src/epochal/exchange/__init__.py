@@ -1,0 +1,1 @@
+"""What leaves and enters as records: sinks, imports and media."""

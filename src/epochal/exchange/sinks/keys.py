@@ -1,0 +1,135 @@
+"""The names and units under which trackers other than TensorBoard get a run's numbers.
+
+Series keep their names (``train/loss``, ``eval/loss``, ``moe/aux_loss``). Telemetry of a GPU is
+``gpu/<id>/<name>``, of a GPU of another node ``<node>/gpu/<id>/<name>``, so that no two collide;
+its memory is in MiB and its PCIe traffic in MiB/s. Memory by segment is
+``allocator/<segment>_mib``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from epochal.exchange.sinks.sink import Entry, NotHeldError
+from epochal.records import ALLOCATOR_PLACES, KINDS, scalars_of
+from epochal.records.values import as_float
+
+MIB = 1024 * 1024
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
+_IN_BYTES = frozenset(
+    field.name for field in KINDS["gpu"].fields if field.unit in ("bytes", "bytes/s")
+)
+# Where a segment's memory lies; what lies on the device needs no further word.
+_PLACES = {place: "" if place == "device" else f"_{place}" for place in ALLOCATOR_PLACES}
+
+
+def keyed_scalars(entry: Entry) -> dict[str, float]:
+    """Every number of a record under the name and in the unit that trackers get."""
+    if entry.kind == "allocator":
+        return dict(_allocations(entry.record))
+    prefix = "" if entry.node is None else f"{entry.node}/"
+    values = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
+    if entry.kind != "gpu":
+        return values
+    return {
+        name: value / MIB if name.rpartition("/")[2] in _IN_BYTES else value
+        for name, value in values.items()
+    }
+
+
+def histogram_bins(record: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Counts and edges of a histogram; raises ``NotHeldError`` for one without any bins.
+
+    Equal values may be recorded in bins without width. They get bins that a tracker can draw, as
+    ``numpy.histogram`` makes them.
+    """
+    counts = record.get("counts") or []
+    if not counts:
+        raise NotHeldError("the histogram has no finite values.")
+    lo, hi = as_float(record["lo"]), as_float(record["hi"])
+    if lo == hi:
+        aside = max(0.5, abs(lo) * 1e-6)
+        lo, hi = lo - aside, hi + aside
+        middle = len(counts) // 2
+        counts = [sum(counts) if place == middle else 0 for place in range(len(counts))]
+    return counts, [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
+
+
+def allocator_prefix(record: Mapping[str, Any]) -> str:
+    """``allocator/``, with the GPU's id where the record has one."""
+    return f"allocator/gpu{record['id']}/" if "id" in record else "allocator/"
+
+
+def _allocations(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    prefix = allocator_prefix(record)
+    for segment in record.get("stats") or ():
+        name = segment.get("name") if isinstance(segment, Mapping) else None
+        for place, word in _PLACES.items() if name else ():
+            size = segment.get(place)
+            # Every segment has a figure on the device; elsewhere only what is there.
+            if isinstance(size, (int, float)) and (size or not word):
+                yield f"{prefix}{name}{word}_mib", size / MIB
+
+
+def path_name(name: str, *, limit: int = 150) -> str:
+    """A name that can be a path in a tracker's folder; a long one is cut and ends in a digest."""
+    plain = posixpath.normpath(_NOT_IN_NAMES.sub("_", name)).strip("/.") or "_"
+    if len(plain.encode()) <= limit:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain.encode()[: limit - 9].decode(errors='ignore')}-{digest}"
+
+
+def sample_name(record: Mapping[str, Any]) -> str:
+    """The name of a sample, with its place for trackers that have no lists."""
+    index = record.get("index")
+    return f"{record.get('name')}" if index is None else f"{record.get('name')}/{index}"
+
+
+def plotly_figure(path: Path) -> Any:
+    """A figure of Plotly from its file; raises ``NotHeldError`` where plotly is not installed."""
+    try:
+        plotly = importlib.import_module("plotly.io")
+    except ImportError as error:
+        raise NotHeldError("the package plotly is missing.") from error
+    return plotly.from_json(path.read_text(encoding="utf-8"))
+
+
+class SampleLists:
+    """Joins the samples of a list, which are records of their own, into one value to send.
+
+    ``send`` gets the entry of the first sample, and the values by name.
+    """
+
+    def __init__(self, send: Callable[[Entry, dict[str, Any]], None]) -> None:
+        self._send = send
+        self._first: Entry | None = None
+        self._values: dict[str, Any] = {}
+
+    def add(self, entry: Entry, values: dict[str, Any]) -> None:
+        """Send the values of an entry; those of a list wait for the next entry or ``flush``."""
+        index, first = entry.record.get("index"), self._first
+        is_same = first is not None and first.step == entry.step
+        if index and is_same and self._values.keys() == values.keys():
+            for name, value in values.items():
+                self._values[name].append(value)
+            return
+        try:
+            self.flush()
+        finally:
+            if index is not None:
+                self._first, self._values = entry, {n: [value] for n, value in values.items()}
+            elif values:
+                self._send(entry, values)
+
+    def flush(self) -> None:
+        """Send the list that waits."""
+        first, self._first = self._first, None
+        if first is not None:
+            self._send(first, self._values)

@@ -1,0 +1,181 @@
+"""Reads one journal part for sealing: records in columns, other records as JSON, and damage."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.line import encode_json
+from epochal.journal.reader import check_version
+from epochal.journal.regular_file import regular_only
+from epochal.journal.rows import FieldPath, Keys, Line, Rows, decode_lines, paths_of
+from epochal.journal.segments.columns import Extent, PartColumns, plan_of
+from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
+from epochal.records import Record
+
+_CHUNK_BYTES = 1024 * 1024
+_MAX_KEPT = 4096
+_CODES = {float: "d", int: "q", bool: "b"}
+
+
+class GroupColumns:
+    """Records with the same keys and types of values: their ordinals, and a column of each path."""
+
+    def __init__(self, kind: str, keys: Keys, types: Sequence[type], gpu: str) -> None:
+        self.kind, self.keys, self.gpu = kind, keys, gpu
+        self.types = dict(zip(paths_of(keys), types, strict=True))
+        self.ordinals = array("q")
+        self.columns: dict[FieldPath, Any] = {
+            path: array(_CODES[one]) if one in _CODES else [] for path, one in self.types.items()
+        }
+
+    @property
+    def group(self) -> Group:
+        """What the footer says of it."""
+        types = tuple(one.__name__ for one in self.types.values())
+        return Group(self.kind, self.keys, types, self.gpu, len(self.ordinals))
+
+    def records(self) -> list[tuple[int, Record]]:
+        """The records with their ordinals."""
+        columns = [
+            list(map(bool, column)) if self.types[path] is bool else column
+            for path, column in self.columns.items()
+        ]
+        size = len(self.ordinals)
+        return list(zip(self.ordinals, self.group.records(columns, size), strict=True))
+
+
+@dataclass(slots=True)
+class PartContent:
+    """The content of one part; ``groups`` have the records that are kept in columns.
+
+    ``documents`` are the records that are kept as JSON, by ordinal, and ``damage`` the bytes that
+    no reader returns. ``numbers`` are all series; ``kinds`` counts the records of each kind, and
+    ``extents`` says how far they reach.
+    """
+
+    groups: dict[Any, GroupColumns] = field(default_factory=dict)
+    documents: list[tuple[int, Record]] = field(default_factory=list)
+    damage: list[bytes] = field(default_factory=list)
+    numbers: PartColumns = field(default_factory=PartColumns)
+    kinds: Counter[str] = field(default_factory=Counter)
+    extents: dict[str, Extent] = field(default_factory=dict)
+    num_records: int = 0
+    num_damaged: int = 0
+    journal_bytes: int = 0
+    journal_crc: int = 0
+
+    def take(self, items: Sequence[Rows | Line], text: bytes) -> None:
+        """Take in the next lines of the part."""
+        for item in items:
+            if isinstance(item, Rows):
+                self._note(item.kind, len(item.records), self.numbers.add_rows(item))
+                self._take_rows(item)
+                continue
+            if not item.is_whole:
+                # A torn line may end in a whole record; the bytes before it are kept as well.
+                self.damage.append(text[item.start : item.end - 1])
+                self.num_damaged += item.record is None
+            if item.record is not None:
+                kind = item.record["log"]
+                self._note(kind, 1, self.numbers.add(item.record, ordinal=item.ordinal))
+                self.documents.append((item.ordinal, item.record))
+
+    def _note(self, kind: str, count: int, extent: Extent) -> None:
+        self.num_records += count
+        self.kinds[kind] += count
+        self.extents[kind] = extent.joined(self.extents.get(kind, Extent(None, None)))
+
+    def _take_rows(self, rows: Rows) -> None:
+        """Add records to the groups of their types."""
+        columns = rows.columns()
+        columns.pop(("log",))
+        by_types: dict[tuple[type, ...], list[int]] = {}
+        kinds = [set(map(type, column)) for column in columns.values()]
+        if all(len(some) == 1 for some in kinds):
+            by_types[tuple(some.pop() for some in kinds)] = list(range(len(rows.records)))
+        else:
+            for place, row in enumerate(zip(*columns.values(), strict=True)):
+                by_types.setdefault(tuple(map(type, row)), []).append(place)
+        for types, places in by_types.items():
+            if not self._put(rows, columns, types, places):
+                self.documents += [(rows.ordinals[place], rows.records[place]) for place in places]
+
+    def _put(
+        self,
+        rows: Rows,
+        columns: Mapping[FieldPath, Sequence[Any]],
+        types: tuple[type, ...],
+        places: Sequence[int],
+    ) -> bool:
+        """Add some of the records to their group; False where JSON has to keep them."""
+        # A series that a record holds twice is read from the records themselves.
+        is_plain = plan_of(rows.kind, rows.keys, rows.gpu) is not None
+        if not is_plain or not {*_CODES, str}.issuperset(types):
+            return False
+        every = len(places) == len(rows.records)
+        made: list[Any] = []
+        for kind, column in zip(types, columns.values(), strict=True):
+            values = column if every else [column[place] for place in places]
+            try:
+                made.append(array(_CODES[kind], values) if kind in _CODES else values)
+            except OverflowError:  # an integer beyond 64 bits
+                return False
+        key = (rows.kind, rows.keys, types, rows.gpu)
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = GroupColumns(rows.kind, rows.keys, types, rows.gpu)
+        group.ordinals.extend([rows.ordinals[place] for place in places])
+        for column, values in zip(group.columns.values(), made, strict=True):
+            column.extend(values)
+        return True
+
+    def dissolve(self, key: Any) -> None:
+        """Keep the records of a group as JSON."""
+        self.documents += self.groups.pop(key).records()
+
+    def kept(self) -> tuple[list[str], list[tuple[int, Record]]]:
+        """The kinds whose records are few enough for the metadata, and their records."""
+        by_kind: dict[str, list[tuple[int, Record]]] = {}
+        for ordinal, record in self.documents:
+            if record["log"] in KEPT_KINDS:
+                by_kind.setdefault(record["log"], []).append((ordinal, record))
+        kinds = [
+            kind
+            for kind, records in by_kind.items()
+            if len(records) <= _MAX_KEPT and len(encode_json(records)) <= MAX_KEPT_BYTES
+        ]
+        return kinds, [entry for entry in self.documents if entry[1]["log"] in kinds]
+
+
+def read_content(path: Path) -> PartContent:
+    """Read a whole part; raises ``NewerFormatError`` for one of a newer format."""
+    content = PartContent()
+    with open(path, "rb", buffering=0, opener=regular_only) as file:
+        rest = b""
+        while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
+            content.journal_bytes += len(chunk)
+            content.journal_crc = zlib.crc32(chunk, content.journal_crc)
+            text = rest + chunk
+            # Reading ends at a torn last line, or at the line that holds the first NUL.
+            nul = text.find(b"\0")
+            end = text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
+            lines, rest = text[:end], text[end:]
+            decoded = decode_lines(lines, first=content.num_records)
+            if content.num_records == 0 and (first := decoded.header()) is not None:
+                check_version(first, path)
+            content.take(decoded.items, lines)
+            if nul >= 0:
+                behind = file.read()
+                content.journal_bytes += len(behind)
+                content.journal_crc = zlib.crc32(behind, content.journal_crc)
+                rest += behind
+                break
+    if rest:
+        content.damage.append(rest)
+    return content

@@ -1,1 +1,0 @@
-"""The tools that coding agents call over the Model Context Protocol."""

@@ -1,1 +1,0 @@
-"""The page that people see, built from ``web/`` into one file."""

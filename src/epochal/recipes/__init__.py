@@ -1,1 +1,0 @@
-"""Trainings that ship with the package: to watch, to read, and to start from."""
