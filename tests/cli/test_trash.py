@@ -158,7 +158,7 @@ def test_a_query_that_fits_nothing_says_so(tmp_path: Path, capsys: Capture) -> N
 
 TAGGER = """
 import sys
-from epochal.store.label_edits import tag_edit
+from epochal.store.store import tag_edit
 from epochal.store.local.store import LocalStore
 run = LocalStore(sys.argv[1]).run("x")
 print("ready", flush=True)

@@ -4,7 +4,7 @@ from epochal.companion.ending import CrashEvidence, do_what_is_left, has_finishe
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
 from epochal.journal.segments.seal import seal_part
-from epochal.telemetry.cgroup import Cgroup
+from epochal.telemetry.host import Cgroup
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import append_step, open_writer
 from tests.journal.segments.parts import (

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from epochal.companion.parent import ParentWatch, Waker
+from epochal.companion.ending import ParentWatch, Waker
 from epochal.journal.process import process_identity
 
 

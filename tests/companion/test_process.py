@@ -260,7 +260,7 @@ def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) 
     folder = tmp_path / "run"
     (folder / "journal").mkdir(parents=True)
     (tmp_path / "sitecustomize.py").write_text(
-        "from epochal.companion.parent import Waker\n"
+        "from epochal.companion.ending import Waker\n"
         "def wait(self, seconds): raise RuntimeError('broken on purpose')\n"
         "Waker.wait = wait\n"
     )

@@ -12,9 +12,9 @@ from epochal.api import reading
 from epochal.compare.difference import Difference
 from epochal.compare.groups import Member, MemberValue, RunValues, group_members, group_table
 from epochal.store.answers import Status
+from epochal.store.comparison import ALL_FINISHED
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
-from epochal.store.unfinished import ALL_FINISHED
 from tests.store.journals import Journal
 
 FINISHED = Status("finished", "finished")

@@ -18,8 +18,7 @@ import pytest
 from PIL import Image as pillow  # noqa: N813
 
 import epochal
-from epochal.journal.blobs import RAW, blob_bytes, encode_pending, files_of
-from epochal.journal.encode import read_raw
+from epochal.journal.blobs import RAW, blob_bytes, encode_pending, files_of, read_raw
 from epochal.journal.layout import RunFolder
 from epochal.run.run import Run
 from tests.crash.crash_points import Child, Fault, crashes

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from epochal.exchange.media.pixels import pixels_of
-from epochal.journal.blobs import blob_record, store_blob
-from epochal.journal.encode import encode_png
-from epochal.journal.header import part_header
+from epochal.journal.blobs import blob_record, encode_png, store_blob
 from epochal.journal.layout import LOOP, PartName, RunFolder, create_run_folder, write_json
 from epochal.journal.line import encode, now
-from epochal.journal.process import process_identity
+from epochal.journal.process import part_header, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.records import FORMAT_VERSION, Record
 from epochal.run import typed

@@ -1,6 +1,6 @@
 import pytest
 
-from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
+from epochal.health.context import accuracy_of, is_accuracy, is_evaluation, num_classes
 
 
 @pytest.mark.parametrize("name", ["val_loss", "eval/accuracy", "test.acc", "validation/f1"])

@@ -1,4 +1,4 @@
-from epochal.health.rate import LearningRate
+from epochal.health.course import LearningRate
 
 
 def followed(rates: list[float]) -> tuple[LearningRate, list[int]]:

@@ -1,4 +1,4 @@
-from epochal.health.roles import Roles
+from epochal.health.context import Roles
 
 
 def test_the_first_guess_that_exists_plays_the_role() -> None:

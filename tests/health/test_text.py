@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
+from epochal.health.finding import fill
 from epochal.health.registry import RULES
 from epochal.health.rule import Message, Rule, declared
-from epochal.health.text import fill
 
 # Numbers in prose that are no thresholds: code, names of types, "0" and "1" as such, and bounds
 # that no setting changes.

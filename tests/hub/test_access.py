@@ -18,9 +18,8 @@ import pytest
 
 from epochal.hub.documents import Documents
 from epochal.hub.inbox import Inbox
-from epochal.hub.ledger import Ledger
+from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import size_of
-from epochal.hub.links import Links
 from epochal.journal.layout import read_json, slugify
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.protocol import FileKind

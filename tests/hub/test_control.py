@@ -22,8 +22,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.hub.documents import Documents
 from epochal.hub.endpoints import HubControls
-from epochal.hub.ledger import Ledger
-from epochal.hub.links import Links
+from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import RunFolder
 from epochal.server.access import Principal
 from epochal.shipping.client import HubError

@@ -11,8 +11,7 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.hub.documents import Documents
-from epochal.hub.ledger import Ledger
-from epochal.hub.links import Links
+from epochal.hub.ledger import Ledger, Links
 
 Two = tuple[Ledger, Ledger]
 # What another process changed is read again after this time.

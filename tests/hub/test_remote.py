@@ -16,7 +16,7 @@ from epochal.cli.main import main
 from epochal.cli.tui.state import AppState
 from epochal.errors import RunNotFoundError
 from epochal.hub.documents import Documents
-from epochal.hub.links import Links
+from epochal.hub.ledger import Links
 from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubError
 from epochal.shipping.protocol import CHUNK_BYTES

@@ -16,8 +16,7 @@ from epochal.cli.main import main
 from epochal.errors import MetricNotFoundError, RunNotFoundError
 from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger, only_hub
-from epochal.journal.blobs import encode_pending
-from epochal.journal.encode import Pixels, encode_png
+from epochal.journal.blobs import Pixels, encode_pending, encode_png
 from epochal.journal.layout import RunFolder
 from epochal.journal.segments.seal import seal_part
 from epochal.shipping.client import HubError

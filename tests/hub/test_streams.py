@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from epochal.hub.documents import Documents
-from epochal.hub.ledger import Ledger
-from epochal.hub.links import Links
+from epochal.hub.ledger import Ledger, Links
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import serving_hub

@@ -17,9 +17,8 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.hub.documents import Documents
-from epochal.hub.ledger import Ledger
+from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import Budget, FullError
-from epochal.hub.links import Links
 from epochal.journal.layout import write_json
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now

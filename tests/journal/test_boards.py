@@ -30,8 +30,8 @@ from epochal.journal.boards import (
     save_board,
 )
 from epochal.journal.layout import run_folders
-from epochal.store.local.disk_usage import disk_usage
 from epochal.store.local.store import open_store
+from epochal.store.local.trash import disk_usage
 from tests.server.live import decode_series
 from tests.store.journals import Journal
 

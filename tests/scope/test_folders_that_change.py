@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from epochal.hub.documents import Documents
-from epochal.hub.ledger import Ledger
-from epochal.hub.links import Links
+from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import read_json
 from epochal.store.local.store import LocalStore
 from tests.hub.hub_process import serving_hub

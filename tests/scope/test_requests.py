@@ -29,8 +29,7 @@ from epochal.errors import UsageError
 from epochal.hub.documents import Documents
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
-from epochal.hub.ledger import Ledger
-from epochal.hub.links import Links
+from epochal.hub.ledger import Ledger, Links
 from epochal.hub.serving import HubRuns, create_hub
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from epochal.series.overfit import gap_grade, gap_percent
+from epochal.series.trend import gap_grade, gap_percent
 
 
 @pytest.mark.parametrize(

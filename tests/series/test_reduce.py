@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.series.reduce import Summary, summarise
+from epochal.series.downsample import Summary, summarise
 
 
 def test_summary_of_a_series() -> None:

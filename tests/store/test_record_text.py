@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.store.record_text import severity_of
+from epochal.store.words import severity_of
 
 
 @pytest.mark.parametrize(

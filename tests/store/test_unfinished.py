@@ -8,8 +8,8 @@ import pytest
 from epochal.api import reading
 from epochal.cli.main import main
 from epochal.store.answers import Status
+from epochal.store.comparison import unfinished_text
 from epochal.store.row import RunRow
-from epochal.store.unfinished import unfinished_text
 from tests.server.live import serving
 from tests.store.journals import Journal
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.telemetry.cgroup import Cgroup
+from epochal.telemetry.host import Cgroup
 
 
 def group(tmp_path: Path, *, membership: str, files: dict[str, str]) -> Cgroup:

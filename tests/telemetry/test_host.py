@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from epochal.telemetry.cgroup import Cgroup
 from epochal.telemetry.gpu import GpuModel
 from epochal.telemetry.host import (
+    Cgroup,
     DiskSource,
     HostSource,
     NetworkSource,

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.telemetry.gpu import GpuSample
-from epochal.telemetry.interval import Interval
+from epochal.telemetry.sampler import Interval
 
 
 def gpu_interval(*samples: GpuSample) -> Interval:

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from epochal.torch.phase_events import open_clock
+from epochal.torch.scalars import open_clock
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

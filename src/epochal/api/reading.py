@@ -19,9 +19,8 @@ from epochal.exchange.media.stored import StoredSample
 from epochal.health.rule_settings import reader_rules
 from epochal.records import Axis
 from epochal.records.format import format_number, format_reached, plural
-from epochal.series.downsample import Buckets
+from epochal.series.downsample import Buckets, Summary
 from epochal.series.html import Point, card, chart, table
-from epochal.series.reduce import Summary
 from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.settings import read_settings

@@ -36,11 +36,11 @@ from epochal.settings import cache_folder, export_verbosity, nearest, read_setti
 
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
+    from epochal.store.comparison import Unfinished
     from epochal.store.local.run import LocalRun
     from epochal.store.local.store import LocalStore
     from epochal.store.remote.store import RemoteStore
     from epochal.store.store import RunView, Store
-    from epochal.store.unfinished import Unfinished
 
 # Exit codes; 0 is fine or ended.
 FINDINGS, ERROR, TIMEOUT, UNTIL_MET = 1, 2, 3, 4

@@ -3,20 +3,163 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import Any, TypeVar
 
 import click
 
-from epochal.cli import options
-from epochal.cli.command import data_command, full_name, named_runs, reading_store
-from epochal.cli.group_tables import group_options, print_groups
+from epochal.cli import options, output
+from epochal.cli.command import data_command, full_name, named_runs, reading_store, unfinished_text
 from epochal.cli.output import form, remark, say, say_json, table, terminal_columns
+from epochal.compare.groups import (
+    CHOICES,
+    Choice,
+    GroupRow,
+    GroupSeries,
+    GroupTable,
+    GroupTables,
+    RunGroups,
+    default_metrics,
+    groups_of,
+    level_text,
+    series_rows,
+)
+from epochal.compare.importance import Importance
+from epochal.compare.importance import importance as ranked
 from epochal.errors import UsageError
 from epochal.records.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
 from epochal.store.store import RunView
 from epochal.store.words import most_severe_text, progress_text
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MOST_METRICS = 8
+_VALUE = click.Choice(CHOICES)
+_UNCOUNTED_WORDS = {"nonfinite": "ended as nan or infinity", "missing": "never logged it"}
+_OPTIONS = (
+    click.option("--group-by", metavar="KEYS", help="Group runs by configuration: lr,model."),
+    click.option("--all-but", metavar="KEYS", help="Group by all that differs but these: seed."),
+    click.option("--importance", metavar="METRIC", help="Rank which settings a metric depends on."),
+    click.option(
+        "--value", type=_VALUE, default="last", help="Which value of a run counts (last)."
+    ),
+    click.option("--at", type=float, metavar="STEP", help="Count the value at this step instead."),
+    click.option("--steps", is_flag=True, help="Numbers at each step, with --csv or --json."),
+    options.unfinished,
+)
+
+
+def group_options(function: _F) -> _F:
+    """The options of ``compare`` that are about groups."""
+    return reduce(lambda inner, option: option(inner), reversed(_OPTIONS), function)
+
+
+def print_groups(
+    runs: Sequence[RunView],
+    metrics: Sequence[str],
+    *,
+    group_by: str | None,
+    all_but: str | None,
+    importance: str | None,
+    value: Choice,
+    at: float | None,
+    steps: bool,
+    unfinished: bool,
+) -> None:
+    """Print runs in groups, a table for each metric, or which settings matter."""
+    if steps and output.form() == "text":
+        raise UsageError("--steps prints numbers for programs: add --csv or --json.")
+    if importance is not None:
+        if output.form() == "csv" or group_by is not None or all_but is not None:
+            raise UsageError("--importance looks at every key: it takes no groups and no --csv.")
+        found = ranked(runs, importance, value=value, at=at, unfinished=unfinished)
+        if not output.said_json(found):
+            output.say("\n\n".join(_importance_blocks(found)))
+        return
+    by, but = options.comma_list(group_by), options.comma_list(all_but)
+    groups = groups_of(runs, by=by, by_all_but=but, unfinished=unfinished)
+    if not groups.members:
+        raise UsageError("there is no run to group.")
+    metrics = metrics or default_metrics(groups.members)[:_MOST_METRICS]
+    if steps:
+        curves = [curve for metric in metrics for curve in groups.series(metric)]
+        output.say_rows([row for one in curves for row in series_rows(one)])
+        _hint_unfinished(curves)
+        return
+    tables = [groups.table(metric, value=value, at=at) for metric in metrics]
+    if output.form() == "csv":
+        output.say_csv([row for one in tables for row in one.records(groups.keys)])
+        _hint_unfinished(tables)
+    elif output.form() == "json":
+        named = (groups.keys, groups.varying, groups.repeats)
+        output.say_json(GroupTables(*named, len(groups.members), tables, []))
+    else:
+        output.say("\n\n".join(_block(groups, one) for one in tables))
+
+
+def _hint_unfinished(found: Sequence[GroupTable] | Sequence[GroupSeries]) -> None:
+    for sentence in {unfinished_text(one.unfinished) for one in found} - {""}:
+        output.hint(sentence)
+
+
+def _block(groups: RunGroups, found: GroupTable) -> str:
+    header = (*groups.keys, "N", "MEAN", "95 %", "MEDIAN", "STD", "MIN", "MAX")
+    rows = [_row(one, is_best=at == found.best) for at, one in enumerate(found.rows)]
+    keys = range(len(groups.keys))
+    right = range(len(groups.keys), len(header))
+    text = output.table(header, rows, width=output.terminal_columns(), shrink=keys, right=right)
+    better = {"min": " (better: less)", "max": " (better: more)", None: ""}[found.goal]
+    counts = {name: sum(getattr(row, name) for row in found.rows) for name in _UNCOUNTED_WORDS}
+    left_out = [f"{count} {_UNCOUNTED_WORDS[name]}" for name, count in counts.items() if count]
+    remarks = [
+        "* has the best mean." if found.best is not None else "",
+        f"Not counted: {', '.join(left_out)}." if left_out else "",
+        unfinished_text(found.unfinished),
+        found.verdict,
+    ]
+    return "\n".join([f"{found.metric}{better}", text, *filter(None, remarks)])
+
+
+def _row(row: GroupRow, *, is_best: bool) -> tuple[str, ...]:
+    members = len(row.members)
+    half = (row.high - row.low) / 2
+    return (
+        *map(level_text, row.values),
+        str(row.n) if row.n == members else f"{row.n} of {members}",
+        f"{'* ' if is_best else ''}{_number(row.mean)}",
+        UNKNOWN if math.isnan(half) else f"± {format_number(half)}",
+        *map(_number, (row.median, row.std, row.min, row.max)),
+    )
+
+
+def _importance_blocks(found: Importance) -> list[str]:
+    rows = [
+        (
+            " = ".join((one.key, *one.same_as)),
+            UNKNOWN if math.isnan(one.score) else f"{100 * one.score:.0f} %",
+            _number(one.spearman),
+            UNKNOWN if math.isnan(one.p) else f"{one.p:.2g}",
+            (one.best if one.verdict == "matters" else None) or UNKNOWN,
+            one.verdict,
+        )
+        for one in found.parameters
+    ]
+    header = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
+    text = output.table(
+        header, rows, width=output.terminal_columns(), shrink=(0, 4), right=(1, 2, 3)
+    )
+    counts = (found.nonfinite, found.missing)
+    words = ("ended as nan or infinity and count as the worst", "never logged it")
+    said = [f"{count} {word}" for count, word in zip(counts, words, strict=True) if count]
+    of_all = f"Of {found.num_runs + found.missing} runs {'; '.join(said)}." if said else ""
+    blocks = [found.sentence, text if rows else "", of_all, unfinished_text(found.unfinished)]
+    return list(filter(None, blocks))
+
+
+def _number(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else format_number(value)
+
 
 _LONGEST_CELL = 40
 _MARK = "!"

@@ -15,8 +15,8 @@ from epochal.cli.output import Line, one_line, said_json, say_lines
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text
 from epochal.records.format import format_reached, plural
 from epochal.store.brief import diagnosis, findings_of
-from epochal.store.record_text import MARKS, STYLES
 from epochal.store.store import RunView
+from epochal.store.words import MARKS, STYLES
 
 _WIDTH = 96
 _SEVERITY = click.Choice(SEVERITIES)

@@ -102,7 +102,7 @@ def share(
 
     RUN may be a project. With the address of a page as --url, the link shows that view.
     """
-    from epochal.hub.links import Links
+    from epochal.hub.ledger import Links
 
     with _ledger(hub) as ledger:
         links = Links(ledger.documents)

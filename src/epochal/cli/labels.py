@@ -11,8 +11,8 @@ from epochal.cli import options
 from epochal.cli.command import data_command, full_name, local_run_of, local_store, selected_runs
 from epochal.cli.output import answer, form, one_line, remark, say, say_json
 from epochal.errors import UsageError
-from epochal.store.label_edits import tag_edit
 from epochal.store.local.run import LocalRun
+from epochal.store.store import tag_edit
 
 _Words = tuple[str, ...]
 

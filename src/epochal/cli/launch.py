@@ -24,9 +24,9 @@ import psutil
 from epochal.cli.command import FINDINGS, TIMEOUT
 from epochal.errors import EpochalError
 from epochal.health.finding import Severity
-from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
+from epochal.journal.process import part_header, read_identity
 from epochal.journal.writer import JournalWriter
 from epochal.records.format import format_duration
 from epochal.records.redact import Redactor

@@ -26,7 +26,7 @@ from epochal.records.values import flat_items
 from epochal.run.provenance import describe_git
 from epochal.settings.toml_file import shown_path
 from epochal.store.local.run import LocalRun
-from epochal.store.process_action import processes_of
+from epochal.store.wait import processes_of
 from epochal.torch.checkpoint.manifest import ABSENT, Drift, Manifest, config_drift, problem_of
 
 _NOTEBOOKS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")

@@ -24,11 +24,17 @@ from epochal.store.brief import (
     run_brief,
     summaries,
 )
-from epochal.store.record_text import MARKS, STYLES
 from epochal.store.row import RunRow
 from epochal.store.status import format_age
 from epochal.store.store import RunView
-from epochal.store.words import epochs_text, format_moment, format_values, progress_text
+from epochal.store.words import (
+    MARKS,
+    STYLES,
+    epochs_text,
+    format_moment,
+    format_values,
+    progress_text,
+)
 
 _LONGEST_NAME = 48
 _OWN_COST = "system/epochal_cpu_pct"

@@ -16,7 +16,7 @@ from epochal.errors import UsageError
 from epochal.journal.process_action import ProcessAction
 from epochal.records.format import format_duration
 from epochal.shipping.protocol import CONTROL_ACTIONS
-from epochal.store.process_action import send_action
+from epochal.store.wait import send_action
 
 _REFRESH_S = 0.1
 _ASK_EVERY_S = 0.5

@@ -12,8 +12,8 @@ from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, reading_store, shared
 from epochal.cli.output import form, say_json, say_lines
 from epochal.records import Position, Record, moment_of
-from epochal.store.record_text import is_shown, record_line, style_of
 from epochal.store.store import RunView
+from epochal.store.words import is_shown, record_line, style_of
 
 _PAUSE_S = 0.25
 _REMOTE_PAUSE_S = 1.0  # another machine is asked less often than a disk

@@ -13,9 +13,15 @@ from epochal.cli.command import data_command, full_name, local_store, runs_dir, 
 from epochal.cli.output import answer, confirm, remark, said_json, say_table
 from epochal.errors import UsageError
 from epochal.records.format import format_bytes, plural
-from epochal.store.local.disk_usage import KINDS, TRASH, disk_usage, folder_bytes
 from epochal.store.local.store import LocalStore
-from epochal.store.local.trash import check_removable, is_removable
+from epochal.store.local.trash import (
+    KINDS,
+    TRASH,
+    check_removable,
+    disk_usage,
+    folder_bytes,
+    is_removable,
+)
 from epochal.store.row import RunRow
 from epochal.store.status import format_age
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from epochal.companion.config import CompanionConfig
-from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, encode, now
+from epochal.journal.process import part_header, read_identity
 from epochal.journal.writer import JournalWriter
 from epochal.records import HEARTBEAT_EVERY_S
 

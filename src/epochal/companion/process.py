@@ -24,7 +24,7 @@ from epochal.companion import ending
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
 from epochal.companion.diagnosis import Diagnosis
-from epochal.companion.ending import CrashEvidence
+from epochal.companion.ending import CrashEvidence, ParentWatch, Waker
 from epochal.companion.own_journal import (
     HEARTBEAT_LOOK_S,
     SYNC_EVERY_S,
@@ -32,10 +32,8 @@ from epochal.companion.own_journal import (
     OwnJournal,
     run_title,
 )
-from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
-from epochal.companion.samples import SampleEncoding
-from epochal.companion.sealing import LOOK_EVERY_S, Sealing
+from epochal.companion.sealing import LOOK_EVERY_S, SampleEncoding, Sealing
 from epochal.companion.telemetry_journal import GPU_EVERY_S, GPU_MEMBER, Telemetry, own_processes
 from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
 from epochal.journal.archive_request import ArchiveJob

@@ -23,17 +23,17 @@ from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode_json
-from epochal.telemetry.cgroup import Cgroup
 from epochal.telemetry.gpu import SOURCE_BUDGET_S, THROTTLE_WORDS, GpuModel, GpuSample, GpuSource
 from epochal.telemetry.host import (
+    Cgroup,
     DiskSource,
     HostSource,
     NetworkSource,
     ProcessSource,
     hardware_line,
 )
-from epochal.telemetry.interval import Interval
 from epochal.telemetry.machine_gpus import UsedGpus
+from epochal.telemetry.sampler import Interval
 
 T = TypeVar("T")
 

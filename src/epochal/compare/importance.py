@@ -42,9 +42,9 @@ from epochal.series.statistics import (
     ranks,
 )
 from epochal.series.trend import Goal
+from epochal.store.comparison import Unfinished
 from epochal.store.metrics import level
 from epochal.store.store import RunView
-from epochal.store.unfinished import Unfinished
 
 FEWEST_RUNS = 8
 _MOST_LEVELS = 8

@@ -48,10 +48,15 @@ from epochal.series.aggregate import Number
 from epochal.series.parting import end_of, noise_between, parting
 from epochal.series.statistics import t_quantile
 from epochal.series.trend import Goal
-from epochal.store.comparison import MISSING
+from epochal.store.comparison import (
+    ALL_FINISHED,
+    MISSING,
+    Unfinished,
+    unfinished_of,
+    unfinished_text,
+)
 from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
-from epochal.store.unfinished import ALL_FINISHED, Unfinished, unfinished_of, unfinished_text
 
 Verdict = Literal["same", "noise", "explained", "several", "weak", "unexplained"]
 Kind = Literal["cause", "symptom"]

@@ -15,8 +15,16 @@ import numpy as np
 
 from epochal.api.monitor import Monitor
 from epochal.demo import text as demo_text
-from epochal.demo.model import Adam, Codes, Model, Parameters, Shape, clip
-from epochal.demo.pictures import colour_matrix, draw_layers
+from epochal.demo.model import (
+    Adam,
+    Codes,
+    Model,
+    Parameters,
+    Shape,
+    clip,
+    colour_matrix,
+    draw_layers,
+)
 from epochal.exchange.media.types import Image, Table
 from epochal.run.console.messages import Verbosity
 from epochal.run.run import Run, recorder_of

@@ -21,12 +21,13 @@ from msgspec.structs import replace
 from epochal.compare.groups import Member, default_metrics, group_members, members_of, read_values
 from epochal.compare.importance import importance_of
 from epochal.errors import UsageError
-from epochal.exports.archive_entries import pack_entries, pack_samples
 from epochal.exports.archive_series import (
     MAX_SERIES,
     failed_formulas,
     knots_of,
     lines_of,
+    pack_entries,
+    pack_samples,
     pack_series,
 )
 from epochal.exports.export import Rows

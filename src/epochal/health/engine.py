@@ -16,17 +16,14 @@ from typing import Any
 
 from epochal.base.alarm import Call
 from epochal.base.guard import Guard
-from epochal.health.context import Context
-from epochal.health.course import Course
+from epochal.health.context import CURVE_ROLES, Context, Roles, evaluation_names, is_of_a_game
+from epochal.health.course import Course, LearningRate
 from epochal.health.curve import Curve, is_usable
-from epochal.health.evaluations import evaluation_names, is_of_a_game
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
-from epochal.health.rate import LearningRate
 from epochal.health.rate_limiter import RateLimiter, Sample
-from epochal.health.roles import CURVE_ROLES, Roles
 from epochal.health.rule import Rule, Verdict, with_values
 from epochal.records import Axis, Record, finite, scalars_by_name
 

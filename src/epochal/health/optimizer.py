@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from epochal.health.context import Context
-from epochal.health.evaluations import configured
+from epochal.health.context import Context, configured
 
 
 class UsualRates(NamedTuple):

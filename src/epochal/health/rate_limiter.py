@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from epochal.health.roles import CURVE_ROLES, Roles
+from epochal.health.context import CURVE_ROLES, Roles
 from epochal.records import KINDS, Record, finite
 
 # Judging a hundred records a second costs about one percent of a core.

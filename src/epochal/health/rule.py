@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, g
 
 import msgspec
 
-from epochal.health.finding import Severity
+from epochal.health.finding import Severity, fill
 from epochal.health.observation import Observation
-from epochal.health.text import fill
 
 if TYPE_CHECKING:
     from epochal.health.context import Context

@@ -25,6 +25,7 @@ from epochal.journal.layout import (
     LABELS_LOCK,
     PartName,
     RunFolder,
+    SearchBounds,
     create_run_folder,
     is_patch,
     json_bytes,
@@ -33,7 +34,6 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
-from epochal.journal.search_bounds import SearchBounds
 from epochal.records.format import format_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of

@@ -20,11 +20,10 @@ from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.inbox import Inbox
-from epochal.hub.ledger import Ledger
+from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import Budget, GuessLimitMiddleware
-from epochal.hub.links import Links
 from epochal.hub.retention import Retention, RetentionRules
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import SearchBounds
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access

@@ -25,7 +25,7 @@ from typing import Any
 
 from epochal.errors import RunFinishedError, UsageError
 from epochal.exchange.media.types import Image, Markdown, Sample
-from epochal.integrations.file_writer import FileWriter
+from epochal.integrations.tensorboard_values import FileWriter
 from epochal.journal.layout import is_run_folder
 from epochal.journal.line import now
 from epochal.records import Record

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.journal.descriptor import close_if_same, file_id, status_if_same
 from epochal.journal.line import decode_json, encode_json
+from epochal.journal.regular_file import close_if_same, file_id, status_if_same
 from epochal.records import Record
 
 _END = b"\n]"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from epochal.journal.descriptor import close_if_same, file_id, read_from, status_if_same
+from epochal.journal.regular_file import close_if_same, file_id, read_from, status_if_same
 
 # Far longer than a write stays in the kernel, even where threads wait long for a core; not longer,
 # because the disk gets the space of the deleted file back only then.

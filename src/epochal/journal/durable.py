@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from epochal.base.atomic_file import rewrite
 from epochal.journal.deleted import OrphanedPart
-from epochal.journal.descriptor import FileId, close_if_same, file_id, status_if_same
 from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.regular_file import FileId, close_if_same, file_id, status_if_same
 
 
 @dataclass(slots=True)

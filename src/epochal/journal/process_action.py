@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epochal.errors import EpochalError, UsageError
-from epochal.journal.header import read_header
 from epochal.journal.layout import (
     LOOP,
     PartName,
@@ -26,7 +25,7 @@ from epochal.journal.layout import (
     read_json,
     write_json,
 )
-from epochal.journal.process import is_suspended, liveness, process_identity
+from epochal.journal.process import is_suspended, liveness, process_identity, read_header
 
 ProcessAction = Literal["stop", "interrupt", "kill", "suspend", "continue", "checkpoint"]
 # Clusters send it ahead of the end of a job: ``Checkpoints`` saves and goes on.

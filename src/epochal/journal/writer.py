@@ -27,11 +27,11 @@ from pathlib import Path
 
 from epochal.base.atomic_file import sync_folder, sync_folders_above, sync_or_rewrite
 from epochal.journal.deleted import DeletedParts, OrphanedPart
-from epochal.journal.descriptor import close_if_same, file_id, status_if_same, write_whole
 from epochal.journal.durable import UnsyncedParts
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
+from epochal.journal.regular_file import close_if_same, file_id, status_if_same, write_whole
 
 PART_BYTES = 64 * 1024 * 1024
 _write = os.write

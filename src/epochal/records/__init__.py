@@ -7,10 +7,11 @@ declarations here.
 from epochal.records.kind import ROLES, Axis, Event, Field, Kind, Record
 from epochal.records.kinds import DENSE_KINDS, KINDS, LOG_KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR_PLACES
-from epochal.records.roles import GUESSED_ROLE, ROLE_GUESSES
 from epochal.records.series import (
     FORMAT_VERSION,
+    GUESSED_ROLE,
     HEARTBEAT_EVERY_S,
+    ROLE_GUESSES,
     Position,
     axis_of,
     finite,

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from epochal.records.kind import Axis, Field, Kind
+from epochal.records.kind import ROLES, Axis, Field, Kind, Role
 from epochal.records.kinds import KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR, ALLOCATOR_PLACES
 from epochal.records.kinds.training import EPOCH, METRICS
@@ -176,4 +176,38 @@ _BY_GROUP: Mapping[str, Mapping[str, Field]] = {
     **{kind.prefix: _scalar_fields(kind) for kind in KINDS.values() if kind.by_id},
     ALLOCATOR.prefix: {field.name: field for field in ALLOCATOR["stats"].fields},
     _RESOURCES: {field.name: field for field in EPOCH["resources"].fields},
+}
+
+
+_OTHER_NAMES: Mapping[Role, tuple[str, ...]] = {
+    "loss": ("loss", "train_loss", "Loss/train", "total_loss", "training_loss"),
+    "eval_loss": (
+        "val/loss",
+        "val_loss",
+        "eval_loss",
+        "valid/loss",
+        "validation/loss",
+        "Loss/validation",
+        "test/loss",
+        "test_loss",
+    ),
+    "norm": ("grad_norm", "train/grad_norm", "norm", "gradient_norm", "Gradient/norm"),
+    "lr": ("lr", "learning_rate", "train/learning_rate", "Learning_Rate/lr"),
+    "throughput": (
+        "tokens_per_second",
+        "tokens_per_sec",
+        "samples_per_second",
+        "Performance/tokens_per_sec",
+    ),
+}
+
+
+_DECLARED = {field.role: name for name, field in declared_series() if field.role is not None}
+# Names tried in this order when no metric was defined with the role; the first that exists is it.
+ROLE_GUESSES: Mapping[str, tuple[str, ...]] = {
+    role: (_DECLARED[role], *_OTHER_NAMES[role]) for role in ROLES
+}
+# The role that each of those names is a guess for.
+GUESSED_ROLE: Mapping[str, str] = {
+    name: role for role, names in ROLE_GUESSES.items() for name in names
 }

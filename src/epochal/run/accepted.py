@@ -37,7 +37,7 @@ from epochal.records.values import (
     plain_number,
     text_of,
 )
-from epochal.run.console.stream import printable
+from epochal.run.console.messages import printable
 
 T = TypeVar("T")
 Report = Callable[..., object]

@@ -29,7 +29,7 @@ from epochal.run.console.lines import (
 from epochal.run.console.messages import Verbosity
 from epochal.run.console.printer import Console
 from epochal.series.eta import Eta
-from epochal.series.overfit import gap_grade, gap_percent
+from epochal.series.trend import gap_grade, gap_percent
 from epochal.series.window import LossTrend, SpikeBaseline
 
 if TYPE_CHECKING:

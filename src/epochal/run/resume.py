@@ -21,7 +21,6 @@ from typing import Any
 from epochal.base.atomic_file import sync_folder
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.blobs import copy_blob, files_of
-from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import (
     LOOP,
     PartName,
@@ -33,8 +32,8 @@ from epochal.journal.layout import (
     slugify,
 )
 from epochal.journal.line import encode
-from epochal.journal.process import liveness
-from epochal.journal.segments.parts import last_step_of_part, part_records
+from epochal.journal.process import liveness, part_header, read_identity
+from epochal.journal.segments.read import last_step_of_part, part_records
 from epochal.records import axis_of, moment_of, whole_number
 from epochal.run.current import OPEN_RUNS
 from epochal.run.request import Request

@@ -16,8 +16,15 @@ from typing import BinaryIO
 
 from epochal.base.atomic_file import sync_folder, sync_or_rewrite
 from epochal.errors import UsageError
-from epochal.journal.blobs import RAW, blob_name, copy_blob, new_digest, store_blob, store_pixels
-from epochal.journal.encode import Pixels
+from epochal.journal.blobs import (
+    RAW,
+    Pixels,
+    blob_name,
+    copy_blob,
+    new_digest,
+    store_blob,
+    store_pixels,
+)
 from epochal.journal.layout import RunFolder
 from epochal.records.format import format_bytes
 from epochal.run.writing import RunWriter

@@ -27,7 +27,6 @@ import msgspec
 from epochal.exchange.sinks.unsent import SINKS_FILE
 from epochal.journal import ranks
 from epochal.journal.blobs import store_blob
-from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
     PartName,
@@ -40,7 +39,7 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.journal.line import now
-from epochal.journal.process import liveness, process_identity
+from epochal.journal.process import liveness, part_header, process_identity
 from epochal.journal.ranks import RankRendezvous
 from epochal.journal.writer import JournalWriter
 from epochal.records import FORMAT_VERSION

@@ -14,9 +14,9 @@ from typing import ClassVar, Generic, TypeVar
 
 from epochal.base.guard import attempt
 from epochal.records.format import format_duration
+from epochal.run.console.live_line import INTERVAL_S, Progress, lay_out
 from epochal.run.console.messages import Verbosity
 from epochal.run.console.printer import Console
-from epochal.run.console.progress import INTERVAL_S, Progress, lay_out
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import recorder_of
 from epochal.series.eta import Eta

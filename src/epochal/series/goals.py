@@ -38,3 +38,21 @@ def possible_range(
         return None, None
     last = _BETWEEN_WORDS.split(name.lower())[-1]
     return 0.0, 1.0 if last in _SHARES and largest <= 1 else None
+
+
+_BY_ROLE = {"loss": "train", "eval_loss": "val"}
+# The score that is reported, by length-normalised choice; ``hellaswag_acc`` is another one.
+_HELLASWAG = re.compile(r"(.*[/._])?hellaswag([_/.]?(accuracy|acc[_/.]?norm))?", re.IGNORECASE)
+
+
+def plain_kind(name: str, *, role: str | None) -> str:
+    """One word: ``train``, ``val``, ``hellaswag``, else the name with ``_`` for its blanks."""
+    if role in _BY_ROLE:
+        return _BY_ROLE[role]
+    return "hellaswag" if _HELLASWAG.fullmatch(name) else plain_word(name)
+
+
+def plain_word(text: str) -> str:
+    """A text as one word, so that a line always has three."""
+    joined = "_".join(text.split()) or "_"
+    return joined if joined.isprintable() else repr(joined)[1:-1]

@@ -24,8 +24,7 @@ from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.store import answers
 from epochal.store.answers import Labels, LabelsEdit
-from epochal.store.label_edits import tag_edit
-from epochal.store.store import RunView
+from epochal.store.store import RunView, tag_edit
 
 MAX_BODY_BYTES = 64 * 1024
 # Ids of tens of thousands of runs.

@@ -45,9 +45,9 @@ from epochal.server.params import (
 from epochal.server.reader import Reader
 from epochal.server.responses import json_response
 from epochal.server.state import server_state
+from epochal.store.comparison import ALL_FINISHED, Unfinished
 from epochal.store.metrics import no_metric
 from epochal.store.store import RunView
-from epochal.store.unfinished import ALL_FINISHED, Unfinished
 
 MAX_RUNS = 5000
 # More lines than this say nothing in a chart.

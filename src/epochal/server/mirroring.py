@@ -29,8 +29,7 @@ from epochal.server.state import server_state
 from epochal.settings import read_settings
 from epochal.shipping.offering import named_part, piece_of, state_of
 from epochal.shipping.protocol import FileKind
-from epochal.store.packed import pack
-from epochal.store.row import InfoPage, ListedInfo
+from epochal.store.row import InfoPage, ListedInfo, pack
 from epochal.store.store import RunView
 
 RUN = str_param("run", note="one run by its id, read whole")

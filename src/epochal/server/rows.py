@@ -15,11 +15,11 @@ from epochal.records.values import nonfinite_word
 from epochal.server import wire
 from epochal.server.updates import format_cursors
 from epochal.store.answers import Metric
+from epochal.store.comparison import unfinished_text
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
 from epochal.store.row import MetricSummary, RunRow
 from epochal.store.store import RunView
-from epochal.store.unfinished import unfinished_text
 
 _ROLE = "role:"
 # So many a page draws, sorts and searches without a delay.

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from epochal.base.guard import Guard
 from epochal.errors import EpochalError
-from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, PartName, RunFolder, parse_part_name
+from epochal.journal.process import read_header
 from epochal.records import finite
 from epochal.shipping.client import HubClient, HubError, NotYetError
 from epochal.shipping.protocol import RunState

@@ -17,7 +17,7 @@ from epochal.health.ending import BAD_ENDINGS
 from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
 from epochal.records import Record, finite
 from epochal.records.values import flat_items
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.store.answers import Metric
 from epochal.store.comparison import MISSING, differences
 from epochal.store.metrics import in_order, is_detail

@@ -20,7 +20,7 @@ from epochal.query import filter as q
 from epochal.records import Axis
 from epochal.records.format import UNKNOWN
 from epochal.records.values import as_float, flat_items
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Status
 from epochal.store.lookup import near_names

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from epochal.health.ending import ending_severity
 from epochal.health.finding import Finding, Severity
 from epochal.records import Axis, Position, Record
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.store.answers import NO_LABELS, Fork, Labels, Metric, Status
 from epochal.store.status import UNREADABLE, derive_status
 
@@ -289,3 +289,42 @@ class InfoPage(msgspec.Struct, frozen=True):
     total: int
     offset: int = 0
     pending: int = 0
+
+
+T = TypeVar("T")
+
+_LARGE_INTEGER = 1
+_encoder = msgspec.msgpack.Encoder()
+
+
+def pack(value: Any) -> bytes:
+    """Encode a struct; the decoders of :func:`packed_decoder` read it."""
+    try:
+        return _encoder.encode(value)
+    except OverflowError:
+        return _encoder.encode(_with_extensions(value))
+
+
+def packed_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
+    """A decoder of what :func:`pack` wrote."""
+    return msgspec.msgpack.Decoder(kind, ext_hook=_integer)
+
+
+def _with_extensions(value: Any) -> Any:
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        digits = value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+        return msgspec.msgpack.Ext(_LARGE_INTEGER, digits)
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **_with_extensions(fields))
+    if isinstance(value, Mapping):
+        return {key: _with_extensions(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return [_with_extensions(item) for item in value]
+    return value
+
+
+def _integer(code: int, data: memoryview) -> int:
+    if code != _LARGE_INTEGER:
+        raise ValueError(f"extension type {code} is not known")
+    return int.from_bytes(data, "big", signed=True)

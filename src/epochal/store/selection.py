@@ -13,7 +13,7 @@ from epochal.query import filter as q
 from epochal.query.parser import fail
 from epochal.query.pattern import compile_pattern
 from epochal.records import Axis
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.store.answers import Metric, State, Status
 from epochal.store.lookup import near_names
 from epochal.store.metrics import NOT_THERE, dig, level

@@ -60,7 +60,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -71,7 +72,7 @@ from epochal.journal.blobs import open_blob
 from epochal.journal.boards import Boards
 from epochal.journal.layout import RunFolder
 from epochal.records import Axis, Position, Record
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.series.series import Series
 from epochal.store.answers import (
     Cursor,
@@ -464,3 +465,22 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Write the index and close every file; no query follows."""
+
+
+def tag_edit(run: RunView, *, add: Iterable[str] = (), remove: Collection[str] = ()) -> LabelsEdit:
+    """Adds and removes tags; those that the run recorded count where people set none."""
+    recorded = recorded_tags(run)
+    added = tuple(add)
+
+    def edit(labels: Labels) -> Labels:
+        had = recorded if labels.tags is None else labels.tags
+        tags = tuple(tag for tag in dict.fromkeys((*had, *added)) if tag not in remove)
+        return labels if tags == had else replace(labels, tags=tags)
+
+    return edit
+
+
+def recorded_tags(run: RunView) -> tuple[str, ...]:
+    """The tags that the run was started with."""
+    tags = run.facts.get("tags")
+    return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()

@@ -13,8 +13,7 @@ from epochal.torch.guarded import exclude_from_compile
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
-    from epochal.torch.phase_events import CudaPhases
-    from epochal.torch.scalars import CudaReader
+    from epochal.torch.scalars import CudaPhases, CudaReader
 
 
 def _open_reader(
@@ -26,7 +25,7 @@ def _open_reader(
 
 
 def _open_clock() -> CudaPhases | None:
-    from epochal.torch.phase_events import open_clock
+    from epochal.torch.scalars import open_clock
 
     return open_clock()
 

@@ -25,7 +25,7 @@ _NAMES_OF = {
     "errors": "CommError Error UsageError",
     "plot": "plot_table visualize",
     "public_api": "Api",
-    "run_config": "Config",
+    "metrics": "Config",
     "settings": "Settings",
     "starting": "init",
     "sweeps": "agent sweep",

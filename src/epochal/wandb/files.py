@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from epochal.exchange.media.types import Sample
-from epochal.journal.blobs import blob_name
-from epochal.journal.encode import Pixels, encode
+from epochal.journal.blobs import Pixels, blob_name, encode
 from epochal.journal.layout import read_json, write_json
 from epochal.run.run import Run, recorder_of
 from epochal.run.run import Run as EpochalRun

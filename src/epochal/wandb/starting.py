@@ -23,8 +23,8 @@ from epochal.run.start import init as start_run
 from epochal.settings import read_settings
 from epochal.settings.toml_file import shown_path
 from epochal.wandb.errors import UsageError
+from epochal.wandb.metrics import config_file, parse_config
 from epochal.wandb.notices import not_supported, say_once
-from epochal.wandb.run_config import config_file, parse_config
 from epochal.wandb.session import ACTIVE
 from epochal.wandb.settings import Settings, as_settings, is_quiet, read_environment
 from epochal.wandb.sweeps import sweep_parameters

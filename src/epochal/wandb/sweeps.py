@@ -148,7 +148,7 @@ def sweep_parameters() -> dict[str, Any]:
     path = os.environ.get(PARAMETERS_FILE)
     if not path or not Path(path).is_file():
         return {}
-    from epochal.wandb.run_config import config_file
+    from epochal.wandb.metrics import config_file
 
     return config_file(Path(path))
 

@@ -23,9 +23,16 @@ from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.wandb.errors import UsageError
 from epochal.wandb.files import ArtifactCalls, SavedFiles
-from epochal.wandb.metrics import Metric, StepSync, Summary, SummaryValues, define, write_row
+from epochal.wandb.metrics import (
+    Config,
+    Metric,
+    StepSync,
+    Summary,
+    SummaryValues,
+    define,
+    write_row,
+)
 from epochal.wandb.notices import ExplainsMissingMembers
-from epochal.wandb.run_config import Config
 from epochal.wandb.settings import RENAMED, Settings
 
 _LEVELS = {"INFO": "info", "WARN": "warning", "WARNING": "warning", "ERROR": "error"}

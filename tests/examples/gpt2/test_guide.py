@@ -14,7 +14,7 @@ import pytest
 import torch.distributed as dist
 
 from epochal.cli.main import main as epochal_command
-from epochal.exchange.sinks.tags import RoleTags
+from epochal.exchange.sinks.keys import RoleTags
 from flags import PRESETS
 from sample import main as write_text
 from tests.doubles.command_lines import understood

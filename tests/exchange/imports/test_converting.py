@@ -17,7 +17,7 @@ import pytest
 from epochal.exchange.imports.converting import FOLDER, Conversions, delete_unused
 from epochal.exchange.imports.foreign import Identity
 from epochal.exchange.imports.formats.tensorboard import TensorboardRun
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import SearchBounds
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from tests.exchange.imports.event_files import scalar, write_events

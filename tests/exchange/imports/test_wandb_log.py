@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.exchange.imports.wandb_log import LogFile
+from epochal.exchange.imports.formats.wandb import LogFile
 from tests.exchange.imports.event_files import BLOCK, leveldb
 
 RECORDS = [bytes([i % 256]) * size for i, size in enumerate([5, 0, 32_000, 900, 100_000, 7])]

@@ -16,8 +16,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.exports.files import safe_path
-from epochal.journal.blobs import encode_pending, store_pixels
-from epochal.journal.encode import Pixels
+from epochal.journal.blobs import Pixels, encode_pending, store_pixels
 from epochal.journal.layout import RunFolder
 from epochal.run.run import Run
 from tests.conftest import StartRun

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.exchange.imports.tfevents_file import find_frames
-from epochal.exchange.sinks.event_file import EventFile, framed
+from epochal.exchange.sinks.summaries import EventFile, framed
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 import pytest
 
-from epochal.exchange.sinks.tags import RoleTags, histogram_tag, text_tag
+from epochal.exchange.sinks.keys import RoleTags, histogram_tag, text_tag
 
 
 def tags(*names: str, kind: str = "metrics", book: RoleTags | None = None) -> list[str]:

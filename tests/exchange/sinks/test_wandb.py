@@ -12,7 +12,7 @@ from tests.exchange.sinks.trackers import ask, python_with, send
 SERIES = """
 import json, pathlib, sys
 from wandb.proto import wandb_internal_pb2
-from epochal.exchange.imports.wandb_log import LogFile
+from epochal.exchange.imports.formats.wandb import LogFile
 rows = {}
 for path in sorted(pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")):
     for _, data in LogFile(path).read():
@@ -42,7 +42,7 @@ MEMBER = Member(
 RECORDS = """
 import json, pathlib, sys
 from wandb.proto import wandb_internal_pb2
-from epochal.exchange.imports.wandb_log import LogFile
+from epochal.exchange.imports.formats.wandb import LogFile
 (path,) = pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")
 rows, config, run, code = [], {}, None, None
 for _, data in LogFile(path).read():
@@ -112,7 +112,7 @@ def test_times_are_those_of_the_records(
 SAID = """
 import json, pathlib, sys
 from wandb.proto import wandb_internal_pb2
-from epochal.exchange.imports.wandb_log import LogFile
+from epochal.exchange.imports.formats.wandb import LogFile
 (path,) = pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")
 metrics, run = {}, None
 for _, data in LogFile(path).read():

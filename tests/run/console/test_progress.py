@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from epochal.run.console.progress import LONGEST_BAR, Progress, lay_out
+from epochal.run.console.live_line import LONGEST_BAR, Progress, lay_out
 
 FULL = Progress(name="spiral", done=120, total=1000, loss=1.23456, rate=12.34, eta_s=272)
 

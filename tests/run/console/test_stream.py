@@ -4,7 +4,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.run.console.stream import is_terminal, obeys_control_codes, printable, write_line
+from epochal.run.console.messages import is_terminal, obeys_control_codes, printable, write_line
 
 
 def test_characters_a_stream_lacks_are_replaced() -> None:

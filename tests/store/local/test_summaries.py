@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.series.series import Series
 from epochal.store.local.run import LocalRun
 from epochal.store.local.state import AXES, all_summaries

@@ -33,8 +33,7 @@ from epochal.errors import FormatError, InternalError
 from epochal.exchange.imports.copying import RunCopy, staged_folder, swap_in
 from epochal.exchange.imports.foreign import Source, SourceRun, UnreadableFile, stable_id
 from epochal.exchange.imports.registry import all_importers, open_all_foreign
-from epochal.journal.layout import RunFolder, json_bytes, json_or_empty, read_json
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import RunFolder, SearchBounds, json_bytes, json_or_empty, read_json
 
 FOLDER = "converted"
 KEEP_S = 30 * 86400.0

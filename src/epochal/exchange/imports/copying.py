@@ -22,7 +22,6 @@ from epochal.exchange.imports.foreign import Batch, Identity, RecordList, Source
 from epochal.exchange.imports.values import json_safe
 from epochal.journal.blobs import files_of, store_blob
 from epochal.journal.boards import OutdatedBoardError, save_board
-from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
     PartName,
@@ -34,6 +33,7 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.journal.line import encode, encode_lines
+from epochal.journal.process import part_header
 from epochal.journal.writer import PART_BYTES
 from epochal.records import FORMAT_VERSION
 from epochal.records.values import plain_json

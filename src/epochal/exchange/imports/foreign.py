@@ -38,10 +38,9 @@ import msgspec
 from epochal.base.guard import attempt, describe
 from epochal.errors import EpochalError
 from epochal.exchange.media.types import Sample
-from epochal.journal.blobs import blob_name
-from epochal.journal.encode import Pixels, encode
+from epochal.journal.blobs import Pixels, blob_name, encode
+from epochal.journal.layout import SearchBounds
 from epochal.journal.regular_file import read_regular
-from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
 BATCH_RECORDS = 8192

@@ -31,7 +31,7 @@ from epochal.base.plugins import entry_points, place_of
 from epochal.errors import EpochalError, FormatError, InternalError, UsageError
 from epochal.exchange.imports import formats, sources
 from epochal.exchange.imports.foreign import Source
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import SearchBounds
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

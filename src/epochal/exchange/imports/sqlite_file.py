@@ -19,8 +19,8 @@ from urllib.parse import quote
 from epochal.base.atomic_file import has_locks
 from epochal.errors import FormatError
 from epochal.exchange.imports.foreign import Files, FileSignature, R, file_signature
+from epochal.journal.layout import SearchBounds
 from epochal.journal.regular_file import regular_only
-from epochal.journal.search_bounds import SearchBounds
 
 MAGIC = b"SQLite format 3\0"
 _WRITE_AHEAD = 2

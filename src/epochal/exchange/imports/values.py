@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
 
+from epochal.records import Record
 from epochal.records.values import as_float, nonfinite_word
 
 _MAX_DEPTH, _MOST_NESTED = 20, 50
@@ -118,3 +119,31 @@ def _sort_into(
                 found.objects[name] = value
             elif depth < _MAX_DEPTH:
                 _sort_into(found, value, f"{name}.", type_key, depth + 1)
+
+
+OWN_PREFIX = "epochal."
+SUMMARY_PREFIX = f"{OWN_PREFIX}summary."
+_FACTS = ("group", "job_type")
+
+
+def own_facts(named: Mapping[str, Any]) -> dict[str, str]:
+    """Group and job type, as far as they are among the texts of a tracker."""
+    found = {fact: named.get(f"{OWN_PREFIX}{fact}") for fact in _FACTS}
+    return {fact: str(text) for fact, text in found.items() if text}
+
+
+class SummaryReader:
+    """Makes the records of a run's summary, and later of what has changed in it."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def records(self, named: Mapping[str, Any], t: float) -> Iterator[Record]:
+        """A record for each value that is new or has changed."""
+        for key, value in named.items():
+            name = key.removeprefix(SUMMARY_PREFIX)
+            is_old = name in self._values and self._values[name] == value
+            if name == key or is_old:
+                continue
+            self._values[name] = value
+            yield {"log": "summary", "t": t, "name": name, "value": json_safe(value)}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import ValueTypeError
-from epochal.journal.encode import MAX_VALUES, Pixels
+from epochal.journal.blobs import MAX_VALUES, Pixels
 
 if TYPE_CHECKING:
     import numpy.typing as npt

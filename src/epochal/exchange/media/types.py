@@ -26,8 +26,7 @@ from epochal.exchange.media.pixels import (
     is_pil_image,
     pixels_of,
 )
-from epochal.journal.blobs import PLOTLY, TABLE, files_of, media_type_of
-from epochal.journal.encode import Pixels
+from epochal.journal.blobs import PLOTLY, TABLE, Pixels, files_of, media_type_of
 from epochal.journal.line import without_surrogates
 from epochal.journal.regular_file import read_regular
 from epochal.records import Record

@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
-from epochal.health.context import Context
+from epochal.health.context import Context, accuracy_of, is_accuracy
 from epochal.health.data_window import DATA_KINDS, are_unrelated, associations, numbers, window_of
-from epochal.health.evaluations import accuracy_of, is_accuracy
+from epochal.health.finding import INPUTS_REACH_THE_OUTPUT
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
-from epochal.health.text import INPUTS_REACH_THE_OUTPUT
 
 # What an answer without the inputs is, what it reaches, and the range that is no better.
 _Baseline = tuple[str, float, float, float]

@@ -26,10 +26,9 @@ from epochal.health.data_window import (
     whole_numbers,
     window_of,
 )
-from epochal.health.finding import Severity
+from epochal.health.finding import Severity, times
 from epochal.health.observation import Observation
 from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
-from epochal.health.text import times
 from epochal.records.format import plural
 
 _MOST_ORDERS = 4096

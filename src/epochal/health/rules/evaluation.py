@@ -9,14 +9,13 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from epochal.health.context import Context
+from epochal.health.context import Context, accuracy_of, is_accuracy
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers, window_of
-from epochal.health.evaluations import accuracy_of, is_accuracy
+from epochal.health.finding import steps_of
 from epochal.health.layer_series import RUNNING_STATS, StreakCounter, holds_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import CurveRule, Message, Rule, RuleThresholds, Verdict
-from epochal.health.text import steps_of
 
 _TRAIN_POINTS = 15
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
-from epochal.health.context import Context
-from epochal.health.evaluations import configured
+from epochal.health.context import Context, configured
 from epochal.health.finding import Severity
 from epochal.health.layer_series import named
 from epochal.health.observation import Observation

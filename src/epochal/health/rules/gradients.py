@@ -10,11 +10,10 @@ from statistics import median
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve
-from epochal.health.finding import Severity
+from epochal.health.finding import CLIPPED, Severity, rate_rose, steps_of
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive
 from epochal.health.rule import CurveRule, Message, Rule, RuleThresholds, Verdict
-from epochal.health.text import CLIPPED, rate_rose, steps_of
 
 _EVERY = 20  # steps between two checks of clipping
 _NORM = "{norm} at {place}, {ratio:times} times the usual {usual}."

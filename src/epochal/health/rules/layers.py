@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from statistics import median
 
-from epochal.health.branches import in_idle_branches
 from epochal.health.context import Context
 from epochal.health.layer_series import (
     DEAD_UNITS,
@@ -15,6 +14,7 @@ from epochal.health.layer_series import (
     StreakCounter,
     has_gradient,
     holds_layers,
+    in_idle_branches,
     is_spare_bias,
     named,
 )

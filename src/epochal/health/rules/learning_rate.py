@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.finding import steps_of
 from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
-from epochal.health.text import steps_of
 from epochal.records.format import format_number
 
 _MOST_POINTS = 2000  # of a loss that may fall in a straight line

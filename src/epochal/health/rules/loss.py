@@ -8,14 +8,12 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
 
-from epochal.health.context import Context
-from epochal.health.course import Course, evaluation_is_fine, evaluation_suffers
+from epochal.health.context import Context, reward_name
+from epochal.health.course import Course, RateJump, evaluation_is_fine, evaluation_suffers
 from epochal.health.curve import Curve, is_usable
-from epochal.health.evaluations import reward_name
+from epochal.health.finding import INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
 from epochal.health.observation import Observation
-from epochal.health.rate import RateJump
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
-from epochal.health.text import INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
 
 _EPOCH = "train/epoch"
 _EVERY = 50  # points between two checks of a loss that has never fallen

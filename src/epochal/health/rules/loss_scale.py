@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from epochal.health.context import Context
+from epochal.health.context import Context, configured
 from epochal.health.curve import Curve
-from epochal.health.evaluations import configured
-from epochal.health.finding import Severity
+from epochal.health.finding import Severity, steps_of
 from epochal.health.observation import Observation
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
-from epochal.health.text import steps_of
 
 _BATCH_KEYS = ("batch_size", "train_batch_size", "per_device_train_batch_size", "micro_batch_size")
 _MOST_SAMPLES = 1 << 40

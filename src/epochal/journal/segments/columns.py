@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from epochal.journal.rows import FieldPath, Keys, Rows
 from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
-from epochal.series.reduce import Summary, summarise_rows
+from epochal.series.downsample import Summary, summarise_rows
 from epochal.series.series import Series, concatenated, merge
 
 NO_STEP = -1

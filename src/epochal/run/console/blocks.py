@@ -13,7 +13,7 @@ import msgspec
 from epochal.records import ALLOCATOR_PLACES
 from epochal.records.format import format_bytes, format_count, plural
 from epochal.records.values import flat_items
-from epochal.run.console.stream import printable
+from epochal.run.console.messages import printable
 
 LONGEST_VALUE = 200
 _MIB = 2**20

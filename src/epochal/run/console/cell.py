@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from epochal.base.guard import Guard
-from epochal.run.console.progress import Progress, lay_out
-from epochal.run.console.stream import write_line
+from epochal.run.console.live_line import Progress, lay_out
+from epochal.run.console.messages import write_line
 from epochal.series.html import progress_bar
 
 INTERVAL_S = 0.5

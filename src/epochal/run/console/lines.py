@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from epochal.records.format import format_clock, format_duration, format_number, format_tps
-from epochal.run.console.stream import printable
+from epochal.run.console.messages import printable
 
 Metrics = Mapping[str, float] | Iterable[tuple[str, float]]
 

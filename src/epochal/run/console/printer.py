@@ -10,17 +10,19 @@ from typing import Protocol, TextIO
 
 from epochal.base.guard import Guard
 from epochal.run.console.cell import CellBar, CellOutput, kernel_shell
+from epochal.run.console.live_line import ProgressBar
 from epochal.run.console.messages import (
     LogVerbosity,
     Verbosity,
     as_verbosity,
     enabled,
+    obeys_control_codes,
+    printable,
     render,
     stream_for,
+    write_line,
 )
-from epochal.run.console.progress import ProgressBar
-from epochal.run.console.stream import obeys_control_codes, printable, write_line
-from epochal.series.overfit import Grade
+from epochal.series.trend import Grade
 from epochal.settings import no_colours
 
 Line = str | Callable[[], str]

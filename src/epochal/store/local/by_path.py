@@ -12,8 +12,7 @@ from pathlib import Path
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.exchange.imports.converting import Conversions
 from epochal.health.rule_settings import RuleSettings, reader_rules
-from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import LAUNCH_FOLDER, SearchBounds, is_run_folder
 from epochal.settings import cache_folder
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource

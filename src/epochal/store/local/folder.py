@@ -12,9 +12,8 @@ from typing import Any
 from epochal.errors import FormatError, UsageError
 from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
-from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.layout import PartName, RunFolder, SearchBounds
 from epochal.journal.reader import NewerFormatError, ShorterFileError
-from epochal.journal.search_bounds import SearchBounds
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.listing import (
     LINK_OUT,
@@ -24,9 +23,8 @@ from epochal.store.local.listing import (
     is_orphan,
     orphaned_ranks,
 )
-from epochal.store.local.part import Part
+from epochal.store.local.part import Part, SealedPart
 from epochal.store.local.run_files import Identity, edit_labels, read_machines
-from epochal.store.local.sealed import SealedPart
 from epochal.store.local.tail import TailedPart
 
 

@@ -22,8 +22,7 @@ import msgspec
 
 from epochal.base.atomic_file import folder_has_locks
 from epochal.query import filter as q
-from epochal.store.packed import pack, packed_decoder
-from epochal.store.row import RowDetails, StoredRow
+from epochal.store.row import RowDetails, StoredRow, pack, packed_decoder
 
 # Part of the file's name: another build of Epochal has an index of its own.
 VERSION = 12

@@ -13,7 +13,7 @@ import msgspec
 from epochal.errors import MetricNotFoundError
 from epochal.records import Axis
 from epochal.records.values import flat_items
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.store.answers import Metric, Status
 from epochal.store.local.index import Index
 from epochal.store.local.row import known_summary

@@ -22,13 +22,13 @@ from epochal.journal.layout import (
     LOOP,
     PartName,
     RunFolder,
+    SearchBounds,
     is_run_folder,
     parse_part_name,
     rank_of_writer,
     rank_writer,
 )
 from epochal.journal.ranks import Published
-from epochal.journal.search_bounds import SearchBounds
 
 _JOURNAL, _SEALED = ".jsonl", ".parquet"
 LINK_OUT = "is a link that leads out of the searched folder: --follow-links has it read."

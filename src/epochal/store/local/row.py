@@ -19,15 +19,14 @@ import msgspec
 
 from epochal.errors import FormatError
 from epochal.health.rule_settings import RuleSettings
-from epochal.journal.header import read_header
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
-from epochal.journal.process import PROCESS_FIELDS
+from epochal.journal.process import PROCESS_FIELDS, read_header
 from epochal.journal.reader import is_newer, records_from_end
 from epochal.journal.regular_file import regular_only
 from epochal.journal.segments.columns import SeriesKey, seconds
 from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, stored_numbers_of, whole_number
-from epochal.series.reduce import Summary, set_summary
+from epochal.series.downsample import Summary, set_summary
 from epochal.store.answers import Labels
 from epochal.store.local.findings import found_in, num_unwatched
 from epochal.store.local.folder import FolderSource

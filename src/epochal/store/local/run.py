@@ -14,17 +14,15 @@ from epochal.exchange.imports.converting import Conversions
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.journal.blobs import files_of
-from epochal.journal.layout import is_patch
+from epochal.journal.layout import SearchBounds, is_patch
 from epochal.journal.regular_file import read_regular
-from epochal.journal.search_bounds import SearchBounds
 from epochal.journal.segments.columns import SeriesKey
 from epochal.records import Axis, Position, Record
-from epochal.series.reduce import Summary
+from epochal.series.downsample import Summary
 from epochal.series.series import Series
 from epochal.settings import cache_folder
 from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
 from epochal.store.goodput import Goodput
-from epochal.store.local.attempts import goodput
 from epochal.store.local.cache import SERIES_BYTES, MemoryBudget, locked
 from epochal.store.local.findings import (
     RECORDS_A_LOOK,
@@ -46,7 +44,7 @@ from epochal.store.local.row import (
     recorded_id,
 )
 from epochal.store.local.run_files import patch_file
-from epochal.store.local.state import RunState
+from epochal.store.local.state import RunState, goodput
 from epochal.store.metrics import formula_series, no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.status import GONE

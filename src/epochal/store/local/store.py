@@ -15,8 +15,7 @@ from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.exchange.imports.converting import Conversions, ConvertedRun
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.boards import Boards, FolderBoards
-from epochal.journal.layout import read_json
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import SearchBounds, read_json
 from epochal.query import filter as q
 from epochal.settings import cache_folder
 from epochal.store.answers import TrashedRun

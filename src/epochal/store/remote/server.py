@@ -13,8 +13,7 @@ import msgspec
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.shipping.client import HubClient, HubError
-from epochal.store.packed import packed_decoder
-from epochal.store.row import InfoPage, ListedInfo
+from epochal.store.row import InfoPage, ListedInfo, packed_decoder
 
 _INFO_PAGE = packed_decoder(InfoPage)
 _PAGE = 1000

@@ -27,11 +27,17 @@ from epochal.exchange.imports.foreign import (
     batches_of,
 )
 from epochal.exchange.imports.media import MediaReader
-from epochal.exchange.imports.own_labels import OWN_PREFIX, SUMMARY_PREFIX, SummaryReader, own_facts
 from epochal.exchange.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.exchange.imports.values import json_value, unix_seconds
+from epochal.exchange.imports.values import (
+    OWN_PREFIX,
+    SUMMARY_PREFIX,
+    SummaryReader,
+    json_value,
+    own_facts,
+    unix_seconds,
+)
 from epochal.journal.blobs import TABLE
-from epochal.journal.search_bounds import SearchBounds
+from epochal.journal.layout import SearchBounds
 from epochal.records import Record
 from epochal.records.format import format_bytes
 

@@ -20,9 +20,15 @@ from epochal.exchange.imports.foreign import (
     stable_id,
 )
 from epochal.exchange.imports.media import MediaReader
-from epochal.exchange.imports.own_labels import OWN_PREFIX, SummaryReader, own_facts
 from epochal.exchange.imports.sqlite_file import SqliteFile, SqliteFiles
-from epochal.exchange.imports.values import iso_seconds, json_value, sort_values
+from epochal.exchange.imports.values import (
+    OWN_PREFIX,
+    SummaryReader,
+    iso_seconds,
+    json_value,
+    own_facts,
+    sort_values,
+)
 from epochal.records import Record
 
 ORDER = 40

@@ -41,8 +41,7 @@ from epochal.exchange.imports.formats.mlflow import (
 )
 from epochal.exchange.imports.http_api import HttpApi, ServerError, is_address
 from epochal.exchange.imports.media import MediaReader
-from epochal.exchange.imports.own_labels import SummaryReader
-from epochal.exchange.imports.values import unix_seconds
+from epochal.exchange.imports.values import SummaryReader, unix_seconds
 from epochal.records import Record
 
 _LABEL = "MLflow"

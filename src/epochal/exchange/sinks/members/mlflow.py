@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.exchange.imports.own_labels import OWN_PREFIX, SUMMARY_PREFIX
+from epochal.exchange.imports.values import OWN_PREFIX, SUMMARY_PREFIX
 from epochal.exchange.sinks.keys import keyed_scalars, path_name, sample_name
 from epochal.exchange.sinks.sink import (
     NUMBERS,

@@ -19,7 +19,7 @@ from epochal.base.atomic_file import replaced_file
 from epochal.exchange.sinks.sink import NUMBERS, Entry, FileSink, SinkContext, SinkOptions, option
 from epochal.journal.layout import LOOP
 from epochal.records import GUESSED_ROLE, KINDS, axis_of, scalars_of
-from epochal.series.plain_kind import plain_kind
+from epochal.series.goals import plain_kind
 
 _LONGEST_LINE = 1 << 16
 

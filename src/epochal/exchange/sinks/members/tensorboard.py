@@ -10,6 +10,7 @@ from typing import Any
 
 from epochal.errors import UsageError
 from epochal.exchange.sinks import summaries
+from epochal.exchange.sinks.keys import RoleTags, histogram_tag, text_tag
 from epochal.exchange.sinks.sink import (
     NUMBERS,
     Entry,
@@ -19,7 +20,6 @@ from epochal.exchange.sinks.sink import (
     SinkOptions,
     option,
 )
-from epochal.exchange.sinks.tags import RoleTags, histogram_tag, text_tag
 from epochal.journal.blobs import TABLE
 from epochal.records import scalars_of
 from epochal.records.values import flat_items
@@ -83,7 +83,7 @@ class TensorBoardSink(FileSink):
 
     def open(self, context: SinkContext) -> bool:
         """Open the event file; what was written after the last ``flush`` is taken off again."""
-        from epochal.exchange.sinks.event_file import EventFile  # it needs NumPy
+        from epochal.exchange.sinks.summaries import EventFile  # it needs NumPy
 
         self._context = context
         options: TensorBoardOptions = context.options

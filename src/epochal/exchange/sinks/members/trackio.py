@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from epochal.exchange.imports.own_labels import OWN_PREFIX, SUMMARY_PREFIX
+from epochal.exchange.imports.values import OWN_PREFIX, SUMMARY_PREFIX
 from epochal.exchange.sinks.keys import histogram_bins, keyed_scalars, sample_name
 from epochal.exchange.sinks.sink import (
     NUMBERS,
