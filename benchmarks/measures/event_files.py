@@ -79,7 +79,7 @@ def write_events(path: Path, points: int) -> None:
     """An event file as torch writes it, all at once: events of one length, built as a table."""
     import numpy as np
 
-    from epochal.exchange.imports import crc32c
+    from epochal.exchange.event_file import masked, of_rows
 
     def column(value: int | NDArray[np.integer], size: int) -> NDArray[np.uint8]:
         whole = np.broadcast_to(np.asarray(value, dtype="<u8"), points)
@@ -108,7 +108,7 @@ def write_events(path: Path, points: int) -> None:
         ]
     )
     length = column(data.shape[1], 8)
-    checks = (crc32c.masked(crc32c.of_rows(rows)).astype(np.uint64) for rows in (length, data))
+    checks = (masked(of_rows(rows)).astype(np.uint64) for rows in (length, data))
     length_check, data_check = (column(check, 4) for check in checks)
     path.write_bytes(np.hstack([length, length_check, data, data_check]).tobytes())
 

@@ -8,7 +8,7 @@ import epochal
 from epochal.companion.own_journal import HEARTBEAT_LOOK_S, Durable, OwnJournal
 from epochal.journal.layout import PartName, RunFolder, write_json
 from epochal.journal.process import process_identity
-from epochal.journal.segments.footer import sealable_parts
+from epochal.journal.segments.parts import sealable_parts
 from epochal.records import HEARTBEAT_EVERY_S
 from tests.doubles.companions import companion_config
 from tests.doubles.journals import failing_sync, of_kind, records

@@ -5,7 +5,7 @@ import pytest
 from epochal.companion.ending import do_what_is_left
 from epochal.companion.sealing import Sealing
 from epochal.journal.layout import RunFolder
-from epochal.journal.segments.footer import WORTH_SEALING_BYTES
+from epochal.journal.segments.parts import WORTH_SEALING_BYTES
 from tests.doubles.companions import wait_for
 from tests.journal.segments.parts import (
     FINISH,

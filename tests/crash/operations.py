@@ -32,7 +32,7 @@ from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.blobs import encode_pending
 from epochal.journal.boards import Board, save_board
 from epochal.journal.layout import RunFolder, create_run_folder
-from epochal.journal.segments.footer import sealable_parts
+from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.run.resume import find_parent
 from epochal.run.run import Run, recorder_of

@@ -21,7 +21,7 @@ ENTRY_POINTS = """
 too-warm = more_members.rules:TooWarm
 raising = more_members.rules:Raising
 absent = more_members.absent:Nothing
-[epochal.exchange.sinks]
+[epochal.sinks]
 diary = more_members.sinks:DiarySink
 failing = more_members.sinks:Failing
 [epochal.importers]

@@ -10,5 +10,5 @@ BUDGET_BYTES = 170_000
 
 
 def test_the_page_keeps_its_budget() -> None:
-    page = files("epochal.page").joinpath("index.html").read_bytes()
+    page = files("epochal.server").joinpath("index.html").read_bytes()
     assert len(gzip.compress(page, 9)) <= BUDGET_BYTES

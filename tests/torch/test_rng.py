@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.torch import Rng
-from epochal.torch.init import splitmix64
+from epochal.torch.rng import splitmix64
 
 # From the authors' reference implementations, as published with several ports of them.
 XOSHIRO_FROM_1_2_3_4 = [

@@ -25,11 +25,11 @@ from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.settings import read_settings
 from epochal.store.answers import Metric
+from epochal.store.brief import find_metric, read_series
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.metrics import matching
-from epochal.store.points import find_metric, read_series
 from epochal.store.projects import ProjectRow
 from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store

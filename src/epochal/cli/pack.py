@@ -13,7 +13,7 @@ from epochal.cli import options
 from epochal.cli.command import ERROR, check_own, data_command, full_name, local_run_of, local_store
 from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
-from epochal.journal.segments.footer import WORTH_SEALING_BYTES, sealable_parts
+from epochal.journal.segments.parts import WORTH_SEALING_BYTES, sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.records.format import format_bytes, plural
 from epochal.store.local.run import LocalRun

@@ -14,8 +14,8 @@ from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines, te
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
 from epochal.records.format import plural
 from epochal.series.series import Series
+from epochal.store.brief import SeriesPoints, read_series, series_points
 from epochal.store.metrics import in_order, is_detail, matching
-from epochal.store.points import SeriesPoints, read_series, series_points
 from epochal.store.store import Store
 from epochal.store.words import format_value
 

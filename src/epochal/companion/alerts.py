@@ -17,7 +17,7 @@ from typing import Any
 from epochal.base.guard import Guard, describe
 from epochal.health.ending import ending_severity
 from epochal.health.finding import Finding, Severity
-from epochal.health.rules.alert_failed import AlertFailed
+from epochal.health.rules.condition import AlertFailed
 
 # One message a minute at most; what comes in between travels together in the next.
 _PAUSE_S = 60.0

@@ -21,7 +21,7 @@ from epochal.companion.config import CompanionConfig
 from epochal.journal.layout import RunFolder
 from epochal.journal.process import liveness, process_identity
 from epochal.journal.reader import last_epoch_in, last_step_in
-from epochal.journal.segments.footer import has_finish
+from epochal.journal.segments.parts import has_finish
 from epochal.records.format import format_bytes, format_reached
 from epochal.telemetry.host import Cgroup
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from epochal.errors import EpochalError
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
 from epochal.journal.line import decode_json, encode_json
-from epochal.journal.segments.footer import WORTH_SEALING_BYTES, sealable_parts
+from epochal.journal.segments.parts import WORTH_SEALING_BYTES, sealable_parts
 
 LOOK_EVERY_S = 60.0
 _LESS_URGENT = 10

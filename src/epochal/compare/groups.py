@@ -32,10 +32,10 @@ from epochal.series.series import Series, X, data_frame
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, State
+from epochal.store.brief import read_series
 from epochal.store.comparison import Unfinished, unfinished_of
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, level, no_metric
-from epochal.store.points import read_series
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 

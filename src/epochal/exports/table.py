@@ -23,8 +23,8 @@ from epochal.exports.export import Rows, rows_of
 from epochal.records import finite
 from epochal.records.format import format_duration, format_number
 from epochal.series.series import Series
+from epochal.store.brief import find_metric
 from epochal.store.metrics import in_order, matching
-from epochal.store.points import find_metric
 from epochal.store.store import RunView
 
 # Column, and the field of an epoch's resources that fills it.

@@ -12,7 +12,7 @@ from epochal.exchange.media.stored import StoredSample
 from epochal.journal.blobs import media_type_of_name
 from epochal.journal.line import now, without_surrogates
 from epochal.journal.regular_file import regular_only
-from epochal.journal.segments.read import part_records
+from epochal.journal.segments.parts import part_records
 from epochal.records import Record, moment_of
 from epochal.records.values import shown_text
 from epochal.run.recorder import Recorder

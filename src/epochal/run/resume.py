@@ -33,7 +33,7 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import encode
 from epochal.journal.process import liveness, part_header, read_identity
-from epochal.journal.segments.read import last_step_of_part, part_records
+from epochal.journal.segments.parts import last_step_of_part, part_records
 from epochal.records import axis_of, moment_of, whole_number
 from epochal.run.current import OPEN_RUNS
 from epochal.run.request import Request

@@ -21,10 +21,9 @@ from epochal.compare.why import why_in
 from epochal.errors import EpochalError
 from epochal.journal.line import encode_json
 from epochal.query.condition import Condition
-from epochal.store.brief import findings_of, run_brief
+from epochal.store.brief import findings_of, read_series, run_brief, series_points
 from epochal.store.columns import parse_columns, run_table
 from epochal.store.comparison import compare
-from epochal.store.points import read_series, series_points
 from epochal.store.store import RunView, Store
 from epochal.store.wait import wait_for_run
 from epochal.version import __version__

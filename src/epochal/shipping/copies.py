@@ -17,7 +17,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.blobs import blob_is_whole
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json
 from epochal.journal.line import decode_whole
-from epochal.journal.segments.footer import is_sealable
+from epochal.journal.segments.parts import is_sealable
 from epochal.journal.segments.read import Segment
 from epochal.journal.segments.seal import seal_part
 from epochal.journal.segments.verify import segment_fault

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from epochal.torch.init import *
     from epochal.torch.memory import *
     from epochal.torch.moe import *
+    from epochal.torch.rng import *
     from epochal.torch.schedule import *
     from epochal.torch.structure import *
     from epochal.torch.worker import *
@@ -35,7 +36,7 @@ _NAMES = {
     "graph.picture": "picture_of",
     "graph.wiring": "MergeOp",
     "init": (
-        "Rng cuda_manual_seed_all freeze is_frozen kaiming_normal kaiming_uniform manual_seed "
+        "cuda_manual_seed_all freeze is_frozen kaiming_normal kaiming_uniform manual_seed "
         "normal orthogonal seed_everything set_data trunc_normal unfreeze uniform uniform_bias "
         "xavier_normal xavier_uniform"
     ),
@@ -44,6 +45,7 @@ _NAMES = {
         "cuda_peak_reserved_bytes cuda_reset_peak_stats memory_guard memory_segments"
     ),
     "moe": "MoeAccumulator moe_stats",
+    "rng": "Rng",
     "schedule": (
         "CosineScheduler CyclicLR ExponentialLR MultiStepLR OneCycleLR PlateauScheduler Scheduler "
         "StepDecay WarmupScheduler"

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from epochal.integrations.tensorboard_values import FileWriter
+from epochal.integrations.summary_writer import FileWriter
 from epochal.run.run import Run, recorder_of
 from epochal.wandb.notices import say_once
 from epochal.wandb.session import ACTIVE

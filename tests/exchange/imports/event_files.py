@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from epochal.exchange.imports.crc32c import masked_of_bytes
+from epochal.exchange.event_file import masked_of_bytes
 
 BLOCK = 32768
 

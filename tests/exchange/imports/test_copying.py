@@ -12,7 +12,7 @@ from epochal.cli.main import main
 from epochal.exchange.imports.copying import Copied, copy_run
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.reader import read_journal
-from epochal.journal.segments.footer import sealable_parts
+from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.exchange.event_file import EventFile, framed
 from epochal.exchange.imports.tfevents_file import find_frames
-from epochal.exchange.sinks.summaries import EventFile, framed
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class DiarySink(Sink):
 def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has a sink."""
     with installed_package(
-        tmp_path, "run_diary", "[epochal.exchange.sinks]\ndiary = run_diary:DiarySink\n"
+        tmp_path, "run_diary", "[epochal.sinks]\ndiary = run_diary:DiarySink\n"
     ) as installed:
         yield installed
 

@@ -1,4 +1,4 @@
-from epochal.health.rules.alert_failed import AlertFailed
+from epochal.health.rules.condition import AlertFailed
 from tests.health.machine_records import START, opened
 
 

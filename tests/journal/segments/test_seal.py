@@ -13,7 +13,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.process import process_identity
 from epochal.journal.reader import NewerFormatError, PartReader
-from epochal.journal.segments.footer import sealable_parts
+from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.read import Segment
 from epochal.journal.segments.seal import seal_part
 from epochal.records import FORMAT_VERSION

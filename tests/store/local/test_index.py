@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.layout import write_json
-from epochal.journal.segments.footer import is_sealable
+from epochal.journal.segments.parts import is_sealable
 from epochal.journal.segments.seal import seal_part
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.store import LocalStore

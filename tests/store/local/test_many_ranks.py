@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from epochal.journal.layout import PartName, rank_writer, run_folders
-from epochal.journal.segments.footer import sealable_parts
+from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.store.local.by_path import load_run
 from epochal.store.local.store import LocalStore

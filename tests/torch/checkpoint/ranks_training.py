@@ -15,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from epochal import Checkpoints, TrainingState
 from epochal.errors import EpochalError
 from epochal.torch.checkpoint.manifest import read_manifest
-from epochal.torch.init import Rng, seed_everything
+from epochal.torch.init import seed_everything
+from epochal.torch.rng import Rng
 from tests.torch.checkpoint.trainings import Shuffled, Training, restore, save
 
 

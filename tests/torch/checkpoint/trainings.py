@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from epochal import Checkpoints, Retention, TrainingState
 from epochal.torch.checkpoint.checkpoints import Restored
-from epochal.torch.init import Rng, seed_everything
+from epochal.torch.init import seed_everything
+from epochal.torch.rng import Rng
 
 
 class Shuffled:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from epochal.exchange.imports import crc32c
+from epochal.exchange.event_file import masked_of_bytes, masked_of_each
 from epochal.exchange.imports.foreign import Problems
 from epochal.exchange.imports.protobuf import WireError, signed, varint
 from epochal.exchange.imports.tfevents_event import Event, Tags, read_event
@@ -71,7 +71,7 @@ def _length(header: bytes) -> int | None:
     """The length in a header; None if it is cut or its checksum differs."""
     if len(header) < HEADER_BYTES or header[4:8] != bytes(4):
         return None
-    is_right = crc32c.masked_of_bytes(header[:8]) == int.from_bytes(header[8:], "little")
+    is_right = masked_of_bytes(header[:8]) == int.from_bytes(header[8:], "little")
     return int.from_bytes(header[:8], "little") if is_right else None
 
 
@@ -129,7 +129,7 @@ class EventFile:
         """The events of whole records, those like an earlier scalar without parsing them."""
         pairs = zip(frames.starts, frames.lengths, strict=True)
         events = [buffer[start : start + length] for start, length in pairs]
-        checks = crc32c.masked_of_each(events)
+        checks = masked_of_each(events)
         for start, data, check in zip(frames.starts, events, checks, strict=True):
             place = self.offset + start
             if check != _CHECK.unpack_from(buffer, start + len(data))[0]:

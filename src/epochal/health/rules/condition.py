@@ -1,4 +1,4 @@
-"""Conditions that you set yourself, such as ``eval/loss > 3 for 5 points``."""
+"""Conditions that you set yourself, such as ``eval/loss > 3 for 5 points``, and failed alerts."""
 
 from __future__ import annotations
 
@@ -101,3 +101,29 @@ class ConditionMet(Rule):
         evidence |= {} if step is None else {"step": step}
         words = {"sentence": sentence, "advice": ""}
         return self.found("met", setting.when, severity=setting.severity, words=words, **evidence)
+
+
+class AlertFailed(Rule):
+    """An alert of this run did not reach its address.
+
+    An address that does not receive alerts, as the companion recorded it.
+    """
+
+    name = "alert-failed"
+    group = "operation"
+    healthy = "Every alert arrives."
+    reports = {"warning": "An address is unknown or refuses a message."}
+    messages = {
+        "failed": Message(
+            "{reason}.",
+            "This address gets no alerts of this run. Check the addresses in alerts= or "
+            "EPOCHAL_ALERTS, and that this machine can reach them.",
+        )
+    }
+    kinds = frozenset({"event"})
+    replaces_text = True
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        if observation.record.get("name") == self.name:
+            reason = str(observation.record.get("reason") or "alerts cannot be sent").rstrip(".")
+            yield self.found("failed", "alerts", words={"reason": reason[:1].upper() + reason[1:]})

@@ -17,9 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from epochal.errors import FormatError
-from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode_json
-from epochal.journal.reader import last_step_in, read_part
 from epochal.journal.rows import FieldPath
 from epochal.journal.segments.columns import (
     NO_STEP,
@@ -304,26 +302,3 @@ class Segment:
     def _table(self, names: list[str]) -> pa.Table:
         with translated(self.path):
             return self._open().read(columns=names, use_threads=False).select(names)
-
-
-def part_records(folder: RunFolder, part: PartName, *kinds: str) -> Iterator[Record]:
-    """The records of a part, of some kinds or of all."""
-    try:
-        for _, record in read_part(folder.part_path(part), part):
-            if not kinds or record["log"] in kinds:
-                yield record
-    except FileNotFoundError:
-        with Segment(folder.sealed_path(part)) as segment:
-            records = segment.entries(*kinds) if kinds else segment.records()
-            yield from (record for _, record in records)
-
-
-def last_step_of_part(folder: RunFolder, part: PartName) -> int | None:
-    """The last training step of a part; None if it has none."""
-    try:
-        return last_step_in(folder.part_path(part))
-    except FileNotFoundError:
-        with Segment(folder.sealed_path(part)) as segment:
-            extents = segment.footer.extents
-        steps = [extents[kind].step for kind in ("metrics", "step") if kind in extents]
-        return max((step for step in steps if step is not None), default=None)

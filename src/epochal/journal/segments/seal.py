@@ -27,14 +27,8 @@ from epochal.journal.line import encode_json
 from epochal.journal.rows import FieldPath
 from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.content import PartContent, read_content
-from epochal.journal.segments.footer import (
-    KEY,
-    VERSION,
-    Column,
-    Footer,
-    is_sealable,
-    pack_summaries,
-)
+from epochal.journal.segments.footer import KEY, VERSION, Column, Footer, pack_summaries
+from epochal.journal.segments.parts import is_sealable
 from epochal.journal.segments.read import GROUP, JSON, LOG, Segment
 
 _ABANDONED_S = 3600.0

@@ -226,7 +226,7 @@ def late_findings(
     if not failed:
         return
     from epochal.health.engine import Health
-    from epochal.health.rules.alert_failed import AlertFailed
+    from epochal.health.rules.condition import AlertFailed
 
     by_attempt: dict[int, Health] = {}
     for entry in failed:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from epochal.errors import FormatError, UsageError, ValueTypeError
 from epochal.torch.checkpoint.file import Content, read_checkpoint
 from epochal.torch.checks import check, check_module
-from epochal.torch.init import Rng
+from epochal.torch.rng import Rng
 from epochal.torch.structure import unwrapped
 
 

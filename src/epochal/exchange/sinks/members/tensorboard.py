@@ -83,7 +83,7 @@ class TensorBoardSink(FileSink):
 
     def open(self, context: SinkContext) -> bool:
         """Open the event file; what was written after the last ``flush`` is taken off again."""
-        from epochal.exchange.sinks.summaries import EventFile  # it needs NumPy
+        from epochal.exchange.event_file import EventFile  # it needs NumPy
 
         self._context = context
         options: TensorBoardOptions = context.options

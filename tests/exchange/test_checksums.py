@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal.exchange.imports import crc32c
+from epochal.exchange.event_file import masked_of_bytes, of_rows
 
 
 def by_the_bit(data: bytes) -> int:
@@ -18,7 +18,7 @@ def by_the_bit(data: bytes) -> int:
 
 def of_bytes(data: bytes) -> int:
     rows = np.frombuffer(data, dtype=np.uint8).reshape(1, len(data))
-    return int(crc32c.of_rows(rows)[0])
+    return int(of_rows(rows)[0])
 
 
 def test_the_value_that_the_standard_gives() -> None:
@@ -26,7 +26,7 @@ def test_the_value_that_the_standard_gives() -> None:
 
 
 def test_the_stored_form_of_nothing() -> None:
-    assert crc32c.masked_of_bytes(b"") == 0xA282EAD8
+    assert masked_of_bytes(b"") == 0xA282EAD8
 
 
 @settings(deadline=None)
@@ -45,4 +45,4 @@ def test_texts_longer_than_a_block_are_joined_rightly() -> None:
 @given(st.integers(0, 1100), st.integers(0, 255))
 def test_rows_are_what_single_texts_are(width: int, seed: int) -> None:
     rows = np.random.default_rng(seed).integers(0, 256, (3, width), dtype=np.uint8)
-    assert crc32c.of_rows(rows).tolist() == [by_the_bit(row.tobytes()) for row in rows]
+    assert of_rows(rows).tolist() == [by_the_bit(row.tobytes()) for row in rows]
