@@ -146,7 +146,7 @@ def test_the_type_checker_sees_the_same_names_as_the_lazy_table() -> None:
     assert typed - {"Any"} == {*ROOT, "console", "health", "torch"}
 
 
-def test_importing_the_package_loads_one_module_and_no_typing() -> None:
+def test_importing_the_package_loads_the_torch_hooks_and_no_typing() -> None:
     script = (
         "import sys\n"
         "before = set(sys.modules)\n"
@@ -155,7 +155,7 @@ def test_importing_the_package_loads_one_module_and_no_typing() -> None:
     )
     bare = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {[str(SOURCE)]!r}\n{script}"]
     done = subprocess.run(bare, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["epochal", "epochal.base.torch_hooks"]
+    assert done.stdout.split() == ["epochal", "epochal.base", "epochal.base.torch_hooks"]
 
 
 def test_importing_the_package_and_logging_load_nothing_heavy(tmp_path: Path) -> None:

@@ -78,7 +78,12 @@ def _print_completion(context: click.Context, _: click.Parameter, shell: str | N
 program = Group(
     "epochal",
     sections=COMMANDS,
-    modules={"mcp": "skill", "tag": "labels", "note": "labels", "rm": "trash"},
+    modules={
+        "mcp": "skill",
+        "rm": "trash",
+        **dict.fromkeys(("tag", "note"), "labels"),
+        **dict.fromkeys(("hub", "manage"), "main"),
+    },
     help="Epochal watches a training run. Without RUN, commands about one run take the newest.",
     params=[
         click.Option(
@@ -92,6 +97,52 @@ program = Group(
     ],
 )
 click.version_option(__version__, prog_name="epochal", message="%(prog)s %(version)s")(program)
+
+manage = Group(
+    "manage",
+    sections={
+        "Commands": {
+            "du": "show what fills the disk",
+            "trash": "list, restore or erase deleted runs",
+            "prune": "move old runs to the trash; lists them first",
+            "pack": "seal finished runs, so that they are small and fast to read",
+            "verify": "read everything of a run, and report what is damaged",
+            "repair": "verify a run, and repair what is damaged",
+            "rename": "show a run under another name",
+            "hide": "leave runs out of lists, or show them again",
+            "checkpoints": "list the checkpoints of a run",
+        }
+    },
+    modules={
+        "rename": "labels",
+        "hide": "labels",
+        **dict.fromkeys(("verify", "repair"), "repair"),
+        **dict.fromkeys(("du", "trash", "prune"), "trash"),
+    },
+    help="Clean up, repair and rename runs, and see what fills the disk.",
+)
+
+hub = Group(
+    "hub",
+    sections={
+        "Run a hub": {
+            "serve": "receive runs from other machines and show them live",
+            "token": "make, list and revoke the tokens of a hub",
+            "share": "make a link that shows some runs to anybody who has it",
+            "audit": "print who changed what, the newest first",
+        },
+        "Use a hub": {
+            "push": "send runs to a hub; with --watch, as they grow",
+            "pull": "fetch runs from a hub into the folder of runs",
+        },
+    },
+    modules={
+        **dict.fromkeys(("token", "share", "audit"), "hub_access"),
+        **dict.fromkeys(("push", "pull"), "hub_transfer"),
+        "serve": "serve",
+    },
+    help="Share runs of several machines: 'hub serve DIR' starts a hub, 'hub push' sends runs.",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epochal.cli.tui.once import print_once
 from epochal.cli.tui.state import AppState
-from epochal.cli.watch import print_once
 from epochal.store.local.store import LocalStore
 from tests.cli.tui.screens import shown as screen
 from tests.cli.tui.screens import watching
