@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -104,8 +105,8 @@ def python_marks() -> dict[str, set[str]]:
 
 def test_every_public_name_is_in_the_reference() -> None:
     marks = python_marks()
-    for package in (epochal.console, epochal.health, epochal.torch):
-        assert marks[package.__name__] == set(package.__all__)
+    for package in ("console", "health", "torch"):
+        assert marks[f"epochal.{package}"] == set(getattr(epochal, package).__all__)
     assert marks["epochal"] == {*epochal.__all__, "open"} - {"__version__"}
 
 
@@ -120,7 +121,7 @@ def documented() -> Iterator[tuple[str, Any]]:
     """Every function, class and method of the reference."""
     for package, names in python_marks().items():
         for name in names:
-            item = getattr(importlib.import_module(package), name)
+            item = getattr(pkgutil.resolve_name(package), name)
             yield name, item
             members = docstrings.public_members(item) if inspect.isclass(item) else {}
             for member, value in members.items():

@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -178,3 +179,41 @@ def test_no_module_hides_a_public_name_of_its_own() -> None:
     for package, names in LISTS:
         folder = Path(str(package.__file__)).parent
         assert {path.stem for path in folder.iterdir()}.isdisjoint(names), package
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+REPOSITORY = Path(__file__).parents[1]
+POLICY = REPOSITORY / "docs" / "explanation" / "compatibility.md"
+
+
+def public_paths() -> set[str]:
+    """The paths that programs may import from, as the policy lists them."""
+    table = POLICY.read_text(encoding="utf-8").partition("| path | for |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    return {path for cell in cells for path in re.findall(r"`([\w.*]+)`", cell)}
+
+
+def integrations() -> set[str]:
+    folder = SOURCE / "epochal" / "integrations"
+    return {f"epochal.integrations.{path.stem}" for path in folder.glob("*.py")}
+
+
+def test_every_public_path_is_a_module() -> None:
+    paths = public_paths()
+    assert "epochal.torch" in paths
+    for path in (paths - {"epochal.integrations.*"}) | integrations():
+        assert find_spec(path) is not None, path
+
+
+def test_documents_and_scripts_import_from_public_paths_only() -> None:
+    statement = re.compile(r"^ *(?:from|import) (epochal[\w.]*)", re.MULTILINE)
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    found = {
+        (path.name, module)
+        for path in [*pages, *(REPOSITORY / "examples").glob("*.py")]
+        for module in statement.findall(path.read_text(encoding="utf-8"))
+    }
+    allowed = public_paths() | integrations()
+    assert len(found) > 20
+    assert {(page, module) for page, module in found if module not in allowed} == set()

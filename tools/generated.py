@@ -9,6 +9,7 @@ A part stands between the lines ``<!-- generated: NAME … -->`` and ``<!-- end 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -18,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from epochal.cli.command import Command, Group
 from epochal.cli.main import program
@@ -419,6 +425,26 @@ def python(package: str, *names: str) -> Iterator[str]:
     return python_names(package, names)
 
 
+# -- rooms ---------------------------------------------------------------------------------------
+
+
+def rooms() -> Iterator[str]:
+    """A row for each package, by its first line: the lowest room first, each before its parts."""
+    source = ROOT / "src" / "epochal"
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = contracts["tool"]["importlinter"]["contracts"][0]["layers"]
+    names = [name.strip() for layer in reversed(layers) for name in layer.split("|")]
+    order = [source / name.removeprefix("epochal.") for name in names]
+    rows = [("room", "what is in it")]
+    for room in order:
+        for file in sorted(room.rglob("__init__.py")):
+            if not file.is_relative_to(source / "wandb" / "stand_in"):
+                first = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+                path = file.parent.relative_to(source).as_posix()
+                rows.append((f"`{path}/`", first.split("\n\n")[0].replace("``", "`")))
+    yield from table(*rows)
+
+
 PARTS: Mapping[str, Callable[..., Iterator[str]]] = {
     "commands": commands,
     "endpoints": endpoint_table,
@@ -428,6 +454,7 @@ PARTS: Mapping[str, Callable[..., Iterator[str]]] = {
     "panels": panels,
     "python": python,
     "roles": roles,
+    "rooms": rooms,
     "rules": rules,
     "settings": settings,
     "sinks": sinks,

@@ -1,1 +1,1 @@
-"""What every room uses: the fault boundary, plugins, atomic files, and hooks."""
+"""What every room uses: the fault boundary, plugins, files that appear whole, and hooks."""

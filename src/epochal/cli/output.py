@@ -40,7 +40,7 @@ from epochal.run.console.messages import Verbosity, enabled, msg
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Pieces of text, each with the name of a style of ``tui.styles.THEME`` or an empty one.
+# Pieces of text, each with the name of a style of ``THEME`` of ``cli/tui/text.py`` or an empty one.
 Line = Sequence[tuple[str, str]]
 
 # What is not plain ASCII and no line end; few of these are unsafe.
@@ -148,7 +148,7 @@ def hint(text: str) -> None:
 
 
 def complain(text: str, *, style: str = "") -> None:
-    """Print a problem on stderr; ``style`` is a name of ``tui.styles.THEME``."""
+    """Print a problem on stderr; ``style`` is a name of ``THEME`` of ``cli/tui/text.py``."""
     if style:
         _print_styled([[(text, style)]], sys.stderr)
     else:

@@ -1,1 +1,1 @@
-"""The process beside a run: telemetry, sealing and sinks, so that none of it touches training."""
+"""The process beside a run: telemetry, rules, sealing, sinks and alerts, away from the training."""

@@ -1,1 +1,1 @@
-"""What leaves and enters as records: sinks, imports and media."""
+"""What leaves and enters as records: sinks to other trackers, imports from them, and media."""

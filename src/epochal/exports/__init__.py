@@ -1,1 +1,1 @@
-"""Runs as files for other programs and for people; one file per format."""
+"""Runs as files for other programs and for people: archives, tables, figures."""

@@ -1,4 +1,4 @@
-"""Checks a run's records with rules and returns findings, with evidence and advice."""
+"""The diagnosis: rules read the records of a run and return findings with evidence and advice."""
 
 from __future__ import annotations
 

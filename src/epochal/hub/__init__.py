@@ -1,1 +1,1 @@
-"""The hub: a server that receives runs from other machines and keeps them in a plain folder."""
+"""The server that receives runs of other machines: tokens, links, limits and retention."""

@@ -1,1 +1,1 @@
-"""Ways in from other libraries: each file is one library's own interface over an Epochal run."""
+"""Other libraries' own interfaces over a run: frameworks, and ``SummaryWriter``."""

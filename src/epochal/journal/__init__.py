@@ -1,1 +1,1 @@
-"""The seam: the files on disk that the training side writes and everything else reads."""
+"""The files of a run: writer, reader, blobs, boards, repair, and its processes."""

@@ -1,1 +1,1 @@
-"""The languages of filters, conditions, formulas and patterns: texts are parsed, never executed."""
+"""The syntax of filters, conditions, formulas and patterns; texts are parsed, never executed."""

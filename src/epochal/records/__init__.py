@@ -1,4 +1,4 @@
-"""What a record is: its kinds and their fields, its place in a journal, and the series in it.
+"""What a record is: its kinds and fields, values, numbers as text, and redaction of secrets.
 
 ``docs/explanation/journal.md`` is the specification; its tables are generated from the
 declarations here.

@@ -1,1 +1,1 @@
-"""Starting, logging to and finishing a run."""
+"""The training side: ``init``, ``log`` and the other calls of a run, from start to finish."""

@@ -1,1 +1,1 @@
-"""The HTTP server: results of the store, and a stream of new records."""
+"""The server of the page: HTTP, event streams, the built page, and the tools for coding agents."""

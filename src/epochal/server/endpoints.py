@@ -367,7 +367,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/infos",
         "MessagePack",
         mirroring.infos,
-        "rows of the store for `epochal.open(url)`: `InfoPage` of `store/answers.py`",
+        "rows of the store for `epochal.open(url)`: `InfoPage` of `store/row.py`",
         (
             *(handlers.QUERY, handlers.ORDER, handlers.OFFSET, handlers.LIMIT),
             *(mirroring.RUN, mirroring.LATEST, mirroring.IS_FRESH),

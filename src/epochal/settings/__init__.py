@@ -1,4 +1,4 @@
-"""Settings: the one place that reads environment variables and ``epochal.toml``.
+"""Every setting, read from arguments, environment variables and ``epochal.toml``.
 
 An argument wins over the environment, the environment over the project's file, that over the
 user's file, and that over the default. ``declared.py`` lists every setting. Besides them:

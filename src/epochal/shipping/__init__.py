@@ -1,1 +1,1 @@
-"""Sends runs to a hub, and fetches them from one: the protocol, the client, the shipper."""
+"""Sends runs to a hub, and fetches them from one."""

@@ -1,1 +1,1 @@
-"""Reads runs: everything that shows or exports a run uses a store, and reads no file itself."""
+"""Which runs there are, and one run: every reader asks a store and opens no file itself."""

@@ -1,1 +1,1 @@
-"""The machine, as readings: host, process, GPUs, allocator. Absent is ``None``, never 0."""
+"""Readings of the machine: host, process, GPUs, allocator. What is absent is ``None``, never 0."""

@@ -1,4 +1,4 @@
-"""What sits around a PyTorch training loop: schedules, clipping, weights, seeds, checkpoints.
+"""What sits around a PyTorch training loop: ``watch``, data, memory, checkpoints, schedules.
 
 Each name is imported when it is first used. Schedules and `Rng` work without torch. The names that
 nearly every loop uses (`watch`, `Checkpoints`, `FlowBuilder`, …) are public in `epochal` instead.
