@@ -1,1 +1,1 @@
-"""The server that receives runs of other machines: tokens, links, limits and retention."""
+"""The server that receives runs of other machines: tokens, links, limits, retention."""

@@ -1,1 +1,1 @@
-"""The files of a run: writer, reader, blobs, boards, repair, and its processes."""
+"""The files of a run: writer, reader, blobs and encoded pictures, boards, repair."""
