@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import http.client
-import shutil
-import socket
-import socketserver
-import subprocess
-import threading
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pytest
 from starlette.types import Message
@@ -26,36 +19,20 @@ from epochal.journal.layout import RunFolder
 from epochal.server.responses import error_response
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.worker import ship_now
+from tests.base.test_http import certificate
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record
-
-
-def certificate(tmp_path: Path) -> tuple[str, ...]:
-    """The options of a hub with a certificate of its own."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(cert)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return ("--tls-cert", str(cert), "--tls-key", str(key))
 
 
 def test_a_hub_serves_over_tls_to_who_trusts_its_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = certificate(tmp_path)
-    hub = HubProcess(tmp_path / "hub", *options)
+    cert, key = certificate(tmp_path)
+    hub = HubProcess(tmp_path / "hub", "--tls-cert", cert, "--tls-key", key)
     try:
         with pytest.raises(HubError, match=r"certificate is not trusted .* set SSL_CERT_FILE"):
             hub.client().get_json("/api/runs")
-        monkeypatch.setenv("SSL_CERT_FILE", options[1])
+        monkeypatch.setenv("SSL_CERT_FILE", cert)
         ship_now(record(tmp_path / "runs"), hub.client())
         assert hub.client().get_json("/api/runs")["total"] == 1
     finally:
@@ -222,86 +199,6 @@ def test_a_link_shows_a_group_in_a_view(
     assert sorted(row["name"] for row in rows) == ["a", "b"]
     assert main(["hub", "share", "--where", 'group == "none"', *root]) == 2
     assert "no run matches" in capsys.readouterr().err
-
-
-class Proxy(socketserver.ThreadingTCPServer):
-    """A proxy as companies have it: with a password, tunnels for TLS and whole addresses."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), ProxyConnection)
-        self.asked: list[tuple[str, str]] = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://me:se%20cret@127.0.0.1:{self.server_address[1]}"
-
-
-class ProxyConnection(socketserver.StreamRequestHandler):
-    server: Proxy
-
-    def handle(self) -> None:
-        method, target, _ = self.rfile.readline().decode().split()
-        headers = http.client.parse_headers(self.rfile)
-        self.server.asked.append((method, target))
-        if headers["proxy-authorization"] != "Basic " + base64.b64encode(b"me:se cret").decode():
-            self.wfile.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
-            return
-        place = target if method == "CONNECT" else urlsplit(target).netloc
-        host, _, port = place.rpartition(":")
-        with socket.create_connection((host, int(port))) as there:
-            if method == "CONNECT":
-                self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
-            else:
-                path = target.partition(place)[2]
-                del headers["proxy-authorization"]
-                headers["connection"] = "close"
-                lines = [f"{method} {path} HTTP/1.1", *map(": ".join, headers.items()), "", ""]
-                there.sendall("\r\n".join(lines).encode())
-            back = threading.Thread(target=self._copy, args=(there, self.connection), daemon=True)
-            back.start()
-            with contextlib.suppress(OSError):
-                while data := self.rfile.read1(65536):
-                    there.sendall(data)
-            with contextlib.suppress(OSError):
-                there.shutdown(socket.SHUT_WR)
-            back.join()
-
-    def _copy(self, one: socket.socket, other: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := one.recv(65536):
-                other.sendall(data)
-            other.shutdown(socket.SHUT_WR)
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_sender_goes_through_the_proxy_of_its_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    options = certificate(tmp_path) if scheme == "https" else ()
-    if options:
-        monkeypatch.setenv("SSL_CERT_FILE", options[1])
-    hub, proxy = HubProcess(tmp_path / "hub", *options), Proxy()
-    try:
-        monkeypatch.setenv(f"{scheme}_proxy", proxy.url)
-        monkeypatch.setenv("no_proxy", "")
-        ship_now(record(tmp_path / "runs"), hub.client())
-        assert hub.client().get_json("/api/runs")["total"] == 1
-        asked = set(proxy.asked)
-        if scheme == "https":
-            assert asked == {("CONNECT", f"127.0.0.1:{hub.port}")}
-        else:
-            assert ("GET", f"{hub.url}/api/runs") in asked
-        proxy.asked.clear()
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        assert hub.client().get_json("/api/runs")["total"] == 1
-        assert not proxy.asked
-    finally:
-        hub.stop()
-        proxy.shutdown()
-        proxy.server_close()
 
 
 def test_a_bucket_refills() -> None:

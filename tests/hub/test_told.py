@@ -97,19 +97,6 @@ def test_spaces_around_a_token_do_not_count(hub: HubProcess) -> None:
     assert hub.client(f" {hub.token}\r\n").get_json("/api/runs")["rows"] == []
 
 
-def test_a_proxy_that_is_away_is_named_without_its_password(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{port}")
-    monkeypatch.setenv("no_proxy", "")
-    sentence = f"hub.example.org through the proxy 127.0.0.1:{port}: "
-    with pytest.raises(epochal.EpochalError, match=sentence) as error:
-        HubClient("https://hub.example.org").get_json("/api/runs")
-    assert "secret" not in str(error.value)
-
-
 def test_what_does_not_fit_says_how_much_it_is(tmp_path: Path) -> None:
     with contextlib.closing(Ledger(tmp_path)) as ledger:
         ledger.claim("a", "p", "cluster")

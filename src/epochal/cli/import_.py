@@ -8,12 +8,12 @@ from functools import partial
 import click
 
 from epochal.base.guard import Guard
+from epochal.base.http import HttpError
 from epochal.cli.command import ERROR, data_command, runs_dir, shared
 from epochal.cli.output import complain, remark, said_json, say
 from epochal.errors import FormatError, InternalError, UsageError
 from epochal.exchange.imports.copying import Copied, copy_run
 from epochal.exchange.imports.foreign import Source, SourceRun
-from epochal.exchange.imports.http_api import ServerError
 from epochal.exchange.imports.registry import open_source
 
 
@@ -40,7 +40,7 @@ def command(sources: tuple[str, ...], project: str | None, name: str | None, dry
         copy = partial(copy_run, source, run, root=root, project=project, name=name)
         try:
             copied = guard.explained(f"importer {source.label}", copy)
-        except (FormatError, InternalError, ServerError) as error:  # other runs are not affected
+        except (FormatError, InternalError, HttpError) as error:  # other runs are not affected
             complain(f"epochal: {run.path}: {error}")
             num_damaged += 1
             continue

@@ -16,8 +16,6 @@ from epochal.server.access import LOOPBACK, host_name
 from epochal.server.wire import Health
 
 _PORTS_TRIED = 50
-_RESPONSE_TIMEOUT_S = 1.0
-_MAX_RESPONSE_BYTES = 4096
 
 
 class PortTakenError(EpochalError):
@@ -120,17 +118,18 @@ def url_of(host: str, port: int, *, token: str | None = None) -> str:
 
 
 def _health(host: str, port: int) -> Health | None:
-    import http.client  # takes a while, and only needed when the port is taken
+    from epochal.base.http import HttpClient, HttpError  # only needed when the port is taken
 
     target = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else host
-    connection = http.client.HTTPConnection(target, port, timeout=_RESPONSE_TIMEOUT_S)
+    url = url_of(target, port)
+    client = HttpClient(url, timeout_s=1.0, most_bytes=4096, is_direct=True)
     try:
-        connection.request("GET", "/healthz", headers={"Host": "localhost"})
-        return msgspec.json.decode(connection.getresponse().read(_MAX_RESPONSE_BYTES), type=Health)
-    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+        response = client.send("GET", "/healthz", headers={"host": "localhost"})
+        return msgspec.json.decode(response.body, type=Health)
+    except (HttpError, msgspec.DecodeError):
         return None
     finally:
-        connection.close()
+        client.close()
 
 
 def _listens(pid: int, port: int) -> bool:

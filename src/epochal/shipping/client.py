@@ -1,25 +1,16 @@
-"""The HTTP connection from a machine to its hub.
-
-One connection is kept open. Proxies come from ``https_proxy``, ``http_proxy`` and ``no_proxy``, a
-certificate authority of one's own from ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``.
-"""
+"""What a machine asks and tells its hub."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import http.client
-import socket
-import ssl
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import msgspec
 
-from epochal.errors import EpochalError, UsageError
+from epochal.base.http import TIMEOUT_S, HttpClient, HttpError, Response
+from epochal.errors import UsageError
 from epochal.settings import Settings
 from epochal.shipping import protocol
 from epochal.shipping.protocol import (
@@ -30,18 +21,14 @@ from epochal.shipping.protocol import (
     FileKind,
     RunState,
 )
-from epochal.version import __version__
 
-TIMEOUT_S = 30.0
-_MOST_ANSWER = 256 << 20
 Answer = TypeVar("Answer")
 
 
-class HubError(EpochalError):
+class HubError(HttpError):
     """A hub could not be reached, or refused a request.
 
-    ``status`` is the HTTP status, 0 without an answer. ``retry_after_s`` is how long it asks to
-    wait, ``answered`` the sentence of its answer alone.
+    ``retry_after_s`` is how long it asks to wait, ``answered`` the sentence of its answer alone.
     """
 
     def __init__(
@@ -52,8 +39,7 @@ class HubError(EpochalError):
         retry_after_s: float = 0.0,
         answered: str | None = None,
     ) -> None:
-        super().__init__(sentence)
-        self.status = status
+        super().__init__(sentence, status=status)
         self.answered = answered or sentence
         self.retry_after_s = retry_after_s
 
@@ -67,25 +53,13 @@ class NotYetError(HubError):
     """What is needed is not there yet, and is expected to come."""
 
 
-class HubClient:
+class HubClient(HttpClient):
     """A connection to one hub; one thread uses it."""
 
     def __init__(self, url: str, token: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.url = check_url(url)
         self._token = None if token is None else check_token(token)
-        self._timeout_s = timeout_s
-        self._connection: http.client.HTTPConnection | None = None
-        # Headers for a proxy that is asked for whole addresses; None without one.
-        self._by_proxy: Mapping[str, str] | None = None
-        self._way = ""
-        self.num_sent_bytes = 0
-
-    def close(self) -> None:
-        """Close the connection; the next request opens another."""
-        if self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.close()
-            self._connection = None
+        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
+        super().__init__(check_url(url), headers=headers, timeout_s=timeout_s)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -221,78 +195,16 @@ class HubClient:
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """The body of an answer; raises ``HubError`` with a sentence for any other outcome."""
-        sent = {"user-agent": f"epochal/{__version__}", **(headers or {})}
-        if self._token:
-            sent["authorization"] = f"Bearer {self._token}"
-        for is_retry in (False, True):
-            is_new = self._connection is None
-            try:
-                response = self._exchange(method, path, body, sent)
-                answer = response.read(_MOST_ANSWER)
-                if response.length and len(answer) < _MOST_ANSWER:  # the connection ended within it
-                    raise http.client.IncompleteRead(answer, response.length)
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                # A connection that was kept open may have been closed by the hub meanwhile.
-                if is_new or is_retry:
-                    raise HubError(
-                        f"cannot reach the hub {self.url}{self._way}: {_reason(error)}."
-                    ) from error
-                continue
-            self.num_sent_bytes += len(body or b"")
-            if response.status < 300:
-                return answer
-            raise self._refused(response, answer)
-        raise AssertionError("unreachable")
-
-    def _exchange(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> http.client.HTTPResponse:
-        if self._connection is None:
-            self._connection = self._connect()
-        parts = urlsplit(self.url)
-        target, sent = parts.path.rstrip("/") + path, dict(headers)
-        if self._by_proxy is not None:
-            target, sent = f"http://{parts.netloc}{target}", {**sent, **self._by_proxy}
-        self._connection.request(method, target, body=body, headers=sent)
-        return self._connection.getresponse()
-
-    def _connect(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        is_tls = parts.scheme == "https"
-        host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
-        proxy = urllib.request.getproxies().get(parts.scheme)
-        if proxy is None or urllib.request.proxy_bypass(host):
-            there, tunnel = (host, port), None
-        else:
-            via = urlsplit(proxy if "://" in proxy else f"//{proxy}")
-            there, tunnel = (via.hostname or "", via.port or 3128), _credentials(via)
-            self._way = f" through the proxy {there[0]}:{there[1]}"
-        connection: http.client.HTTPConnection
-        if is_tls:
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                *there, timeout=self._timeout_s, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(*there, timeout=self._timeout_s)
-        if tunnel is not None and is_tls:
-            connection.set_tunnel(host, port, headers=tunnel)
-        # Without TLS a proxy is asked for the whole address: many tunnel to no port but 443.
-        self._by_proxy = None if is_tls else tunnel
-        connection.connect()
-        # The last piece of a large batch would wait for an answer to those before it.
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
-    def _refused(self, response: http.client.HTTPResponse, answer: bytes) -> HubError:
         try:
-            said = msgspec.json.decode(answer)
-            sentence = str(said["error"]) if isinstance(said, dict) and "error" in said else ""
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            sentence = ""
-        if response.headers.get("connection", "").lower() == "close":
-            self.close()
+            response = self.send(method, path, body=body, headers=headers)
+        except HttpError as error:
+            raise HubError(f"cannot reach the hub {error}") from error
+        if response.status < 300:
+            return response.body
+        raise self._refused(response)
+
+    def _refused(self, response: Response) -> HubError:
+        sentence = response.text("error")
         if response.status == 401 and not sentence.startswith("this link"):
             sentence = (
                 "it does not know this token; set EPOCHAL_HUB_TOKEN."
@@ -340,20 +252,6 @@ def check_token(token: str) -> str:
         "the token of the hub has a space, a line end or a letter that no token has: set"
         " EPOCHAL_HUB_TOKEN to the line that 'epochal hub token add' printed."
     )
-
-
-def _credentials(proxy: Any) -> dict[str, str]:
-    if not proxy.username:
-        return {}
-    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-    return {"proxy-authorization": f"Basic {base64.b64encode(pair).decode()}"}
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message}); set SSL_CERT_FILE"
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).rstrip(".")
 
 
 # The token of this machine's hub, and how a file states a token.

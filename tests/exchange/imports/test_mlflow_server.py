@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from epochal.base.http import HttpError
 from epochal.cli.main import main
 from epochal.errors import UsageError
-from epochal.exchange.imports import http_api
 from epochal.exchange.imports.foreign import SourceRun
-from epochal.exchange.imports.http_api import ServerError
 from epochal.exchange.imports.registry import open_source
+from epochal.exchange.imports.sources import mlflow
 
 START = 1794767493312
 API = "/api/2.0/mlflow"
@@ -101,7 +101,7 @@ def run_row(run_id: str, experiment: str, histories: Mapping[str, Any]) -> dict[
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
-    monkeypatch.setattr(http_api, "_WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(mlflow, "_WAITS_S", (0.0, 0.0))
     for name in ("USERNAME", "PASSWORD", "TOKEN"):
         monkeypatch.delenv(f"MLFLOW_TRACKING_{name}", raising=False)
     recorded = Recorded(
@@ -236,13 +236,13 @@ def test_every_fault_is_a_sentence(
     server: Recorded, status: int, body: bytes, sentence: str
 ) -> None:
     server.broken["/runs/search"] = (status, body)
-    with pytest.raises(ServerError, match=sentence):
+    with pytest.raises(HttpError, match=sentence):
         runs_of(server.address)
 
 
 def test_a_busy_server_is_asked_three_times(server: Recorded) -> None:
     server.broken["/runs/search"] = (503, b"")
-    with pytest.raises(ServerError, match="status 503"):
+    with pytest.raises(HttpError, match="status 503"):
         runs_of(server.address)
     assert sum(path.endswith("/runs/search") for path, _, _ in server.asked) == 3
 
@@ -253,7 +253,7 @@ def test_a_redirect_is_not_followed_with_credentials(
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
     server.broken["/experiments/search"] = (302, b"")
     server.headers["Location"] = f"{server.address}/elsewhere"
-    with pytest.raises(ServerError, match=r"redirects to .*/elsewhere: name that address"):
+    with pytest.raises(HttpError, match=r"redirects to .*/elsewhere: name that address"):
         runs_of(server.address)
     assert not any("elsewhere" in path for path, _, _ in server.asked)
 
@@ -261,9 +261,9 @@ def test_a_redirect_is_not_followed_with_credentials(
 def test_an_answer_that_is_too_large_is_refused(
     server: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(mlflow, "_MAX_BYTES", 1000)
     server.broken["/runs/search"] = (200, b'{"runs": "' + b"x" * 2000 + b'"}')
-    with pytest.raises(ServerError, match="more than 1000 bytes"):
+    with pytest.raises(HttpError, match="more than 1000 bytes"):
         runs_of(server.address)
 
 

@@ -21,7 +21,7 @@ Importers never write to the files they read, and read on demand.
   or ``runs``, or is a problem of its run.
 
 Runs of a server (``Source``, ``SourceRun``) are only copied. They are read once, and completely: a
-fault of the server raises ``ServerError``, and the run is not copied.
+fault of the server raises ``HttpError``, and the run is not copied.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Source | No
 def open_source(place: str, *, follow_links: bool = False) -> Source | None:
     """The runs to copy from a path or a URL; None when no importer knows it.
 
-    Raises like ``open_foreign``, ``ServerError`` for a server that cannot be read, and
+    Raises like ``open_foreign``, ``HttpError`` for a server that cannot be read, and
     ``MissingPackageError`` for a store that needs a package.
     """
     guard = Guard()

@@ -8,20 +8,24 @@ as MLflow's own client sends them.
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import os
 import re
 import shutil
 import ssl
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
+import msgspec
+
+from epochal.base.http import HttpClient, HttpError, Response, basic
 from epochal.errors import UsageError
 from epochal.exchange.imports.foreign import (
     Batch,
@@ -39,9 +43,8 @@ from epochal.exchange.imports.formats.mlflow import (
     restored,
     summary_records,
 )
-from epochal.exchange.imports.http_api import HttpApi, ServerError, is_address
 from epochal.exchange.imports.media import MediaReader
-from epochal.exchange.imports.values import SummaryReader, unix_seconds
+from epochal.exchange.imports.values import SummaryReader, json_value, unix_seconds
 from epochal.records import Record
 
 _LABEL = "MLflow"
@@ -52,13 +55,20 @@ _POINTS_PER_PAGE = 25_000
 _MAX_POINTS_HELD = 1_000_000
 _MAX_PAGES = 100_000
 _MAX_FILES = 1000
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_HELP_401 = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
+_MAX_BYTES = 128 << 20
+_MAX_MESSAGE = 300
+# A server that is overloaded or being restarted says so, and is asked again after these times.
+_BUSY = frozenset({429, 502, 503, 504})
+_WAITS_S = (0.5, 2.0)
 _WITHIN = re.compile(r"/experiments/(?P<experiment>[^/?]+)(?:/runs/(?P<run>[0-9a-zA-Z_-]+))?")
 _Row = Mapping[str, Any]
 
 
 def find(place: str) -> MlflowServer | None:
     """The runs of a server; None for a path."""
-    return MlflowServer(place) if is_address(place) else None
+    return MlflowServer(place) if _ADDRESS.match(place) else None
 
 
 class MlflowServer:
@@ -82,8 +92,9 @@ class MlflowServer:
         self._run: str | None = within["run"] if within else None
         host = parts.netloc.rpartition("@")[2]
         self.path = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        credentials = _credentials(parts.username, parts.password)
-        self._api = HttpApi(self.path, headers=credentials, context=_tls_context())
+        headers = {"Accept": "application/json", **_credentials(parts.username, parts.password)}
+        context = _tls_context()
+        self._api = _Api(self.path, headers=headers, context=context, most_bytes=_MAX_BYTES)
 
     def runs(self) -> Sequence[MlflowServerRun]:
         """Every run that is not deleted, by experiment, the oldest first."""
@@ -115,13 +126,73 @@ class MlflowServer:
             yield from chain.from_iterable(_pages(self._api.post, "/runs/search", "runs", asked))
 
 
+class _Api(HttpClient):
+    """The REST interface of one server; every fault is a sentence."""
+
+    def __del__(self) -> None:
+        self.close()
+
+    def get(self, path: str, params: Mapping[str, object]) -> _Row:
+        """The object that a GET gives; parameters that are None are left out."""
+        return self._object(path, self.content(path, params))
+
+    def post(self, path: str, body: Mapping[str, object]) -> _Row:
+        """The object that a POST of a JSON object gives; fields that are None are left out."""
+        return self._object(path, self._asked("POST", path, msgspec.json.encode(_given(body))))
+
+    def content(self, path: str, params: Mapping[str, object]) -> bytes:
+        """The bytes that a GET gives."""
+        return self._asked("GET", f"{path}?{urlencode(_given(params))}")
+
+    def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        for wait_s in (*_WAITS_S, None):
+            try:
+                response = self.send(method, path, body=body, headers=kind)
+            except HttpError as error:
+                raise HttpError(
+                    f"cannot read from the MLflow server at {error}"
+                    " Check the address and that the server runs."
+                ) from error
+            if response.status < 300:
+                return response.body
+            if response.status not in _BUSY or wait_s is None:
+                break
+            time.sleep(wait_s)
+        raise self._refusal(path.partition("?")[0], response)
+
+    def _refusal(self, path: str, response: Response) -> HttpError:
+        server, status = f"the MLflow server at {self.url}", response.status
+        if status in (401, 403):
+            sentence = f"{server} refuses access (status {status}). {_HELP_401}"
+        elif status < 400:
+            target = response.headers.get("Location", "another address")
+            sentence = f"{self.url} redirects to {target}: name that address instead."
+        else:
+            said = response.text("message")[:_MAX_MESSAGE].rstrip(".")
+            sentence = f"{server} answers {path} with status {status}{said and f': {said}'}."
+            if status == 404 and not said:
+                sentence += " Check that this is the address of an MLflow server."
+        return HttpError(sentence, status=status)
+
+    def _object(self, path: str, body: bytes) -> _Row:
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json_value(body)
+            if isinstance(found, dict):
+                return found
+        raise HttpError(
+            f"{self.url} answers {path} with something else than a JSON object."
+            f" Check that this is the address of an MLflow server."
+        )
+
+
 class MlflowServerRun(FileRun):
     """One run of a server."""
 
-    def __init__(self, api: HttpApi, row: _Row, experiments: Mapping[str, str]) -> None:
+    def __init__(self, api: _Api, row: _Row, experiments: Mapping[str, str]) -> None:
         self._api = api
         self._info, data = _object(row, "info"), _object(row, "data")
-        super().__init__(api.address, str(self._info.get("run_id") or self._info.get("run_uuid")))
+        super().__init__(api.url, str(self._info.get("run_id") or self._info.get("run_uuid")))
         self._latest = _rows(data, "metrics")
         self._row = row
         self.identity: Identity = identity_of(
@@ -132,7 +203,7 @@ class MlflowServerRun(FileRun):
             params=_pairs(data, "params"),
             tags=_pairs(data, "tags"),
             facts={
-                "source": api.address,
+                "source": api.url,
                 "mlflow_artifact_uri": self._info.get("artifact_uri"),
                 **_datasets(row),
             },
@@ -175,7 +246,7 @@ class MlflowServerRun(FileRun):
         try:
             paged = {**asked, "max_results": _POINTS_PER_PAGE}
             yield from _pages(self._api.get, path, "metrics", paged)
-        except ServerError as error:
+        except HttpError as error:
             if error.status != 400:
                 raise
             # MLflow's store of files knows no pages, and refuses the question for one.
@@ -189,7 +260,7 @@ class MlflowServerRun(FileRun):
                 value = restored(row.get("value") or 0.0)
                 records.add_point(str(row["key"]), value, step=step, t=t / 1000)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ServerError(
+            raise HttpError(
                 f"{self.path}: the history of run {self.key} has a point that is damaged: {error}."
             ) from error
         return records
@@ -201,7 +272,7 @@ class MlflowServerRun(FileRun):
         try:
             for row in islice(self._files(None), _MAX_FILES):
                 sizes[str(row.get("path"))] = int(row.get("file_size") or 0)
-        except (ServerError, ValueError) as error:
+        except (HttpError, ValueError) as error:
             self._said.say(f"the artifacts of run {self.key} are not listed: {error}")
         if len(sizes) == _MAX_FILES:
             self._said.say(f"of the artifacts of run {self.key}, the first {_MAX_FILES} are read.")
@@ -217,7 +288,7 @@ class MlflowServerRun(FileRun):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(data)
                 return True
-        except (ServerError, OSError, ValueError) as error:
+        except (HttpError, OSError, ValueError) as error:
             self._said.say(f"the artifact {file} is not imported: {error}")
         return False
 
@@ -234,6 +305,10 @@ class MlflowServerRun(FileRun):
                 yield from self._files(row.get("path")) if row.get("is_dir") else (row,)
 
 
+def _given(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _pages(
     ask: Callable[..., _Row], path: str, field: str, asked: Mapping[str, object]
 ) -> Iterator[Sequence[_Row]]:
@@ -247,21 +322,21 @@ def _pages(
             return
         if token == before or not isinstance(token, str):
             break
-    raise ServerError(f"the {_LABEL} server's pages of {_API}{path} do not end.")
+    raise HttpError(f"the {_LABEL} server's pages of {_API}{path} do not end.")
 
 
 def _rows(answer: _Row, field: str) -> list[_Row]:
     rows = answer.get(field) or []
     if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
         return rows
-    raise ServerError(f"an {_LABEL} server answers with a list {field!r} that has no objects.")
+    raise HttpError(f"an {_LABEL} server answers with a list {field!r} that has no objects.")
 
 
 def _object(answer: _Row, field: str) -> _Row:
     found = answer.get(field)
     if isinstance(found, dict):
         return found
-    raise ServerError(f"an {_LABEL} server answers without the object {field!r}.")
+    raise HttpError(f"an {_LABEL} server answers without the object {field!r}.")
 
 
 def _pairs(data: _Row, field: str) -> dict[str, Any]:
@@ -283,8 +358,7 @@ def _credentials(username: str | None, password: str | None) -> dict[str, str]:
     else:
         username, password = unquote(username), unquote(password or "")
     if username and password is not None:
-        pair = base64.b64encode(f"{username}:{password}".encode()).decode()
-        return {"Authorization": f"Basic {pair}"}
+        return {"Authorization": basic(username, password)}
     if token and not any(character in token for character in "\r\n"):
         return {"Authorization": f"Bearer {token}"}
     return {}
