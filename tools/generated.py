@@ -10,6 +10,7 @@ A part stands between the lines ``<!-- generated: NAME … -->`` and ``<!-- end 
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import sys
@@ -356,8 +357,15 @@ def _endpoint(endpoint: Endpoint) -> Sequence[str]:
         str(endpoint.response) if kind is None else f"`{kind.__name__}`",
         " ".join(map(_param, endpoint.params)),
         _archived(endpoint),
-        endpoint.summary,
+        endpoint.summary or _first_paragraph(endpoint.handler),
     )
+
+
+def _first_paragraph(documented: object) -> str:
+    """The first paragraph of a docstring, as it is written in a table."""
+    paragraph = (inspect.getdoc(documented) or "").partition("\n\n")[0]
+    text = " ".join(paragraph.split()).replace("``", "`").rstrip(".")
+    return text[:1].lower() + text[1:]
 
 
 def _param(param: Param[Any]) -> str:

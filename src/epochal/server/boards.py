@@ -45,14 +45,16 @@ class BoardList(msgspec.Struct, frozen=True):
 
 
 async def boards(request: Request) -> Response:
-    """``GET /api/boards``: the boards of a project, or of all."""
+    """Boards: what people arranged for a project."""
     project, reader = PROJECT(request), server_state(request).reader
     found = await reader.query(lambda: reader.catalog.store.boards.list(project))
     return await json_response(request, BoardList(list(found)))
 
 
 async def save(request: Request) -> Response:
-    """``POST /api/boards``: saves a board, unless another revision is stored (409)."""
+    """Saves a board, 409 where another revision is stored; body ``BoardChange``, at most
+    128 KiB.
+    """
     change = await body_of(request, BoardChange, most=2 * MAX_BYTES)
     project, board, revision = change.project, change.board, change.revision
     catalog = server_state(request).reader.catalog
@@ -60,7 +62,7 @@ async def save(request: Request) -> Response:
 
 
 async def remove(request: Request) -> Response:
-    """``POST /api/boards/delete``: deletes a board, unless another revision is stored (409)."""
+    """Deletes a board, 409 where another revision is stored; body ``BoardChoice``."""
     chosen = await body_of(request, BoardChoice, most=MAX_BYTES)
     project, name, revision = chosen.project, chosen.name, chosen.revision
     catalog = server_state(request).reader.catalog
@@ -68,7 +70,7 @@ async def remove(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """``GET /api/export``: runs as one HTML file, with the boards of their projects."""
+    """Runs as one HTML file, with the boards of their projects."""
     state = server_state(request)
     ids, query, name = list(RUNS(request)), QUERY(request), BOARD(request)
     catalog = state.reader.catalog

@@ -145,7 +145,7 @@ class ChangedMeanwhileError(EpochalError):
 
 
 async def change_labels(request: Request) -> Response:
-    """``PATCH /api/runs/{id}/labels``: replaces the given labels and keeps the others."""
+    """Changes labels; body ``LabelsChange``, ``application/json``, at most 64 KiB."""
     change = await body_of(request, LabelsChange)
 
     def query(view: RunView) -> Labels | OSError | ChangedMeanwhileError:
@@ -162,7 +162,9 @@ async def change_labels(request: Request) -> Response:
 
 
 async def change_many_labels(request: Request) -> Response:
-    """``PATCH /api/labels``: the same change for many runs, or one for each."""
+    """Changes labels of many runs, all alike or each its own; body ``ManyLabelsChange``, at most
+    4 MiB.
+    """
     change = await body_of(request, ManyLabelsChange, most=MAX_BULK_BYTES)
     if (change.change is None) == (change.changes is None):
         return error_response(400, "the body needs one of 'change' and 'changes'.")
@@ -185,7 +187,7 @@ async def change_many_labels(request: Request) -> Response:
 
 
 async def trash(request: Request) -> Response:
-    """``GET /api/trash``: the deleted runs, the newest deletion first."""
+    """The deleted runs."""
     reader = server_state(request).reader
 
     deleted = await reader.query(lambda: reader.catalog.store.trash.runs())
@@ -193,7 +195,7 @@ async def trash(request: Request) -> Response:
 
 
 async def remove(request: Request) -> Response:
-    """``POST /api/trash``: moves runs to the trash; live ones are refused."""
+    """Moves runs to the trash, live ones excepted; body ``ChosenRuns``, at most 4 MiB."""
     chosen = await body_of(request, ChosenRuns, most=MAX_BULK_BYTES)
     catalog = server_state(request).reader.catalog
 
@@ -208,7 +210,7 @@ async def remove(request: Request) -> Response:
 
 
 async def restore(request: Request) -> Response:
-    """``POST /api/trash/restore``: moves deleted runs back."""
+    """Moves deleted runs back; body ``TrashKeys``, at most 4 MiB."""
     chosen = await body_of(request, TrashKeys, most=MAX_BULK_BYTES)
     catalog = server_state(request).reader.catalog
 

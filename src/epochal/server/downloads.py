@@ -48,7 +48,7 @@ _SANDBOX = {
 
 
 async def blob(request: Request) -> Response:
-    """``…/blob/{file}``: a file that a record names, or the part that ``Range`` asks for."""
+    """A file that a record names, or the part of it that ``Range`` asks for."""
     file, reader = str(request.path_params["file"]), server_state(request).reader
 
     run_id = run_id_of(request)
@@ -78,7 +78,7 @@ async def blob(request: Request) -> Response:
 
 
 async def graph_svg(request: Request) -> Response:
-    """``/graph.svg``: the newest picture of a run's model; of the current run without ``run=``."""
+    """The newest graph of the model."""
 
     def query(run: RunView) -> str | None:
         pictures = [e for e in run.entries("graph", rank=None) if e.record.get("svg")]
@@ -189,7 +189,7 @@ _NOT_INSTALLED = (
 
 
 async def plotly(request: Request) -> Response:
-    """``/api/plotly``: a frame that draws the figure it is sent."""
+    """A frame that draws figures with the installed Plotly."""
     library = _installed()
     if library is None:
         return error_response(404, _NOT_INSTALLED)

@@ -51,17 +51,18 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     A type whose module takes long to load is named as ``module:Type``.
     ``name`` is an identifier, because TypeScript has it as a name too. ``archive`` is what an
-    archive holds of each run: the result of a query, the entries of a source, or nothing.
+    archive holds of each run: the result of a query, the entries of a source, or nothing. The docs
+    have the first paragraph of the handler's docstring, or ``summary`` in its place.
     """
 
     name: str
     path: str
     response: type | str
     handler: Handler
-    summary: str
     params: tuple[Param[Any], ...] = ()
     method: Literal["GET", "PATCH", "POST"] = "GET"
     archive: RunQuery | EntrySource | None = None
+    summary: str = ""
 
     @property
     def response_type(self) -> type | None:
@@ -88,7 +89,7 @@ def run_endpoint(
         return await run_response(request, query)
 
     path = f"/api/runs/{{run_id}}/{name}"
-    return Endpoint(name, path, response, run_query, summary, archive=query)
+    return Endpoint(name, path, response, run_query, archive=query, summary=summary)
 
 
 def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
@@ -99,7 +100,7 @@ def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
     if len(source.kinds) > 1:
         params = (*params, entries.KIND)
     path, handler = f"/api/runs/{{run_id}}/{name}", entries_handler(source)
-    return Endpoint(name, path, wire.EntryList, handler, summary, params, archive=source)
+    return Endpoint(name, path, wire.EntryList, handler, params, archive=source, summary=summary)
 
 
 _HISTOGRAMS = EntrySource(("histogram",))
@@ -114,41 +115,25 @@ _TIMELINE = EntrySource(("timeline", "span"), is_by_rank=False, keep="newest")
 _LOG = EntrySource(LOG_KINDS, is_by_rank=False, keep="newest")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint("page", "/", "HTML", handlers.page, "the page"),
-    Endpoint(
-        "health", "/healthz", wire.Health, handlers.health, "the server's state; needs no token"
-    ),
-    Endpoint(
-        "metrics",
-        "/metrics",
-        "Prometheus text",
-        prometheus.metrics,
-        "latest values and active findings of live runs",
-    ),
+    Endpoint("page", "/", "HTML", handlers.page),
+    Endpoint("health", "/healthz", wire.Health, handlers.health),
+    Endpoint("metrics", "/metrics", "Prometheus text", prometheus.metrics),
     Endpoint(
         "runs",
         "/api/runs",
         wire.RunList,
         handlers.runs,
-        "a window of the list of runs",
         (
             *(handlers.QUERY, handlers.ORDER, handlers.GROUP, handlers.OFFSET, handlers.LIMIT),
             *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.WITH_PROJECTS),
         ),
     ),
-    Endpoint(
-        "projects",
-        "/api/projects",
-        ProjectList,
-        handlers.projects,
-        "every project: counts, live and failed runs, best value, last activity",
-    ),
+    Endpoint("projects", "/api/projects", ProjectList, handlers.projects),
     Endpoint(
         "series",
         "/api/series",
         "series body (§2)",
         series.series,
-        "points of some series of many runs",
         (
             *(series.NAMES, series.RUNS, series.RANKS, series.X, series.AXIS),
             *(series.LO, series.HI, series.PIXELS, series.IS_LOG, series.SMOOTH),
@@ -159,7 +144,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/groups",
         "epochal.compare.groups:GroupTables",
         groups.groups,
-        "what groups of runs came to, and whether the best is shown to be better",
         (
             *(groups.METRICS, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
             *(groups.VALUE, groups.AT, groups.UNFINISHED),
@@ -170,7 +154,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/group_curves",
         groups.GroupCurves,
         groups.group_curves,
-        "a metric of groups of runs along an axis",
         (
             *(groups.METRIC, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
             *(groups.X, groups.LO, groups.HI, groups.POINTS, groups.IS_LOG, groups.SMOOTH),
@@ -182,7 +165,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/importance",
         "epochal.compare.importance:Importance",
         groups.importance,
-        "which keys of the config a metric depends on",
         (
             *(groups.METRIC, groups.RUNS, groups.QUERY),
             *(groups.VALUE, groups.AT, groups.PAIR, groups.UNFINISHED),
@@ -193,7 +175,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/why",
         "epochal.compare.why:Why",
         groups.why,
-        "what explains that a run is worse than another one, or than a group",
         (groups.WHY_RUNS, groups.WHY_METRIC, groups.AGAINST, groups.UNFINISHED),
     ),
     Endpoint(
@@ -201,7 +182,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/events",
         "event stream (§3)",
         stream.events,
-        "updates of the list and of some runs",
         (stream.RUNS, stream.NAMES, stream.RANKS, stream.KINDS, stream.LIVE, stream.SINCE),
     ),
     Endpoint(
@@ -209,7 +189,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/runs/{run_id}",
         wire.RunDetail,
         handlers.run,
-        "one run without its points and entries",
         (handlers.WITH_SUMMARIES,),
         archive=run_detail,
     ),
@@ -218,60 +197,30 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/runs/{run_id}/metrics",
         run_metrics.MetricList,
         run_metrics.run_metrics,
-        "a window of the metrics of a run, by a search or a section",
         (
             *(run_metrics.NAMES, run_metrics.FIND, run_metrics.IS_PATTERN, run_metrics.SECTION),
             *(run_metrics.OFFSET, run_metrics.LIMIT),
         ),
         archive=run_metrics.all_metrics,
     ),
-    Endpoint("config", "/api/runs/{run_id}/config", "JSON", handlers.config, "the config of a run"),
-    Endpoint(
-        "labels",
-        "/api/runs/{run_id}/labels",
-        Labels,
-        changes.change_labels,
-        "changes labels; body `LabelsChange`, `application/json`, at most 64 KiB",
-        method="PATCH",
-    ),
+    Endpoint("config", "/api/runs/{run_id}/config", "JSON", handlers.config),
+    Endpoint("labels", "/api/runs/{run_id}/labels", Labels, changes.change_labels, method="PATCH"),
     Endpoint(
         "many_labels",
         "/api/labels",
         changes.LabelsChanged,
         changes.change_many_labels,
-        "changes labels of many runs; body `ManyLabelsChange`, at most 4 MiB",
         method="PATCH",
     ),
-    Endpoint("trash", "/api/trash", changes.TrashList, changes.trash, "the deleted runs"),
-    Endpoint(
-        "remove",
-        "/api/trash",
-        changes.RunsRemoved,
-        changes.remove,
-        "moves runs to the trash, live ones excepted; body `ChosenRuns`, at most 4 MiB",
-        method="POST",
-    ),
-    Endpoint(
-        "restore",
-        "/api/trash/restore",
-        changes.RunsRestored,
-        changes.restore,
-        "moves deleted runs back; body `TrashKeys`, at most 4 MiB",
-        method="POST",
-    ),
-    Endpoint(
-        "control",
-        "/api/runs/{run_id}/control",
-        control.Control,
-        handlers.control,
-        "whether a hub may control the training, and what was asked of it",
-    ),
+    Endpoint("trash", "/api/trash", changes.TrashList, changes.trash),
+    Endpoint("remove", "/api/trash", changes.RunsRemoved, changes.remove, method="POST"),
+    Endpoint("restore", "/api/trash/restore", changes.RunsRestored, changes.restore, method="POST"),
+    Endpoint("control", "/api/runs/{run_id}/control", control.Control, handlers.control),
     Endpoint(
         "request_control",
         "/api/runs/{run_id}/control",
         control.ControlRequest,
         handlers.request_control,
-        "asks the training to stop, suspend, continue or save; body `ControlChange`",
         method="POST",
     ),
     entries_endpoint("histograms", _HISTOGRAMS, "histograms by step"),
@@ -281,12 +230,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     entries_endpoint("files", _FILES, "files that the run keeps; bytes at `blob/{file}`"),
     Endpoint(
-        "samples",
-        "/api/runs/{run_id}/samples",
-        entries.SampleList,
-        entries.samples,
-        "of each name the newest texts and blobs up to a step",
-        (entries.AT,),
+        "samples", "/api/runs/{run_id}/samples", entries.SampleList, entries.samples, (entries.AT,)
     ),
     entries_endpoint("experts", _EXPERTS, "the load of each expert of each layer, by step"),
     run_endpoint(
@@ -313,61 +257,25 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/runs/{run_id}/records",
         wire.RecordPage,
         entries.records,
-        "raw records in file order",
         (entries.SINCE, entries.RECORD_LIMIT),
     ),
-    Endpoint(
-        "blob",
-        "/api/runs/{run_id}/blob/{file}",
-        "bytes",
-        downloads.blob,
-        "a file that a record names, or the part of it that `Range` asks for",
-    ),
-    Endpoint(
-        "plotly",
-        "/api/plotly",
-        "HTML",
-        downloads.plotly,
-        "a frame that draws figures with the installed Plotly",
-    ),
+    Endpoint("blob", "/api/runs/{run_id}/blob/{file}", "bytes", downloads.blob),
+    Endpoint("plotly", "/api/plotly", "HTML", downloads.plotly),
     Endpoint(
         "export",
         "/api/export",
         "HTML",
         boards.export,
-        "runs as one HTML file, with the boards of their projects",
         (boards.RUNS, boards.QUERY, boards.BOARD, boards.PROJECT),
     ),
-    Endpoint(
-        "boards",
-        "/api/boards",
-        boards.BoardList,
-        boards.boards,
-        "boards: what people arranged for a project",
-        (boards.PROJECT,),
-    ),
-    Endpoint(
-        "save_board",
-        "/api/boards",
-        StoredBoard,
-        boards.save,
-        "saves a board, 409 where another revision is stored; body `BoardChange`, at most 128 KiB",
-        method="POST",
-    ),
-    Endpoint(
-        "remove_board",
-        "/api/boards/delete",
-        "null",
-        boards.remove,
-        "deletes a board, 409 where another revision is stored; body `BoardChoice`",
-        method="POST",
-    ),
+    Endpoint("boards", "/api/boards", boards.BoardList, boards.boards, (boards.PROJECT,)),
+    Endpoint("save_board", "/api/boards", StoredBoard, boards.save, method="POST"),
+    Endpoint("remove_board", "/api/boards/delete", "null", boards.remove, method="POST"),
     Endpoint(
         "infos",
         "/api/infos",
         "MessagePack",
         mirroring.infos,
-        "rows of the store for `epochal.open(url)`: `InfoPage` of `store/row.py`",
         (
             *(handlers.QUERY, handlers.ORDER, handlers.OFFSET, handlers.LIMIT),
             *(mirroring.RUN, mirroring.LATEST, mirroring.IS_FRESH),
@@ -378,14 +286,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/hub/runs/{run_id}",
         "JSON (`docs/explanation/hub-protocol.md` §2)",
         mirroring.run_state,
-        "the parts and files of a run, to copy them",
     ),
     Endpoint(
         "run_lines",
         "/api/hub/runs/{run_id}/parts/{stem}",
         "JSON lines",
         mirroring.run_lines,
-        "lines of a part, about 1 MiB",
         (mirroring.FIRST,),
     ),
     Endpoint(
@@ -393,28 +299,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/hub/runs/{run_id}/{kind}/{name}",
         "bytes",
         mirroring.run_file,
-        "a piece of a segment, a blob or live readings, about 1 MiB",
         (mirroring.PLACE,),
     ),
-    Endpoint(
-        "history", "/api/history", "JSON (§5)", stream.history, "epochs of a run", (downloads.RUN,)
-    ),
-    Endpoint(
-        "epoch_events",
-        "/events",
-        "event stream (§5)",
-        stream.epoch_events,
-        "epochs of a run as they end",
-        (downloads.RUN,),
-    ),
-    Endpoint(
-        "graph_svg",
-        "/graph.svg",
-        "SVG (§5)",
-        downloads.graph_svg,
-        "the newest graph of the model",
-        (downloads.RUN,),
-    ),
+    Endpoint("history", "/api/history", "JSON (§5)", stream.history, (downloads.RUN,)),
+    Endpoint("epoch_events", "/events", "event stream (§5)", stream.epoch_events, (downloads.RUN,)),
+    Endpoint("graph_svg", "/graph.svg", "SVG (§5)", downloads.graph_svg, (downloads.RUN,)),
 )
 
 

@@ -115,7 +115,7 @@ class SampleList(msgspec.Struct, frozen=True):
 
 
 async def samples(request: Request) -> Response:
-    """``…/samples``: of each name the texts and blobs of its last step up to ``at``."""
+    """Of each name the newest texts and blobs up to a step."""
     at = AT(request)
 
     def query(run: RunView) -> SampleList:
@@ -139,7 +139,7 @@ async def samples(request: Request) -> Response:
 
 
 async def records(request: Request) -> Response:
-    """``…/records``: raw records after ``since``, in file order."""
+    """Raw records in file order."""
     limit = RECORD_LIMIT(request)
     since = parse_cursors(SINCE(request))
     run_id = run_id_of(request)

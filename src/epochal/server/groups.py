@@ -114,7 +114,7 @@ class GroupCurves(msgspec.Struct, frozen=True):
 
 
 async def group_curves(request: Request) -> Response:
-    """``/api/group_curves``: one metric of groups of runs at positions along an axis."""
+    """A metric of groups of runs along an axis."""
     (metric,) = METRIC(request)
     asked_x, smooth, is_log = X(request), SMOOTH(request), IS_LOG(request)
     lo, hi, points = _range(request)
@@ -150,7 +150,7 @@ async def group_curves(request: Request) -> Response:
 
 
 async def groups(request: Request) -> Response:
-    """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
+    """What groups of runs came to, and whether the best is shown to be better."""
     metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
     keys, unfinished = _keys(request), UNFINISHED(request)
 
@@ -163,7 +163,7 @@ async def groups(request: Request) -> Response:
 
 
 async def importance(request: Request) -> Response:
-    """``/api/importance``: which keys of the config a metric depends on."""
+    """Which keys of the config a metric depends on."""
     (metric,) = METRIC(request)
     value, at, pair = VALUE(request) or "last", AT(request), PAIR(request)
     unfinished = UNFINISHED(request) or at is not None
@@ -174,7 +174,7 @@ async def importance(request: Request) -> Response:
 
 
 async def why(request: Request) -> Response:
-    """``/api/why``: two runs, or one against a query or its group."""
+    """What explains that a run is worse than another one, or than a group."""
     ids, metric, against = WHY_RUNS(request), WHY_METRIC(request), AGAINST(request)
     unfinished, reader = UNFINISHED(request), server_state(request).reader
 

@@ -34,7 +34,7 @@ WITH_SUMMARIES = bool_param("summary", default=True, note="0: without summaries 
 
 
 async def page(request: Request) -> Response:
-    """``/``: the page."""
+    """The page."""
     built = server_state(request).page
     return await body_response(
         request,
@@ -46,7 +46,7 @@ async def page(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """``/healthz``: identifies the server."""
+    """The server's state; needs no token."""
     state = server_state(request)
     return await json_response(
         request,
@@ -62,7 +62,7 @@ async def health(request: Request) -> Response:
 
 
 async def runs(request: Request) -> Response:
-    """``/api/runs``: a window of the list of runs, filtered, ordered and grouped here."""
+    """A window of the list of runs."""
     text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
     with_config, summaries, group = WITH_CONFIG(request), SUMMARIES(request), GROUP(request)
     with_projects = WITH_PROJECTS(request)
@@ -88,7 +88,7 @@ async def runs(request: Request) -> Response:
 
 
 async def run(request: Request) -> Response:
-    """``/api/runs/{id}``: one run without its points and entries."""
+    """One run without its points and entries."""
     with_summaries = WITH_SUMMARIES(request)
 
     def query(view: RunView) -> wire.RunDetail:
@@ -98,12 +98,12 @@ async def run(request: Request) -> Response:
 
 
 async def config(request: Request) -> Response:
-    """``/api/runs/{id}/config``: the config of a run."""
+    """The config of a run."""
     return await run_response(request, lambda view: dict(view.config))
 
 
 async def projects(request: Request) -> Response:
-    """``/api/projects``: every project in one row."""
+    """Every project: counts, live and failed runs, best value, last activity."""
     state = server_state(request)
     catalog = state.reader.catalog
 
@@ -115,7 +115,7 @@ async def projects(request: Request) -> Response:
 
 
 async def control(request: Request) -> Response:
-    """``GET /api/runs/{id}/control``: what may be asked of a training, and what was."""
+    """Whether a hub may control the training, and what was asked of it."""
     state, who = server_state(request), principal_of(request)
     run_id = await state.reader.query_run(run_id_of(request), lambda view: view.id)
     controls, found = state.controls, Control(allowed=False, listens=False, requests=[])
@@ -125,7 +125,7 @@ async def control(request: Request) -> Response:
 
 
 async def request_control(request: Request) -> Response:
-    """``POST /api/runs/{id}/control``: asks a training to stop, suspend, continue or save."""
+    """Asks the training to stop, suspend, continue or save; body ``ControlChange``."""
     state, who = server_state(request), principal_of(request)
     run_id, status = await state.reader.query_run(
         run_id_of(request), lambda view: (view.id, view.status)

@@ -52,7 +52,7 @@ _RETRY_S = 0.02
 
 
 async def infos(request: Request) -> Response:
-    """``/api/infos``: a window of the list, as the store has it."""
+    """Rows of the store for ``epochal.open(url)``: ``InfoPage`` of ``store/row.py``."""
     state, roles, run_id = server_state(request), LATEST(request), RUN(request)
     if run_id is not None:
         listed = await state.reader.query_run(run_id, lambda run: _listed(run, roles, whole=True))
@@ -74,7 +74,7 @@ async def infos(request: Request) -> Response:
 
 
 async def run_state(request: Request) -> Response:
-    """``/api/hub/runs/{id}``: what there is of a run to copy."""
+    """The parts and files of a run, to copy them."""
     state, run_id = server_state(request), run_id_of(request)
     folder = await state.reader.query_run(run_id, _folder)
     with contextlib.suppress(OSError):  # a folder that is read-only
@@ -89,7 +89,7 @@ async def run_state(request: Request) -> Response:
 
 
 async def run_lines(request: Request) -> Response:
-    """``/api/hub/runs/{id}/parts/{stem}``: lines of a part from an ordinal on."""
+    """Lines of a part, about 1 MiB."""
     state, first, name = server_state(request), FIRST(request), request.path_params["stem"]
 
     def query(run: RunView) -> bytes:
@@ -100,7 +100,7 @@ async def run_lines(request: Request) -> Response:
 
 
 async def run_file(request: Request) -> Response:
-    """``/api/hub/runs/{id}/{kind}/{name}``: a piece of a segment, a blob or live readings."""
+    """A piece of a segment, a blob or live readings, about 1 MiB."""
     state, offset, name = server_state(request), PLACE(request), request.path_params["name"]
     kind = cast(FileKind, request.path_params["kind"])
 

@@ -28,7 +28,7 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 async def metrics(request: Request) -> Response:
-    """``/metrics``: one gauge per series of every live run, and a few about the run itself."""
+    """Latest values and active findings of live runs."""
     reader = server_state(request).reader
     text = await reader.query(lambda: _text(reader.catalog))
     return await body_response(request, text.encode(), media_type=_MEDIA_TYPE)

@@ -44,7 +44,7 @@ class MetricList(msgspec.Struct, frozen=True):
 
 
 async def run_metrics(request: Request) -> Response:
-    """``/api/runs/{id}/metrics``: a window of the metrics that a search finds."""
+    """A window of the metrics of a run, by a search or a section."""
     offset, limit = OFFSET(request), LIMIT(request)
     is_wanted = _filter(
         NAMES(request), FIND(request) or "", SECTION(request), is_pattern=IS_PATTERN(request)

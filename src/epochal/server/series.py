@@ -81,7 +81,7 @@ class _RunBlocks(msgspec.Struct, frozen=True, eq=False):
 
 
 async def series(request: Request) -> Response:
-    """``/api/series``: points of some series of many runs, as the docs lay them out."""
+    """Points of some series of many runs."""
     names, run_ids, ranks = NAMES(request), RUNS(request), RANKS(request)
     x, axis = X(request), AXIS(request)
     lo, hi = LO(request), HI(request)

@@ -45,7 +45,7 @@ View = Callable[[bytes], Awaitable[bytes]]
 
 
 async def events(request: Request) -> Response:
-    """Updates of the list and of the subscribed runs, from a position on."""
+    """Updates of the list and of some runs."""
     subscription = Subscription(
         runs=RUNS(request),
         update_filter=UpdateFilter(
@@ -116,7 +116,7 @@ _GPUS = {
 
 
 async def history(request: Request) -> Response:
-    """``/api/history``: every epoch of a run, of the current one without ``run=``."""
+    """Epochs of a run."""
     run_id = await run_or_current(request)
     return await json_response(
         request, await server_state(request).reader.query_run(run_id, epochs_of)
@@ -124,7 +124,7 @@ async def history(request: Request) -> Response:
 
 
 async def epoch_events(request: Request) -> Response:
-    """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``.
+    """Epochs of a run as they end.
 
     It is a view of ``/api/events``: whatever is sent of the run there, new epochs are sent here.
     """
