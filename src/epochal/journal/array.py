@@ -51,7 +51,7 @@ class ArrayFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._file_id = file_id(self._fd)
         try:
             self.place, self._is_empty = self._find_end()
@@ -73,7 +73,7 @@ class ArrayFile:
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, self.place)
-                _write_at(self._fd, _END, self.place)
+                os.pwrite(self._fd, _END, self.place)
             raise
         self.place += len(text)
         self._is_empty = False
@@ -90,7 +90,7 @@ class ArrayFile:
 
     def _reopen(self) -> None:
         """Open the file again: the program has closed its descriptor, or given it to another."""
-        descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         if file_id(descriptor) != self._file_id:
             os.close(descriptor)
             raise OSError(f"{self.path} is another file by now.")
@@ -101,7 +101,7 @@ class ArrayFile:
         with open(self._fd, "rb", closefd=False) as file:
             text = file.read()
         if not text.strip():
-            _write_at(self._fd, b"[", 0)
+            os.pwrite(self._fd, b"[", 0)
             self._end_at(1)
             return 1, True
         if _is_array(text):
@@ -126,7 +126,7 @@ class ArrayFile:
         return place, True
 
     def _end_at(self, place: int) -> None:
-        _write_at(self._fd, _END + _ROOM, place)
+        os.pwrite(self._fd, _END + _ROOM, place)
         os.ftruncate(self._fd, place + len(_END) + len(_ROOM))
 
 
@@ -137,13 +137,6 @@ def _is_array(text: bytes) -> bool:
         return False
 
 
-def _write_at(descriptor: int, text: bytes, place: int) -> int:
-    if hasattr(os, "pwrite"):
-        return os.pwrite(descriptor, text, place)
-    os.lseek(descriptor, place, os.SEEK_SET)
-    return os.write(descriptor, text)
-
-
 def _write_all(descriptor: int, text: bytes, place: int) -> None:
-    if _write_at(descriptor, text, place) != len(text):
+    if os.pwrite(descriptor, text, place) != len(text):
         raise OSError("only part of a record fitted")

@@ -107,7 +107,7 @@ class UnsyncedParts:
 
 def _opened_again(name: PartName, folder: RunFolder, expected: FileId) -> int | None:
     try:
-        descriptor = os.open(folder.part_path(name), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        descriptor = os.open(folder.part_path(name), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     if file_id(descriptor) == expected:

@@ -27,7 +27,7 @@ def call_in_children(owner: Forkable) -> None:
     Owners are called in the order in which they were added.
     """
     _OBJECTS[owner] = None
-    if not _REGISTERED and hasattr(os, "register_at_fork"):
+    if not _REGISTERED:
         _REGISTERED.add(os.getpid())
         os.register_at_fork(after_in_child=_after_fork)
 

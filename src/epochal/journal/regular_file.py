@@ -15,9 +15,7 @@ from pathlib import Path
 from epochal.errors import FormatError
 
 _CHUNK_BYTES = 1024 * 1024
-_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
 
 class NotRegularFileError(OSError):
@@ -31,7 +29,7 @@ def regular_only(path: str, flags: int) -> int:
 
 def open_regular(path: str, flags: int = _FLAGS) -> tuple[int, int]:
     """The same, with the size of the file."""
-    descriptor = os.open(path, flags | _NONBLOCK)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode):
         return descriptor, status.st_size

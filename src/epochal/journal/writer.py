@@ -45,7 +45,7 @@ _HIGHEST_DESCRIPTOR, _LAST_NUMBERS = 1024, 64
 # These faults are of the disk, not of the file: another file would meet them too.
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PARTLY_WRITTEN = "only part of a record fitted"
-_OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 HeaderFor = Callable[[PartName], bytes]
 

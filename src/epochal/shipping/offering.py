@@ -215,4 +215,4 @@ def json_or_empty(path: Path) -> dict[str, Any]:
 
 def _no_link(path: str, flags: int) -> int:
     """Open a file that is not a link: a link could lead to any file of the machine."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+    return os.open(path, flags | os.O_NOFOLLOW)
