@@ -41,6 +41,7 @@ from epochal.server.entries import EntrySource
 from epochal.server.params import Param
 from epochal.settings import DECLARED, RUN_OPTIONS, Setting
 from tools.docstrings import python_names
+from tools.wire import response_type
 
 ROOT = Path(__file__).resolve().parent.parent
 PANELS = ROOT / "web" / "src" / "panels"
@@ -351,7 +352,7 @@ def endpoint_table() -> Iterator[str]:
 
 
 def _endpoint(endpoint: Endpoint) -> Sequence[str]:
-    kind = endpoint.response_type
+    kind = response_type(endpoint)
     return (
         f"`{endpoint.method} {endpoint.path.replace('{run_id}', '{id}')}`",
         str(endpoint.response) if kind is None else f"`{kind.__name__}`",
@@ -370,7 +371,7 @@ def _first_paragraph(documented: object) -> str:
 
 def _param(param: Param[Any]) -> str:
     note = f" ({param.note})" if param.note else ""
-    return f"`{param.name}`{'…' if param.is_repeatable else ''}{note}"
+    return f"`{param.name}`{'' if param.most is None else '…'}{note}"
 
 
 def _archived(endpoint: Endpoint) -> str:

@@ -6,12 +6,13 @@ The types come from ``epochal.server.wire``, the endpoints from ``epochal.server
 from __future__ import annotations
 
 import json
+import pkgutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from epochal.server import changes, wire
 from epochal.server.endpoints import ENDPOINTS, Endpoint
@@ -29,9 +30,34 @@ _ALIASES = {
     "MarkKind": wire.MarkKind,
     "StateName": answers.State,
 }
+# The data of each event, by the name of the event.
+EVENTS: dict[str, type[Struct]] = {
+    "ready": wire.ReadyEvent,
+    "records": wire.RecordsEvent,
+    "live": wire.LiveEvent,
+    "status": wire.StatusEvent,
+    "runs": wire.RunsEvent,
+    "reset": wire.ResetEvent,
+    "heartbeat": wire.HeartbeatEvent,
+}
+REQUEST_BODIES: tuple[type[Struct], ...] = (
+    changes.LabelsChange,
+    changes.ChosenRuns,
+    changes.ManyLabelsChange,
+    changes.TrashKeys,
+    changes.BoardChange,
+    changes.BoardChoice,
+)
+# Types that are neither the response of an endpoint nor the body of a request to one.
+_OTHER_BODIES: tuple[type[Struct], ...] = (
+    wire.SeriesHeader,
+    wire.Problem,
+    wire.ArchiveBody,
+    *EVENTS.values(),
+)
 # Of these, fields with a default may be absent; of all others every field is sent.
 _OPTIONAL = {
-    *(body.__name__ for body in changes.REQUEST_BODIES),
+    *(body.__name__ for body in REQUEST_BODIES),
     *("SeriesHead", "RunList", "Board", "Block"),
 }
 _Object = inspect.StructType | inspect.DataclassType
@@ -58,8 +84,8 @@ def main() -> int:
 
 def bodies() -> tuple[type, ...]:
     """Every type that is sent on its own: responses of endpoints, bodies of requests, others."""
-    responses = (kind for one in ENDPOINTS if (kind := one.response_type) is not None)
-    return tuple(dict.fromkeys((*responses, *changes.REQUEST_BODIES, *wire.OTHER_BODIES)))
+    responses = (kind for one in ENDPOINTS if (kind := response_type(one)) is not None)
+    return tuple(dict.fromkeys((*responses, *REQUEST_BODIES, *_OTHER_BODIES)))
 
 
 def typescript() -> str:
@@ -76,28 +102,35 @@ def typescript() -> str:
         lines += ["", *_interface(struct)]
     lines += ["", "/** The data of each event of /api/events, by the event's name. */"]
     lines.append("export interface Events {")
-    lines += [f"  {name}: {struct.__name__};" for name, struct in wire.EVENTS.items()]
+    lines += [f"  {name}: {struct.__name__};" for name, struct in EVENTS.items()]
     lines += ["}", "", *_endpoints()]
     return "\n".join(lines) + "\n"
 
 
-def _is_of_run(one: Endpoint) -> bool:
-    """Whether the path names a run and the response is JSON."""
-    return one.path.startswith("/api/runs/{run_id}") and one.response_type is not None
+def response_type(endpoint: Endpoint) -> type | None:
+    """The type of a JSON body; None for another body."""
+    response = endpoint.response
+    if isinstance(response, str):
+        return pkgutil.resolve_name(response) if ":" in response else None
+    return response
 
 
 def _endpoints() -> Iterator[str]:
-    of_run = [one for one in ENDPOINTS if _is_of_run(one) and one.method == "GET"]
+    of_run = [
+        (one, kind)
+        for one in ENDPOINTS
+        if one.method == "GET" and one.path.startswith("/api/runs/{run_id}")
+        if (kind := response_type(one)) is not None
+    ]
     yield "/** The response of each endpoint of a run, `api/runs/{run}/{name}`, by its name. */"
     yield "export interface RunResponses {"
-    for one in of_run:
-        assert one.response_type is not None
-        yield f"  {one.name}: {one.response_type.__name__};"
+    for one, kind in of_run:
+        yield f"  {one.name}: {kind.__name__};"
     yield "}"
     yield ""
     yield "/** The query parameters of the same endpoints. */"
     yield "export interface RunParams {"
-    for one in of_run:
+    for one, _ in of_run:
         fields = "; ".join(f"readonly {_key(p)}: {p.typescript}" for p in one.params)
         yield f"  {one.name}: {{ {fields} }};" if fields else f"  {one.name}: object;"
     yield "}"
@@ -113,7 +146,7 @@ def _endpoints() -> Iterator[str]:
     yield ""
     yield "/** Endpoints that list entries, and the record kinds that change their responses. */"
     yield "export const ENTRY_KINDS = {"
-    for one in of_run:
+    for one, _ in of_run:
         if isinstance(one.archive, EntrySource):
             yield f"  {one.name}: {json.dumps(list(one.archive.kinds))},"
     yield "} as const;"

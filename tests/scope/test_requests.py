@@ -33,11 +33,11 @@ from epochal.hub.ledger import Ledger, Links
 from epochal.hub.serving import HubRuns, create_hub
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
-from epochal.server.changes import REQUEST_BODIES
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.params import Param
 from epochal.store.local.store import LocalStore
 from tests.scope.marked import Mark, MarkedRun, Word, World, make_world
+from tools.wire import REQUEST_BODIES
 
 # Requests for runs that do not exist wait together for the next look at the folder.
 _AT_ONCE = 400

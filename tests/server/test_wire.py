@@ -10,6 +10,7 @@ import pytest
 from epochal.server import wire
 from tests.server.live import Server
 from tests.store.journals import Journal
+from tools.wire import EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,4 +53,4 @@ def test_events_are_of_their_types(tmp_path: Path, server: Server) -> None:
     with server.listen(run="id-x", since="id-x:loop.1.0.0") as events:
         journal.epoch(1, loss=2.0).add({"log": "text", "step": 1, "name": "a", "text": "b"})
         for _, event in zip(range(4), events, strict=False):
-            msgspec.convert(event.data, wire.EVENTS[event.name])
+            msgspec.convert(event.data, EVENTS[event.name])

@@ -346,13 +346,3 @@ def decoded_body(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"the body of the request is not valid: {error}.") from error
-
-
-REQUEST_BODIES: tuple[type, ...] = (
-    LabelsChange,
-    ChosenRuns,
-    ManyLabelsChange,
-    TrashKeys,
-    BoardChange,
-    BoardChoice,
-)

@@ -6,7 +6,6 @@ endpoints in the docs come from these rows. A response type declared here may st
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
@@ -63,13 +62,6 @@ class Endpoint(msgspec.Struct, frozen=True):
     method: Literal["GET", "PATCH", "POST"] = "GET"
     archive: RunQuery | EntrySource | None = None
     summary: str = ""
-
-    @property
-    def response_type(self) -> type | None:
-        """The type of a JSON body; None for another body."""
-        if isinstance(self.response, str):
-            return pkgutil.resolve_name(self.response) if ":" in self.response else None
-        return self.response
 
     def __post_init__(self) -> None:
         for name in (self.name, *(param.name for param in self.params)):

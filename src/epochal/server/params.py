@@ -36,11 +36,6 @@ class Param(msgspec.Struct, Generic[T], frozen=True):
     longest: int = MAX_CHARACTERS
     is_required: bool = False
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether it may be given several times."""
-        return self.most is not None
-
     def __call__(self, request: Request) -> T:
         """Read the parameter; raises ``UsageError`` for an invalid value."""
         texts = tuple(dict.fromkeys(request.query_params.getlist(self.name)))

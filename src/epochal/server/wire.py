@@ -331,23 +331,3 @@ class Health(msgspec.Struct, frozen=True):
     folders: str
     streams: int
     faults: int
-
-
-# The data type of each event.
-EVENTS: dict[str, type[msgspec.Struct]] = {
-    "ready": ReadyEvent,
-    "records": RecordsEvent,
-    "live": LiveEvent,
-    "status": StatusEvent,
-    "runs": RunsEvent,
-    "reset": ResetEvent,
-    "heartbeat": HeartbeatEvent,
-}
-
-# Types that are neither the response of an endpoint nor the body of a request to one.
-OTHER_BODIES: tuple[type[msgspec.Struct], ...] = (
-    SeriesHeader,
-    Problem,
-    ArchiveBody,
-    *EVENTS.values(),
-)
