@@ -19,11 +19,11 @@ import pytest
 from epochal.hub.documents import Documents
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger, Links
-from epochal.hub.limits import size_of
 from epochal.journal.layout import read_json, slugify
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.protocol import FileKind
 from epochal.shipping.worker import ship_now
+from epochal.store.local.trash import folder_bytes
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import record, wait_until
 
@@ -264,7 +264,7 @@ def test_a_writer_fills_its_own_quota_and_no_other(tmp_path: Path) -> None:
             lambda: greedy.put_file("one", "blobs", "b", big.encode(), size=60_000, sha256=sha256),
         ):
             assert refused(attack) == 507
-        assert size_of(hub.root / "p") < 100_000
+        assert folder_bytes(hub.root / "p") < 100_000
         assert other.append("two", stem, first=0, lines=line) == 1
     finally:
         hub.stop()

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -24,7 +25,7 @@ def replaced_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
     about the temporary file names `path`. `durable` writes the contents to the disk before the
     rename and the name after it, so that a power cut leaves the old file or the new one.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         yield temporary
         if durable:

@@ -176,17 +176,13 @@ class Inbox:
 
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""
-        try:
-            return self._run(run_id).project
-        except UnknownRunError:
-            return None
+        run = self._run_or_none(run_id)
+        return None if run is None else run.project
 
     def folder_of(self, run_id: str) -> Path | None:
         """The folder of a run that is here; None for an unknown run."""
-        try:
-            return self._run(run_id).folder.path
-        except UnknownRunError:
-            return None
+        run = self._run_or_none(run_id)
+        return None if run is None else run.folder.path
 
     def rescan(self) -> None:
         """Search the folder for runs again: a person has moved some."""
@@ -196,12 +192,8 @@ class Inbox:
     @contextlib.contextmanager
     def locked(self, run_id: str) -> Iterator[None]:
         """Let nothing be written to a run meanwhile."""
-        try:
-            lock = self._run(run_id).lock
-        except UnknownRunError:
-            yield
-            return
-        with lock:
+        run = self._run_or_none(run_id)
+        with contextlib.nullcontext() if run is None else run.lock:
             yield
 
     def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
@@ -413,6 +405,12 @@ class Inbox:
                 run = self._runs[run_id] = _Run(run_id, project, folder, version)
             run.version = version
             return run
+
+    def _run_or_none(self, run_id: str) -> _Run | None:
+        try:
+            return self._run(run_id)
+        except UnknownRunError:
+            return None
 
     def _id_at(self, folder: RunFolder) -> str | None:
         """Whose folder it is; None for nobody's, and where a link leads out of the hub's folder."""

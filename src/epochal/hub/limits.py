@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import threading
 import time
@@ -20,6 +19,7 @@ from epochal.records.format import format_bytes
 from epochal.server.access import TrustedProxy, address_of
 from epochal.server.responses import error_response
 from epochal.shipping.offering import json_or_empty
+from epochal.store.local.trash import folder_bytes
 
 FAILURES_PER_S = 0.2
 FAILURES_BURST = 20
@@ -174,23 +174,11 @@ class Budget:
             raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")
 
     def _measure(self) -> None:
-        self._used, self._by_writer = size_of(self._root), Counter()
+        self._used, self._by_writer = folder_bytes(self._root), Counter()
         if self._most_per_writer is not None:
             trashed = (RunFolder(path.parent) for path in self._root.glob("*/.trash/*/*/run.json"))
             for folder in (*run_folders(self._root), *trashed):
                 run_id = str(json_or_empty(folder.identity).get("id"))
                 writer = self._ledger.writer_of(run_id) or "unknown"
-                self._by_writer[writer] += size_of(folder.path)
+                self._by_writer[writer] += folder_bytes(folder.path)
         self._measured_s = self._clock()
-
-
-def size_of(root: Path) -> int:
-    """The sizes of all files below a folder; links are not followed."""
-    total = 0
-    for folder, _, names in os.walk(root):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_size
-            except OSError:
-                continue  # sealed or removed meanwhile
-    return total

@@ -18,7 +18,7 @@ from typing import Any
 
 from epochal.errors import EpochalError, UsageError
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget, size_of
+from epochal.hub.limits import Budget
 from epochal.journal.layout import slugify
 from epochal.records.format import format_bytes, plural
 from epochal.server.state import server_guard
@@ -27,7 +27,7 @@ from epochal.settings.kinds import read_age
 from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
-from epochal.store.local.trash import is_removable
+from epochal.store.local.trash import folder_bytes, is_removable
 from epochal.store.row import RunRow
 from epochal.store.status import format_age
 
@@ -279,7 +279,7 @@ class Retention:
 
 def _named(runs: Sequence[RunRow | TrashedRun]) -> str:
     names = [f"{run.project}/{run.name}" for run in runs]
-    size = sum(size_of(Path(run.folder)) for run in runs)
+    size = sum(folder_bytes(Path(run.folder)) for run in runs)
     more = len(names) - _MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     listed = ", ".join(names[:_MOST_NAMED])

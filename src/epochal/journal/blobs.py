@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import struct
-import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from epochal.base.atomic_file import sync_folder, sync_or_rewrite
+from epochal.base.atomic_file import replaced_file, sync_or_rewrite
 from epochal.base.guard import attempt, describe
 from epochal.errors import EpochalError, FormatError, MissingPackageError
 from epochal.journal.layout import RunFolder, is_patch
@@ -348,18 +347,8 @@ def _write_once(
     if path.exists() and not durable:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-            for piece in data:
-                file.write(piece)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if durable:
-            sync_folder(path.parent)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    with (
+        replaced_file(path, durable=durable) as temporary,
+        open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file,
+    ):
+        file.writelines(data)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
-from epochal.records import ROLES
+from epochal.records import ROLES, finite
 from epochal.records.values import nonfinite_word
 from epochal.server import wire
 from epochal.server.updates import format_cursors
@@ -132,11 +132,6 @@ def summary_row(run: RunView, metric: Metric, *, rank: int) -> MetricSummary:
     )
 
 
-def finite(value: float | None) -> float | None:
-    """The number, or None where JSON cannot represent it."""
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _expected_end(run: RunView, info: RunRow) -> float | None:
     try:
         return expected_end(run, info)
@@ -146,19 +141,9 @@ def _expected_end(run: RunView, info: RunRow) -> float | None:
 
 def metric_row(run: RunView, metric: Metric, *, with_summary: bool) -> wire.MetricRow:
     """A series that exists, with what it amounts to."""
-    assert metric.axis != "none"
-    return wire.MetricRow(
-        name=metric.name,
-        axis=metric.axis,
-        ranks=list(metric.ranks),
-        unit=metric.unit,
-        goal=metric.goal,
-        role=metric.role,
-        x=metric.x,
-        summary=_summary(run, metric, rank=metric.ranks[0])
-        if with_summary and metric.ranks
-        else None,
-    )
+    is_read = with_summary and metric.ranks
+    summary = _summary(run, metric, rank=metric.ranks[0]) if is_read else None
+    return wire.MetricRow(**msgspec.structs.asdict(metric), summary=summary)
 
 
 def _latest_summary(run: RunView, name: str) -> MetricSummary | None:

@@ -6,10 +6,16 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.records.format import plural
+
+if TYPE_CHECKING:
+    from epochal.store.answers import TrashedRun
+    from epochal.store.row import RunRow
+
+    Named = RunRow | TrashedRun
 
 LATEST = "latest"
 _SHOWN = 8
@@ -20,26 +26,6 @@ _SCHEMES = ("http://", "https://")
 def is_address(text: object) -> bool:
     """Whether a text is the address of runs on another machine, not a folder here."""
     return isinstance(text, str) and text.startswith(_SCHEMES)
-
-
-class Named(Protocol):
-    """What a run is found by."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    def project(self) -> str:
-        """The project it belongs to."""
-
-    @property
-    def folder(self) -> str:
-        """Where it lies."""
 
 
 def choose(key: str, runs: Sequence[Named]) -> int:
