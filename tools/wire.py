@@ -6,7 +6,6 @@ The types come from ``epochal.server.wire``, the endpoints from ``epochal.server
 from __future__ import annotations
 
 import json
-import pkgutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,10 +108,7 @@ def typescript() -> str:
 
 def response_type(endpoint: Endpoint) -> type | None:
     """The type of a JSON body; None for another body."""
-    response = endpoint.response
-    if isinstance(response, str):
-        return pkgutil.resolve_name(response) if ":" in response else None
-    return response
+    return None if isinstance(endpoint.response, str) else endpoint.response
 
 
 def _endpoints() -> Iterator[str]:

@@ -35,6 +35,7 @@ PROJECT = str_param("project", note="all by default")
 RUNS = str_params("run", most=MAX_RUNS)
 QUERY = str_param("query", note="runs that it selects, where no `run` is given")
 BOARD = str_param("board", note="opened first; its runs, where no `run` and no `query` is given")
+EXPORT_PARAMS = (RUNS, QUERY, BOARD, PROJECT)
 T = TypeVar("T")
 
 

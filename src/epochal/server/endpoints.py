@@ -14,6 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from epochal.compare.groups import GroupTables
+from epochal.compare.importance import Importance
+from epochal.compare.why import Why
 from epochal.journal.boards import StoredBoard
 from epochal.records import LOG_KINDS
 from epochal.server import (
@@ -48,7 +51,6 @@ RunQuery = Callable[[RunView], msgspec.Struct]
 class Endpoint(msgspec.Struct, frozen=True):
     """One endpoint: ``response`` is its type, or a phrase for a body that is not JSON.
 
-    A type whose module takes long to load is named as ``module:Type``.
     ``name`` is an identifier, because TypeScript has it as a name too. ``archive`` is what an
     archive holds of each run: the result of a query, the entries of a source, or nothing. The docs
     have the first paragraph of the handler's docstring, or ``summary`` in its place.
@@ -110,72 +112,22 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("page", "/", "HTML", handlers.page),
     Endpoint("health", "/healthz", wire.Health, handlers.health),
     Endpoint("metrics", "/metrics", "Prometheus text", prometheus.metrics),
-    Endpoint(
-        "runs",
-        "/api/runs",
-        wire.RunList,
-        handlers.runs,
-        (
-            *(handlers.QUERY, handlers.ORDER, handlers.GROUP, handlers.OFFSET, handlers.LIMIT),
-            *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.WITH_PROJECTS),
-        ),
-    ),
+    Endpoint("runs", "/api/runs", wire.RunList, handlers.runs, handlers.RUNS_PARAMS),
     Endpoint("projects", "/api/projects", ProjectList, handlers.projects),
-    Endpoint(
-        "series",
-        "/api/series",
-        "series body (§2)",
-        series.series,
-        (
-            *(series.NAMES, series.RUNS, series.RANKS, series.X, series.AXIS),
-            *(series.LO, series.HI, series.PIXELS, series.IS_LOG, series.SMOOTH),
-        ),
-    ),
-    Endpoint(
-        "groups",
-        "/api/groups",
-        "epochal.compare.groups:GroupTables",
-        groups.groups,
-        (
-            *(groups.METRICS, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
-            *(groups.VALUE, groups.AT, groups.UNFINISHED),
-        ),
-    ),
+    Endpoint("series", "/api/series", "series body (§2)", series.series, series.PARAMS),
+    Endpoint("groups", "/api/groups", GroupTables, groups.groups, groups.GROUPS_PARAMS),
     Endpoint(
         "group_curves",
         "/api/group_curves",
         groups.GroupCurves,
         groups.group_curves,
-        (
-            *(groups.METRIC, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
-            *(groups.X, groups.LO, groups.HI, groups.POINTS, groups.IS_LOG, groups.SMOOTH),
-            *(groups.COLUMNS, groups.UNFINISHED),
-        ),
+        groups.CURVES_PARAMS,
     ),
     Endpoint(
-        "importance",
-        "/api/importance",
-        "epochal.compare.importance:Importance",
-        groups.importance,
-        (
-            *(groups.METRIC, groups.RUNS, groups.QUERY),
-            *(groups.VALUE, groups.AT, groups.PAIR, groups.UNFINISHED),
-        ),
+        "importance", "/api/importance", Importance, groups.importance, groups.IMPORTANCE_PARAMS
     ),
-    Endpoint(
-        "why",
-        "/api/why",
-        "epochal.compare.why:Why",
-        groups.why,
-        (groups.WHY_RUNS, groups.WHY_METRIC, groups.AGAINST, groups.UNFINISHED),
-    ),
-    Endpoint(
-        "events",
-        "/api/events",
-        "event stream (§3)",
-        stream.events,
-        (stream.RUNS, stream.NAMES, stream.RANKS, stream.KINDS, stream.LIVE, stream.SINCE),
-    ),
+    Endpoint("why", "/api/why", Why, groups.why, groups.WHY_PARAMS),
+    Endpoint("events", "/api/events", "event stream (§3)", stream.events, stream.EVENTS_PARAMS),
     Endpoint(
         "run",
         "/api/runs/{run_id}",
@@ -189,10 +141,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/runs/{run_id}/metrics",
         run_metrics.MetricList,
         run_metrics.run_metrics,
-        (
-            *(run_metrics.NAMES, run_metrics.FIND, run_metrics.IS_PATTERN, run_metrics.SECTION),
-            *(run_metrics.OFFSET, run_metrics.LIMIT),
-        ),
+        run_metrics.PARAMS,
         archive=run_metrics.all_metrics,
     ),
     Endpoint("config", "/api/runs/{run_id}/config", "JSON", handlers.config),
@@ -253,26 +202,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("blob", "/api/runs/{run_id}/blob/{file}", "bytes", downloads.blob),
     Endpoint("plotly", "/api/plotly", "HTML", downloads.plotly),
-    Endpoint(
-        "export",
-        "/api/export",
-        "HTML",
-        boards.export,
-        (boards.RUNS, boards.QUERY, boards.BOARD, boards.PROJECT),
-    ),
+    Endpoint("export", "/api/export", "HTML", boards.export, boards.EXPORT_PARAMS),
     Endpoint("boards", "/api/boards", boards.BoardList, boards.boards, (boards.PROJECT,)),
     Endpoint("save_board", "/api/boards", StoredBoard, boards.save, method="POST"),
     Endpoint("remove_board", "/api/boards/delete", "null", boards.remove, method="POST"),
-    Endpoint(
-        "infos",
-        "/api/infos",
-        "MessagePack",
-        mirroring.infos,
-        (
-            *(handlers.QUERY, handlers.ORDER, handlers.OFFSET, handlers.LIMIT),
-            *(mirroring.RUN, mirroring.LATEST, mirroring.IS_FRESH),
-        ),
-    ),
+    Endpoint("infos", "/api/infos", "MessagePack", mirroring.infos, mirroring.INFOS_PARAMS),
     Endpoint(
         "run_state",
         "/api/hub/runs/{run_id}",

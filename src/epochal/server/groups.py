@@ -73,6 +73,11 @@ UNFINISHED = bool_param("unfinished", note="1: include unfinished runs")
 WHY_RUNS = required_param("run", most=2)
 WHY_METRIC = str_param("metric", note="default: the evaluation loss, else the loss")
 AGAINST = str_param("against", note="a query; with one run. Default: its group or project")
+GROUPS_PARAMS = (METRICS, BY, ALL_BUT, RUNS, QUERY, VALUE, AT, UNFINISHED)
+_ALONG = (X, LO, HI, POINTS, IS_LOG, SMOOTH)
+CURVES_PARAMS = (METRIC, BY, ALL_BUT, RUNS, QUERY, *_ALONG, COLUMNS, UNFINISHED)
+IMPORTANCE_PARAMS = (METRIC, RUNS, QUERY, VALUE, AT, PAIR, UNFINISHED)
+WHY_PARAMS = (WHY_RUNS, WHY_METRIC, AGAINST, UNFINISHED)
 
 
 class GroupCurve(msgspec.Struct, frozen=True):

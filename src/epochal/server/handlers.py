@@ -31,6 +31,7 @@ WITH_CONFIG = bool_param("config", note="1: with the config of each run")
 SUMMARIES = str_params("summary", most=64, note="a name, or `role:loss`")
 WITH_PROJECTS = bool_param("projects", note="1: with `stored` and `projects`")
 WITH_SUMMARIES = bool_param("summary", default=True, note="0: without summaries of metrics")
+RUNS_PARAMS = (QUERY, ORDER, GROUP, OFFSET, LIMIT, WITH_CONFIG, SUMMARIES, WITH_PROJECTS)
 
 
 async def page(request: Request) -> Response:

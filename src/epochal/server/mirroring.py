@@ -48,6 +48,7 @@ LATEST = Param(
 IS_FRESH = bool_param("fresh", note="1: look at the files first")
 FIRST = int_param("first", default=0, most=10**15)
 PLACE = int_param("offset", default=0, most=10**15)
+INFOS_PARAMS = (QUERY, ORDER, OFFSET, LIMIT, RUN, LATEST, IS_FRESH)
 _RETRY_S = 0.02
 
 

@@ -29,6 +29,7 @@ IS_PATTERN = bool_param("pattern", note="1: `find` is a pattern")
 SECTION = str_param("section", note="first part of a name")
 OFFSET = int_param("offset", default=0, most=1_000_000_000, note="0")
 LIMIT = int_param("limit", default=_DEFAULT_LIMIT, most=MOST_METRICS, note="200, at most 2000")
+PARAMS = (NAMES, FIND, IS_PATTERN, SECTION, OFFSET, LIMIT)
 
 
 class MetricList(msgspec.Struct, frozen=True):

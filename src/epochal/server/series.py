@@ -55,6 +55,7 @@ HI = float_param("hi")
 PIXELS = int_param("pixels", default=1000, most=20_000, note="1000; 0: every point")
 IS_LOG = bool_param("log", note="1: logarithmic slices")
 SMOOTH = str_param("smooth", note="such as `ema:0.9`")
+PARAMS = (NAMES, RUNS, RANKS, X, AXIS, LO, HI, PIXELS, IS_LOG, SMOOTH)
 
 
 class Slicing(msgspec.Struct, frozen=True):

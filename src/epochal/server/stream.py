@@ -33,6 +33,7 @@ KINDS = str_params("kind", most=64)
 LIVE = bool_param("live", note="1: with readings of the machines")
 # A cursor has a limit of its own, and one that is invalid resets the stream.
 SINCE = Param("since", tuple, "readonly string[]", most=1024, longest=1 << 20)
+EVENTS_PARAMS = (RUNS, NAMES, RANKS, KINDS, LIVE, SINCE)
 _HEADERS = {
     "cache-control": "no-store",
     "content-type": "text/event-stream; charset=utf-8",
