@@ -243,20 +243,17 @@ class Receiving:
         sha256 = request.query_params.get("sha256", "").lower()
         if len(sha256) != 64 or not all(one in "0123456789abcdef" for one in sha256):
             raise UsageError("sha256 must be the 64 hexadecimal digits of the file's digest.")
-        chunk = await read_body(request, protocol.MAX_BODY_BYTES)
-
-        def put() -> int:
-            return self._inbox.put_file(
-                run_id,
-                cast(protocol.FileKind, kind),
-                request.path_params["name"],
-                chunk,
-                offset=offset,
-                size=size,
-                sha256=sha256,
-            )
-
-        return _json(protocol.Ack(await self._in_thread(put)))
+        have = await self._in_thread(
+            self._inbox.put_file,
+            run_id,
+            cast(protocol.FileKind, kind),
+            request.path_params["name"],
+            await read_body(request, protocol.MAX_BODY_BYTES),
+            offset=offset,
+            size=size,
+            sha256=sha256,
+        )
+        return _json(protocol.Ack(have))
 
     async def file(self, request: Request) -> Response:
         """``GET …/segments/{name}?offset=N``: a piece of a file."""
@@ -270,19 +267,16 @@ class Receiving:
     async def put_labels(self, request: Request) -> Response:
         """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
         run_id = await self._allowed(request, "write")
-        offer = decoded_body(
-            await read_body(request, protocol.MAX_BODY_BYTES), protocol.LabelsOffer
-        )
+        body = await read_body(request, protocol.MAX_BODY_BYTES)
+        offer = decoded_body(body, protocol.LabelsOffer)
         check_stored_labels(offer.labels)
         who = principal_of(request).name
 
         def note(fields: list[str]) -> None:
             self._ledger.note(who, "labels", run=run_id, details=", ".join(fields))
 
-        merged = await self._in_thread(
-            lambda: self._inbox.put_labels(run_id, offer.labels, offer.base, on_change=note)
-        )
-        return _json(merged)
+        put = self._inbox.put_labels
+        return _json(await self._in_thread(put, run_id, offer.labels, offer.base, on_change=note))
 
     async def take_requests(self, request: Request) -> Response:
         """``POST …/control/take?by=ID``: what people ask of the training; ``by`` takes it."""
@@ -290,25 +284,17 @@ class Receiving:
         taker = request.query_params.get("by")
         if taker is not None and not protocol.is_run_id(taker):
             raise UsageError(f"by must be an id, not {taker!r}.")
-        return _json(
-            protocol.ControlRequests(await self._in_thread(self._controls.take, run_id, taker))
-        )
+        taken = await self._in_thread(self._controls.take, run_id, taker)
+        return _json(protocol.ControlRequests(taken))
 
     async def end_request(self, request: Request) -> Response:
         """``PUT …/control/{request_id}``: what became of a request."""
-        run_id, request_id = (
-            await self._allowed(request, "write"),
-            request.path_params["request_id"],
-        )
-        said = decoded_body(
-            await read_body(request, protocol.MAX_BODY_BYTES), protocol.ControlOutcome
-        )
-        who = principal_of(request).name
-
-        def end() -> bool:
-            return self._controls.end(run_id, request_id, who, said.outcome, is_done=said.is_done)
-
-        if not await self._in_thread(end):
+        run_id = await self._allowed(request, "write")
+        body = await read_body(request, protocol.MAX_BODY_BYTES)
+        said = decoded_body(body, protocol.ControlOutcome)
+        which = (run_id, request.path_params["request_id"], principal_of(request).name)
+        end = self._controls.end
+        if not await self._in_thread(end, *which, said.outcome, is_done=said.is_done):
             return error_response(404, "there is no such request that waits for its outcome.")
         return _json({})
 

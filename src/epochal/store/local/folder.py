@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
 from epochal.journal.reader import NewerFormatError, ShorterFileError
-from epochal.store.answers import Labels, LabelsEdit, Machine
+from epochal.store.answers import Labels, LabelsEdit
 from epochal.store.local.listing import (
     LINK_OUT,
     Aside,
@@ -24,7 +25,7 @@ from epochal.store.local.listing import (
     orphaned_ranks,
 )
 from epochal.store.local.part import Part, SealedPart
-from epochal.store.local.run_files import Identity, edit_labels, read_machines
+from epochal.store.local.run_files import Identity, edit_labels
 from epochal.store.local.tail import TailedPart
 
 
@@ -162,15 +163,15 @@ class FolderSource:
         self.asides = asides
         self._listing: Listing | None = None
         self._dirs: tuple[int, int] | None = None
-        # Made when they are asked for: most runs of a list are known from the index.
-        self._identity: Identity | None = None
-        self._loaded: LoadedParts | None = None
 
-    @property
+    # Made when they are asked for: most runs of a list are known from the index.
+    @cached_property
     def _parts(self) -> LoadedParts:
-        if self._loaded is None:
-            self._loaded = LoadedParts()
-        return self._loaded
+        return LoadedParts()
+
+    @cached_property
+    def _identity(self) -> Identity:
+        return Identity(self.place)
 
     @property
     def folder(self) -> RunFolder:
@@ -238,17 +239,9 @@ class FolderSource:
         return max(self.converted.changed, 0 if labels is None else labels.mtime_ns / 1e9)
 
     @property
-    def journal_written_s(self) -> float | None:
-        """When a part that is not sealed was written last."""
-        return self.listing.journal_written_s
-
-    @property
     def _files(self) -> Identity:
-        identity = self._identity
-        if identity is None:
-            identity = self._identity = Identity(self.place)
-        identity.refresh(self.listing)
-        return identity
+        self._identity.refresh(self.listing)
+        return self._identity
 
     @property
     def run_json(self) -> Mapping[str, Any]:
@@ -330,9 +323,6 @@ class FolderSource:
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
         return path
 
-    def machines(self) -> Sequence[Machine]:
-        return read_machines(self.folder, now=time.time())
-
     def relabel(self, edit: LabelsEdit) -> None:
         if self.converted is not None and not self.converted.is_kept:
             raise UsageError(
@@ -344,8 +334,7 @@ class FolderSource:
         edit_labels(self.folder, edit)
 
     def close(self) -> None:
-        if self._loaded is not None:
-            self._loaded.close()
+        self._parts.close()
 
 
 def has_stamp(place: str, stamp: str) -> bool:

@@ -188,7 +188,7 @@ def _row(
     basis.finish = None if finish is None else chosen_fields(finish, ("status", "reason"))
     basis.process = None if process is None else chosen_fields(process, PROCESS_FIELDS)
     basis.source = None if origin is None else chosen_fields(origin, ("format", "in_place"))
-    basis.written = source.journal_written_s
+    basis.written = source.listing.journal_written_s
     is_in_place = origin is not None and origin.get("in_place")
     row = RunRow(
         **names,

@@ -43,7 +43,7 @@ from epochal.store.local.row import (
     partial_row,
     recorded_id,
 )
-from epochal.store.local.run_files import patch_file
+from epochal.store.local.run_files import patch_file, read_machines
 from epochal.store.local.state import RunState, goodput
 from epochal.store.metrics import formula_series, no_metric, resolve, set_role
 from epochal.store.row import RowDetails, RunRow, StoredRow
@@ -54,7 +54,6 @@ from epochal.store.store import RunView
 _FEW_RECORDS = 1000
 # A query is repeated each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
-# An error names so many runs of a file.
 T = TypeVar("T")
 
 
@@ -544,7 +543,7 @@ class LocalRun(RunView):
 
     @locked
     def machines(self) -> Sequence[Machine]:
-        return self.source.machines()
+        return read_machines(self.source.folder, now=time.time())
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         state, seen = self._ask(lambda state: state), dict(since or {})
