@@ -283,8 +283,7 @@ def _named(runs: Sequence[RunRow | TrashedRun]) -> str:
     more = len(names) - _MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     listed = ", ".join(names[:_MOST_NAMED])
-    sized = f" ({format_bytes(size)})" if size else ""  # none where runs are in tables
-    return f"{plural(len(names), 'run')}{sized}: {listed}{rest}"
+    return f"{plural(len(names), 'run')} ({format_bytes(size)}): {listed}{rest}"
 
 
 def _silent_s(run: LocalRun) -> float:

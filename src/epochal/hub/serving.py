@@ -62,11 +62,6 @@ class HubRuns:
             paths = [path for path in found if path is not None]
         return (tuple(paths), who.runs) if paths else None
 
-    def open(self, part: Part) -> LocalStore:
-        """The store over a part of the runs."""
-        folders, runs = part
-        return LocalStore(*folders, cache=cache_folder(), rules=reader_rules(), only=runs)
-
 
 class HubStore:
     """A store of a hub: what is deleted is noted, so that no sender brings it back."""
@@ -117,7 +112,9 @@ class _HubTrash:
 
 def open_noting(runs: HubRuns, ledger: Ledger, part: Part) -> LocalStore:
     """The store over a part of the runs of a hub."""
-    return cast(LocalStore, HubStore(runs.open(part), ledger, runs.inbox.rescan))
+    folders, only = part
+    store = LocalStore(*folders, cache=cache_folder(), rules=reader_rules(), only=only)
+    return cast(LocalStore, HubStore(store, ledger, runs.inbox.rescan))
 
 
 # Gives each request to an application over just the runs that its sender may see.
