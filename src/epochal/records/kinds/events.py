@@ -5,6 +5,8 @@ No process that trains imports this file: it is for the specification and for wh
 
 from __future__ import annotations
 
+from functools import partial
+
 from epochal.records.kind import Event, Field, counts, texts
 
 _FAULT = (
@@ -15,306 +17,247 @@ _FAULT = (
 _VALUE = (Field("name_of", "text", meaning="name of the value"), *texts("type", "reason"))
 _BYTES = ("asked", "allocated", "peak", "reserved", "unusable", "resident", "free", "total")
 
+
+def _event(writer: str, name: str, meaning: str, *fields: Field) -> Event:
+    return Event(name, writer, meaning, fields)
+
+
+_training, _companion, _any, _importer = (
+    partial(_event, writer) for writer in ("training", "companion", "any", "importer")
+)
+
 EVENTS = (
     # -- the training -----------------------------------------------------------------------------
-    Event("exception", "training", "an exception ended the run", texts("reason", "traceback")),
-    Event("signal", "training", "a signal ended the run", texts("reason")),
-    Event(
-        "records-lost", "any", "records could not be written", (*counts("count"), *texts("reason"))
+    _training("exception", "an exception ended the run", *texts("reason", "traceback")),
+    _training("signal", "a signal ended the run", *texts("reason")),
+    _any("records-lost", "records could not be written", *counts("count"), *texts("reason")),
+    _any("sync-failed", "the disk failed to store records or a file", *texts("reason")),
+    _training(
+        "values-lost", "values of an accelerator never came", *counts("count"), *texts("reason")
     ),
-    Event("sync-failed", "any", "the disk failed to store records or a file", texts("reason")),
-    Event(
-        "values-lost",
-        "training",
-        "values of an accelerator never came",
-        (*counts("count"), *texts("reason")),
-    ),
-    Event(
+    _training(
         "callback-running",
-        "training",
         "an `on_finish` callback was still running when `finish()` stopped waiting for it",
-        texts("callback", "traceback"),
+        *texts("callback", "traceback"),
     ),
-    Event("blob-lost", "training", "a file could not be kept", texts("name_of", "reason")),
-    Event("value-dropped", "training", "a value could not be recorded; once for a name", _VALUE),
-    Event(
+    _training("blob-lost", "a file could not be kept", *texts("name_of", "reason")),
+    _training("value-dropped", "a value could not be recorded; once for a name", *_VALUE),
+    _training(
         "value-counts",
-        "training",
         "before `finish`, where a name has more than one",
-        (Field("dropped", "object", meaning="name to count"),),
+        Field("dropped", "object", meaning="name to count"),
     ),
-    Event(
+    _training(
         "checkpoint",
-        "training",
         "a checkpoint was saved",
-        (
-            *texts("kind", "path"),
-            Field("bytes", "count", "bytes"),
-            Field("metric"),
-            Field("is_best", "flag"),
-        ),
+        *texts("kind", "path"),
+        Field("bytes", "count", "bytes"),
+        Field("metric"),
+        Field("is_best", "flag"),
     ),
-    Event(
-        "early-stop",
-        "training",
-        "early stopping ended the training",
-        (*texts("reason"), *counts("at_step")),
+    _training(
+        "early-stop", "early stopping ended the training", *texts("reason"), *counts("at_step")
     ),
-    Event(
+    _training(
         "nonfinite-gradient",
-        "training",
         "gradients that are not finite",
-        (
-            Field("at_step", "count"),
-            Field("parameter", "text", meaning="the first one"),
-            Field("parameters", "count", meaning="how many"),
-        ),
+        Field("at_step", "count"),
+        Field("parameter", "text", meaning="the first one"),
+        Field("parameters", "count", meaning="how many"),
     ),
-    Event(
+    _training(
         "frozen-parameters",
-        "training",
         "parameters of a watched model have `requires_grad` False",
-        (
-            Field("at_step", "count"),
-            Field("parameter", "text", meaning="the first one"),
-            Field("parameters", "count", meaning="how many"),
-            Field("of", "count", meaning="how many the model has"),
-            Field("initialised", "count", meaning="those with the norm of an initialisation"),
-            Field("others", "count", meaning="those with another norm"),
-        ),
+        Field("at_step", "count"),
+        Field("parameter", "text", meaning="the first one"),
+        Field("parameters", "count", meaning="how many"),
+        Field("of", "count", meaning="how many the model has"),
+        Field("initialised", "count", meaning="those with the norm of an initialisation"),
+        Field("others", "count", meaning="those with another norm"),
     ),
-    Event(
+    _training(
         "initial-scale",
-        "training",
         "weights of a watched model start at an unusual scale",
-        (
-            Field("at_step", "count"),
-            Field("parameter", "text", meaning="one with the median scale"),
-            Field("parameters", "count", meaning="how many were compared"),
-            Field("scale", "number", meaning="median of their size over torch's own"),
-        ),
+        Field("at_step", "count"),
+        Field("parameter", "text", meaning="one with the median scale"),
+        Field("parameters", "count", meaning="how many were compared"),
+        Field("scale", "number", meaning="median of their size over torch's own"),
     ),
-    Event(
+    _training(
         "no-optimizer-step",
-        "training",
         "a watched model got gradients, and no optimizer took a step",
-        (*counts("passes"),),
+        *counts("passes"),
     ),
-    Event(
+    _training(
         "gradients-kept",
-        "training",
         "the gradients of a watched model are not reset between steps",
-        (
-            Field("at_step", "count"),
-            Field("parameter", "text", meaning="one whose gradient was looked at"),
-            Field("steps", "count", meaning="in a row that began with the gradients before"),
-        ),
+        Field("at_step", "count"),
+        Field("parameter", "text", meaning="one whose gradient was looked at"),
+        Field("steps", "count", meaning="in a row that began with the gradients before"),
     ),
-    Event(
+    _training(
         "evaluation-passes",
-        "training",
         "since the last step a model ran without gradients, in training mode",
-        (
-            *counts("passes"),
-            Field("dropouts", "count", meaning="modules that drop at random; 0: not any more"),
-            Field("batchnorms", "count", meaning="BatchNorms that use the statistics of a batch"),
-            Field("module", "text", meaning="the first of them"),
-            Field("share", "number", meaning="what that one drops"),
-        ),
+        *counts("passes"),
+        Field("dropouts", "count", meaning="modules that drop at random; 0: not any more"),
+        Field("batchnorms", "count", meaning="BatchNorms that use the statistics of a batch"),
+        Field("module", "text", meaning="the first of them"),
+        Field("share", "number", meaning="what that one drops"),
     ),
-    Event(
+    _training(
         "optimizer",
-        "training",
         "an optimizer took its first step beside a watched model",
-        (
-            Field("at_step", "count"),
-            Field("optimizer", "text", meaning="its class"),
-            Field("parameters", "count", meaning="how many of the model it has"),
-            Field(
-                "groups",
-                "list",
-                meaning="of each group: parameters, elements, lr, momentum, betas, weight_decay",
-            ),
+        Field("at_step", "count"),
+        Field("optimizer", "text", meaning="its class"),
+        Field("parameters", "count", meaning="how many of the model it has"),
+        Field(
+            "groups",
+            "list",
+            meaning="of each group: parameters, elements, lr, momentum, betas, weight_decay",
         ),
     ),
-    Event(
+    _training(
         "parameters-without-optimizer",
-        "training",
         "parameters of a watched model get gradients, and no optimizer updates them",
-        (
-            Field("at_step", "count"),
-            Field("parameters", "count", meaning="how many; 0: none any more"),
-            Field("elements", "count", meaning="of those parameters"),
-            Field("of", "count", meaning="how many parameters are trainable"),
-            Field("names", "list", meaning="the first of them"),
-        ),
+        Field("at_step", "count"),
+        Field("parameters", "count", meaning="how many; 0: none any more"),
+        Field("elements", "count", meaning="of those parameters"),
+        Field("of", "count", meaning="how many parameters are trainable"),
+        Field("names", "list", meaning="the first of them"),
     ),
-    Event(
+    _training(
         "inputs",
-        "training",
         "the scale of what a watched model gets",
-        (
-            Field("at_step", "count"),
-            Field("mode", "text", choices=("train", "eval")),
-            Field("where", "text", meaning="`model`, or the name of its first weight layer"),
-            Field("mean", "number"),
-            Field("std", "number"),
-            Field("min", "number"),
-            Field("max", "number"),
-            Field("after_norm", "flag", meaning="a normalisation is the first layer"),
-        ),
+        Field("at_step", "count"),
+        Field("mode", "text", choices=("train", "eval")),
+        Field("where", "text", meaning="`model`, or the name of its first weight layer"),
+        Field("mean", "number"),
+        Field("std", "number"),
+        Field("min", "number"),
+        Field("max", "number"),
+        Field("after_norm", "flag", meaning="a normalisation is the first layer"),
     ),
-    Event(
+    _training(
         "model",
-        "training",
         "what a watched model is",
-        (
-            Field("parameters", "count"),
-            Field("trainable", "count", meaning="parameters with `requires_grad`"),
-            Field("elements", "count", meaning="of all parameters"),
-            Field("outputs", "count", meaning="of the last layer that was called"),
-            Field("last_layer", "text", meaning="its name"),
-        ),
+        Field("parameters", "count"),
+        Field("trainable", "count", meaning="parameters with `requires_grad`"),
+        Field("elements", "count", meaning="of all parameters"),
+        Field("outputs", "count", meaning="of the last layer that was called"),
+        Field("last_layer", "text", meaning="its name"),
     ),
-    Event(
+    _training(
         "out-of-memory",
-        "training",
         "an allocation failed",
-        (
-            *texts("device", "where"),
-            *counts(*_BYTES, unit="bytes"),
-            Field("retries", "count", meaning="how often the allocator tried again"),
-            Field("failures", "count", meaning="how often it gave up"),
-            Field("report", "text", meaning="why there is no report"),
-        ),
+        *texts("device", "where"),
+        *counts(*_BYTES, unit="bytes"),
+        Field("retries", "count", meaning="how often the allocator tried again"),
+        Field("failures", "count", meaning="how often it gave up"),
+        Field("report", "text", meaning="why there is no report"),
     ),
-    Event(
+    _training(
         "alert",
-        "training",
         "`run.alert`, or an alert of another tracker",
-        (
-            *texts("title", "text"),
-            Field("level", "text", meaning="of other trackers any word; of `run.alert` a severity"),
-        ),
+        *texts("title", "text"),
+        Field("level", "text", meaning="of other trackers any word; of `run.alert` a severity"),
     ),
-    Event(
+    _training(
         "artifact",
-        "training",
         "files that `wandb.log_artifact` copied into the run's folder",
-        (*texts("artifact", "type"), Field("aliases", "list"), Field("files", "list")),
+        *texts("artifact", "type"),
+        Field("aliases", "list"),
+        Field("files", "list"),
     ),
-    Event("artifact-used", "training", "an artifact of another run is used", texts("artifact")),
-    Event(
+    _training("artifact-used", "an artifact of another run is used", *texts("artifact")),
+    _training(
         "best-iteration",
-        "training",
         "the iteration that a booster's early stopping chose",
-        (*counts("at_step"), Field("score")),
+        *counts("at_step"),
+        Field("score"),
     ),
-    Event(
+    _training(
         "feature-importance",
-        "training",
         "how much each feature of a booster is worth",
-        (*texts("kind"), Field("features", "object", meaning="name to number")),
+        *texts("kind"),
+        Field("features", "object", meaning="name to number"),
     ),
-    Event(
-        "companion-restarted",
-        "training",
-        "the companion died and was replaced",
-        counts("exit_code"),
-    ),
-    Event("companion-lost", "training", "the companion died for good", counts("exit_code")),
+    _training("companion-restarted", "the companion died and was replaced", *counts("exit_code")),
+    _training("companion-lost", "the companion died for good", *counts("exit_code")),
     # -- the companion ----------------------------------------------------------------------------
-    Event("hardware", "companion", "what the machine is", texts("text", "node")),
-    Event(
+    _companion("hardware", "what the machine is", *texts("text", "node")),
+    _companion(
         "gpu-throttle",
-        "companion",
         "what holds a GPU back has changed: a worse cause at once, a milder one after a minute",
-        (*counts("id"), *texts("throttle", "was")),
+        *counts("id"),
+        *texts("throttle", "was"),
     ),
-    Event(
+    _companion(
         "telemetry",
-        "companion",
         "what telemetry cost, at its end",
-        (
-            Field("epochal_cpu_pct", unit="%"),
-            Field("epochal_rss", "count", "bytes"),
-            Field("failures", "count", meaning="readings that failed"),
-            Field("last_failure", "text"),
-        ),
+        Field("epochal_cpu_pct", unit="%"),
+        Field("epochal_rss", "count", "bytes"),
+        Field("failures", "count", meaning="readings that failed"),
+        Field("last_failure", "text"),
     ),
-    Event(
+    _companion(
         "vanished",
-        "companion",
         "the training process ended without `finish`",
-        (
-            *texts("sentence", "exit"),
-            *counts("pid", "last_step", "last_epoch", "oom_kills"),
-            *counts("rss", "children_rss", "ram_used", "ram_total", "disk_free", unit="bytes"),
-        ),
+        *texts("sentence", "exit"),
+        *counts("pid", "last_step", "last_epoch", "oom_kills"),
+        *counts("rss", "children_rss", "ram_used", "ram_total", "disk_free", unit="bytes"),
     ),
-    Event(
+    _companion(
         "unfinished",
-        "companion",
         "work that the companion left undone",
-        (Field("left", "list", fields=texts("what", "command")),),
+        Field("left", "list", fields=texts("what", "command")),
     ),
-    Event(
-        "companion-failed", "companion", "a fault ended the companion", texts("reason", "traceback")
-    ),
-    Event("sinks-failed", "companion", "forwarding ended early", texts("reason")),
-    Event("hub-failed", "companion", "the run could not be sent to its hub", texts("reason")),
-    Event(
+    _companion("companion-failed", "a fault ended the companion", *texts("reason", "traceback")),
+    _companion("sinks-failed", "forwarding ended early", *texts("reason")),
+    _companion("hub-failed", "the run could not be sent to its hub", *texts("reason")),
+    _companion(
         "control-request",
-        "companion",
         "someone asked on the hub to stop, suspend or continue the training, or for a checkpoint",
-        (
-            *texts("request", "action", "who"),
-            Field("asked", meaning="Unix seconds of the hub's clock"),
-        ),
+        *texts("request", "action", "who"),
+        Field("asked", meaning="Unix seconds of the hub's clock"),
     ),
-    Event(
+    _companion(
         "control-outcome",
-        "companion",
         "what became of that request",
-        (*texts("request", "action", "outcome"), Field("is_done", "flag")),
+        *texts("request", "action", "outcome"),
+        Field("is_done", "flag"),
     ),
-    Event(
+    _companion(
         "alert-sent",
-        "companion",
         "in `findings`: an alert of the program was taken to be sent",
-        (*texts("title"), Field("at", meaning="the time of the alert")),
+        *texts("title"),
+        Field("at", meaning="the time of the alert"),
     ),
-    Event("alert-failed", "companion", "an alert could not be sent", texts("reason")),
-    Event(
+    _companion("alert-failed", "an alert could not be sent", *texts("reason")),
+    _companion(
         "phase",
-        "companion",
         "in `findings`: the training entered a phase",
-        (*texts("phase", "was"), *counts("step", "epoch")),
+        *texts("phase", "was"),
+        *counts("step", "epoch"),
     ),
     # -- any process ------------------------------------------------------------------------------
-    Event("internal-error", "any", "the first fault of a member of Epochal itself", _FAULT),
-    Event(
+    _any("internal-error", "the first fault of a member of Epochal itself", *_FAULT),
+    _any(
         "internal-errors",
-        "any",
         "at the end, for members that failed more than once",
-        (Field("counts", "object", meaning="member to number"),),
+        Field("counts", "object", meaning="member to number"),
     ),
-    Event(
-        "exit",
+    _event(
         "launcher",
+        "exit",
         "the command of `epochal run` ended",
-        (
-            Field("code", "count", meaning="negative for a signal"),
-            Field("text", "text"),
-            Field("seconds", "amount", "s"),
-        ),
+        Field("code", "count", meaning="negative for a signal"),
+        Field("text", "text"),
+        Field("seconds", "amount", "s"),
     ),
     # -- importers --------------------------------------------------------------------------------
-    Event("preempting", "importer", "the machine was about to be taken away"),
-    Event(
-        "media", "importer", "something shown that has no file, with its own facts", texts("series")
-    ),
-    Event("missing-media", "importer", "a file that is not there", texts("series", "path")),
-    Event("session-end", "importer", "how TensorBoard's session ended", texts("status")),
-    Event("hparams-group", "importer", "TensorBoard's group of the run", texts("group")),
+    _importer("preempting", "the machine was about to be taken away"),
+    _importer("media", "something shown that has no file, with its own facts", *texts("series")),
+    _importer("missing-media", "a file that is not there", *texts("series", "path")),
+    _importer("session-end", "how TensorBoard's session ended", *texts("status")),
+    _importer("hparams-group", "TensorBoard's group of the run", *texts("group")),
 )
