@@ -26,9 +26,9 @@ class Field(msgspec.Struct, frozen=True, eq=False):
     """One field of a record, or of an object inside one.
 
     ``series`` says that its numbers are a series; of an object, that each of its items is one.
-    ``role`` is what the series means for rules and other trackers. ``tags`` has its name in a
-    tracker that has a name of its own for it. ``fields`` are those of an object, or of each object
-    of a list.
+    ``role`` is what the series means for rules and other trackers. ``tensorboard`` is its tag in
+    TensorBoard, where that is another one. ``fields`` are those of an object, or of each object of
+    a list.
     """
 
     name: str
@@ -37,10 +37,9 @@ class Field(msgspec.Struct, frozen=True, eq=False):
     meaning: str = ""
     series: bool = False
     role: Role | None = None
-    tags: Mapping[str, str] = {}
+    tensorboard: str = ""
     choices: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
-    since: int = 1
 
     @property
     def is_numeric(self) -> bool:
@@ -65,7 +64,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     by_id: bool = False
     families: Mapping[str, str] = {}
     dense: bool = False
-    since: int = 1
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
@@ -105,12 +103,29 @@ class Event(msgspec.Struct, frozen=True, eq=False):
     writer: str
     meaning: str
     fields: tuple[Field, ...] = ()
-    since: int = 1
+
+
+def series(
+    name: str,
+    unit: str = "",
+    meaning: str = "",
+    *,
+    type: FieldType = "number",  # noqa: A002 (as in Field)
+    role: Role | None = None,
+    tensorboard: str = "",
+) -> Field:
+    """A field that is a series."""
+    return Field(name, type, unit, meaning, series=True, role=role, tensorboard=tensorboard)
 
 
 def texts(*names: str) -> tuple[Field, ...]:
     """Text fields whose names explain them."""
     return tuple(Field(name, "text") for name in names)
+
+
+def numbers(*names: str, unit: str = "") -> tuple[Field, ...]:
+    """Fields of one number whose names explain them."""
+    return tuple(Field(name, "number", unit) for name in names)
 
 
 def counts(*names: str, unit: str = "") -> tuple[Field, ...]:

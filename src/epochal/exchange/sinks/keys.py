@@ -136,10 +136,9 @@ class SampleLists:
             self._send(first, self._values)
 
 
-_TRACKER = "tensorboard"
-_TAGGED = [(name, field) for name, field in declared_series() if _TRACKER in field.tags]
-_FIXED = {name: field.tags[_TRACKER] for name, field in _TAGGED if field.role is None}
-_ROLES = {str(field.role): field.tags[_TRACKER] for _, field in _TAGGED if field.role is not None}
+_TAGGED = [(name, field) for name, field in declared_series() if field.tensorboard]
+_FIXED = {name: field.tensorboard for name, field in _TAGGED if field.role is None}
+_ROLES = {str(field.role): field.tensorboard for _, field in _TAGGED if field.role is not None}
 _GUESSES = {
     role: tuple(name for name in ROLE_GUESSES[role] if role != "throughput" or "token" in name)
     for role in _ROLES

@@ -57,8 +57,7 @@ DEFINE = Kind(
     "none",
     "what a metric means",
     (
-        Field("name", "text"),
-        Field("unit", "text"),
+        *texts("name", "unit"),
         Field("goal", "text", meaning="which way is better", choices=("min", "max")),
         Field("x", "text", meaning="the metric to draw it against"),
         Field("role", "text", choices=ROLES),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, Kind
+from epochal.records.kind import Field, Kind, counts, series, texts
 
 # Of an interval; a record of a single reading has none of them.
 _INTERVAL = (
@@ -10,11 +10,6 @@ _INTERVAL = (
     Field("min", "object", meaning="least values, under the same names; rates have none"),
     Field("max", "object", meaning="greatest values, under the same names"),
 )
-
-
-def _series(name: str, unit: str, meaning: str = "") -> Field:
-    return Field(name, unit=unit, meaning=meaning, series=True)
-
 
 GPU = Kind(
     "gpu",
@@ -25,26 +20,26 @@ GPU = Kind(
     by_id=True,
     fields=(
         Field("id", "count", meaning="the number the vendor's tools show"),
-        _series("clock", "MHz"),
-        _series("max_clock", "MHz"),
-        _series("fan", "%"),
-        _series("power", "mW"),
-        _series("power_limit", "mW"),
-        _series("temperature", "°C"),
-        _series("temp_slowdown", "°C", "where the GPU begins to slow down"),
-        _series("gpu_util", "%"),
-        _series("mem_util", "%"),
-        _series("dram_free", "bytes"),
-        _series("dram_used", "bytes"),
-        _series("dram_total", "bytes"),
-        _series("pcie_rx", "bytes/s"),
-        _series("pcie_tx", "bytes/s"),
-        _series("sm_active", "%", "time that multiprocessors worked"),
-        _series("tensor_active", "%", "time that tensor cores worked"),
-        _series("dram_active", "%", "time that the memory bus worked"),
-        _series("energy", "kJ", "since the first sample"),
-        _series("ecc_corrected", "errors", "since the driver was loaded"),
-        _series("ecc_uncorrected", "errors", "since the driver was loaded"),
+        series("clock", "MHz"),
+        series("max_clock", "MHz"),
+        series("fan", "%"),
+        series("power", "mW"),
+        series("power_limit", "mW"),
+        series("temperature", "°C"),
+        series("temp_slowdown", "°C", "where the GPU begins to slow down"),
+        series("gpu_util", "%"),
+        series("mem_util", "%"),
+        series("dram_free", "bytes"),
+        series("dram_used", "bytes"),
+        series("dram_total", "bytes"),
+        series("pcie_rx", "bytes/s"),
+        series("pcie_tx", "bytes/s"),
+        series("sm_active", "%", "time that multiprocessors worked"),
+        series("tensor_active", "%", "time that tensor cores worked"),
+        series("dram_active", "%", "time that the memory bus worked"),
+        series("energy", "kJ", "since the first sample"),
+        series("ecc_corrected", "errors", "since the driver was loaded"),
+        series("ecc_uncorrected", "errors", "since the driver was loaded"),
         Field("throttle", "text", meaning="the gravest reason to slow down; empty at full speed"),
         *_INTERVAL,
     ),
@@ -56,13 +51,11 @@ GPU_MODEL = Kind(
     "what a GPU is",
     prefix="gpu-model/",
     fields=(
-        Field("name", "text"),
+        *texts("name"),
         Field("sm_count", "count", meaning="multiprocessors, compute units or GPU cores"),
         Field("major", "count", meaning="of the device's capability"),
         Field("minor", "count", meaning="of the device's capability"),
-        Field("memory", "count", "bytes"),
-        Field("free", "count", "bytes"),
-        Field("l2_size", "count", "bytes"),
+        *counts("memory", "free", "l2_size", unit="bytes"),
         Field("uuid", "text"),
         Field("ecc", "flag"),
         Field("cuda_driver", "count", meaning="1000 * major + 10 * minor"),
@@ -79,22 +72,22 @@ SYSTEM = Kind(
     dense=True,
     prefix="system/",
     fields=(
-        _series("cpu_pct", "%"),
-        _series("ram_used", "bytes"),
-        _series("ram_total", "bytes"),
-        _series("process_cpu_pct", "%", "the training and its children; 100 is one core"),
-        _series("rss", "bytes", "resident memory of the training process"),
-        _series("children", "processes"),
-        _series("children_rss", "bytes"),
-        _series("threads", "threads"),
-        _series("disk_read", "bytes/s"),
-        _series("disk_write", "bytes/s"),
-        _series("disk_free", "bytes"),
-        _series("disk_total", "bytes"),
-        _series("net_rx", "bytes/s"),
-        _series("net_tx", "bytes/s"),
-        _series("epochal_cpu_pct", "%", "the companion; 100 is one core"),
-        _series("epochal_rss", "bytes", "resident memory of the companion"),
+        series("cpu_pct", "%"),
+        series("ram_used", "bytes"),
+        series("ram_total", "bytes"),
+        series("process_cpu_pct", "%", "the training and its children; 100 is one core"),
+        series("rss", "bytes", "resident memory of the training process"),
+        series("children", "processes"),
+        series("children_rss", "bytes"),
+        series("threads", "threads"),
+        series("disk_read", "bytes/s"),
+        series("disk_write", "bytes/s"),
+        series("disk_free", "bytes"),
+        series("disk_total", "bytes"),
+        series("net_rx", "bytes/s"),
+        series("net_tx", "bytes/s"),
+        series("epochal_cpu_pct", "%", "the companion; 100 is one core"),
+        series("epochal_rss", "bytes", "resident memory of the companion"),
         *_INTERVAL,
     ),
 )
@@ -138,10 +131,10 @@ ALLOCATOR = Kind(
             meaning="one object for each segment",
             fields=(
                 Field("name", "text", meaning="of the segment"),
-                Field("device", "count", "bytes", series=True),
-                Field("managed", "count", "bytes", series=True),
-                Field("pinned", "count", "bytes", series=True),
-                Field("pageable", "count", "bytes", series=True),
+                series("device", "bytes", type="count"),
+                series("managed", "bytes", type="count"),
+                series("pinned", "bytes", type="count"),
+                series("pageable", "bytes", type="count"),
             ),
         ),
     ),

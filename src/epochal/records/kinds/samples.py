@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, Kind
+from epochal.records.kind import Field, Kind, counts, numbers, texts
 
 HISTOGRAM = Kind(
     "histogram",
@@ -14,10 +14,7 @@ HISTOGRAM = Kind(
         Field("hi", meaning="right edge of the last bin; `lo` where all values are equal"),
         Field("counts", "list", meaning="values in each bin"),
         Field("count", "count", meaning="finite values"),
-        Field("min"),
-        Field("max"),
-        Field("mean"),
-        Field("std"),
+        *numbers("min", "max", "mean", "std"),
         Field("nonfinite_count", "count", meaning="values that are not finite"),
         Field("sampled_from", "count", meaning="of how many values these were taken evenly"),
     ),
@@ -27,8 +24,7 @@ TEXT = Kind(
     "step",
     "a text",
     (
-        Field("name", "text"),
-        Field("text", "text"),
+        *texts("name", "text"),
         Field("format", "text", meaning="`markdown`, or absent for plain text"),
         Field("caption", "text"),
     ),
@@ -51,31 +47,21 @@ BLOB = Kind(
     (
         *_FILE,
         Field("index", "count", meaning="its place in a list that was logged under one name"),
-        Field("width", "count", "pixels"),
-        Field("height", "count", "pixels"),
+        *counts("width", "height", unit="pixels"),
         Field("frames", "count", meaning="of a video that is an animated picture"),
         Field("rows", "count", meaning="of a table"),
         Field(
             "boxes",
             "list",
             meaning="drawn over a picture; edges are shares of its width and height",
-            fields=(
-                Field("group", "text"),
-                Field("label", "text"),
-                Field("score"),
-                Field("x0"),
-                Field("y0"),
-                Field("x1"),
-                Field("y1"),
-            ),
+            fields=(*texts("group", "label"), *numbers("score", "x0", "y0", "x1", "y1")),
         ),
         Field(
             "masks",
             "list",
             meaning="grey pictures of class numbers that belong to a picture",
             fields=(
-                Field("group", "text"),
-                Field("file", "text"),
+                *texts("group", "file"),
                 Field("labels", "object", meaning="names of classes by their numbers"),
             ),
         ),
@@ -85,11 +71,7 @@ BLOB = Kind(
             meaning="how to draw a table; all but kind and title are names of columns",
             fields=(
                 Field("kind", "text", choices=("line", "scatter", "bar", "histogram", "matrix")),
-                Field("x", "text"),
-                Field("y", "text"),
-                Field("color", "text"),
-                Field("value", "text"),
-                Field("title", "text"),
+                *texts("x", "y", "color", "value", "title"),
             ),
         ),
         Field("files", "list", meaning="names of further files, such as pictures in cells"),
@@ -101,17 +83,12 @@ GRAPH = Kind(
     "none",
     "a picture of a model, and facts under any names",
     (
-        Field("name", "text"),
-        Field("svg", "text"),
+        *texts("name", "svg"),
         Field(
             "nodes",
             "list",
             meaning="one object for each layer or operation",
-            fields=(
-                Field("name", "text"),
-                Field("op", "text"),
-                Field("inputs", "list", meaning="names of nodes"),
-            ),
+            fields=(*texts("name", "op"), Field("inputs", "list", meaning="names of nodes")),
         ),
     ),
 )

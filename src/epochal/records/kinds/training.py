@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, Kind
+from epochal.records.kind import Field, Kind, numbers, series
 
-FREE_METRICS = Field("m", "object", meaning="free metrics, name to number", series=True)
+FREE_METRICS = series("m", meaning="free metrics, name to number", type="object")
 
 STEP = Kind(
     "step",
@@ -14,64 +14,36 @@ STEP = Kind(
     prefix="train/",
     families={"moe_": "moe/"},
     fields=(
-        Field("loss", series=True, role="loss", tags={"tensorboard": "Loss/train"}),
-        Field(
+        series("loss", role="loss", tensorboard="Loss/train"),
+        series(
             "norm",
             meaning="gradient norm before clipping",
-            series=True,
             role="norm",
-            tags={"tensorboard": "Gradient/norm"},
+            tensorboard="Gradient/norm",
         ),
-        Field(
+        series(
             "norm_clipped",
             meaning="gradient norm after clipping",
-            series=True,
-            tags={"tensorboard": "Gradient/norm_clipped"},
+            tensorboard="Gradient/norm_clipped",
         ),
-        Field(
-            "lr",
-            meaning="learning rate",
-            series=True,
-            role="lr",
-            tags={"tensorboard": "Learning_Rate/lr"},
-        ),
-        Field(
-            "epoch",
-            meaning="completed epochs, with a fraction",
-            series=True,
-            tags={"tensorboard": "Training/epoch"},
-        ),
-        Field(
+        series("lr", meaning="learning rate", role="lr", tensorboard="Learning_Rate/lr"),
+        series("epoch", meaning="completed epochs, with a fraction", tensorboard="Training/epoch"),
+        series(
             "step_tokens",
-            "count",
             "tokens",
             "tokens of this step",
-            series=True,
-            tags={"tensorboard": "Training/step_tokens"},
+            type="count",
+            tensorboard="Training/step_tokens",
         ),
-        Field(
-            "duration_ms", unit="ms", series=True, tags={"tensorboard": "Performance/step_time_ms"}
-        ),
-        Field(
+        series("duration_ms", "ms", tensorboard="Performance/step_time_ms"),
+        series(
             "tokens_per_second",
-            unit="tokens/s",
-            series=True,
+            "tokens/s",
             role="throughput",
-            tags={"tensorboard": "Performance/tokens_per_sec"},
+            tensorboard="Performance/tokens_per_sec",
         ),
-        Field(
-            "kd_loss",
-            meaning="loss of distillation",
-            series=True,
-            tags={"tensorboard": "Loss/distillation"},
-        ),
-        Field(
-            "sol",
-            unit="%",
-            meaning="share of the speed of light",
-            series=True,
-            tags={"tensorboard": "Performance/sol"},
-        ),
+        series("kd_loss", meaning="loss of distillation", tensorboard="Loss/distillation"),
+        series("sol", "%", "share of the speed of light", tensorboard="Performance/sol"),
         Field("phase", "text", meaning="what the training is doing, such as warmup"),
         FREE_METRICS,
     ),
@@ -83,22 +55,16 @@ EVAL = Kind(
     "one evaluation",
     prefix="eval/",
     fields=(
-        Field("loss", series=True, role="eval_loss", tags={"tensorboard": "Loss/validation"}),
-        Field(
+        series("loss", role="eval_loss", tensorboard="Loss/validation"),
+        series(
             "eval_tokens",
-            "count",
             "tokens",
             "tokens evaluated",
-            series=True,
-            tags={"tensorboard": "Evaluation/tokens"},
+            type="count",
+            tensorboard="Evaluation/tokens",
         ),
-        Field("duration_ms", unit="ms", series=True, tags={"tensorboard": "Evaluation/time_ms"}),
-        Field(
-            "tokens_per_second",
-            unit="tokens/s",
-            series=True,
-            tags={"tensorboard": "Evaluation/tokens_per_sec"},
-        ),
+        series("duration_ms", "ms", tensorboard="Evaluation/time_ms"),
+        series("tokens_per_second", "tokens/s", tensorboard="Evaluation/tokens_per_sec"),
         Field("epoch", meaning="completed epochs, with a fraction"),
         FREE_METRICS,
     ),
@@ -138,16 +104,16 @@ MOE = Kind(
     dense=True,
     prefix="moe/",
     fields=(
-        Field("aux_loss", meaning="load-balancing loss", series=True),
-        Field("z_loss", meaning="router z-loss", series=True),
-        Field("expert_utilization", meaning="share of experts in use, 0 to 1", series=True),
-        Field("load_imbalance", meaning="largest load over the mean, from 1", series=True),
-        Field("active_experts", unit="experts", series=True),
-        Field("max_expert_fraction", meaning="share of the busiest expert", series=True),
-        Field("min_active_expert_fraction", meaning="least share of one in use", series=True),
-        Field("load_cv", meaning="coefficient of variation of the load", series=True),
-        Field("router_entropy", series=True),
-        Field("router_confidence", series=True),
+        series("aux_loss", meaning="load-balancing loss"),
+        series("z_loss", meaning="router z-loss"),
+        series("expert_utilization", meaning="share of experts in use, 0 to 1"),
+        series("load_imbalance", meaning="largest load over the mean, from 1"),
+        series("active_experts", "experts"),
+        series("max_expert_fraction", meaning="share of the busiest expert"),
+        series("min_active_expert_fraction", meaning="least share of one in use"),
+        series("load_cv", meaning="coefficient of variation of the load"),
+        series("router_entropy"),
+        series("router_confidence"),
     ),
 )
 
@@ -169,7 +135,7 @@ PHASES = Kind(
     (
         Field("steps", "count", meaning="steps covered, ending at `step`"),
         Field("wall_ms", "amount", "ms", "mean time of a step"),
-        Field("m", "object", "ms", "`phase/<name>`: mean time of a step", series=True),
+        series("m", "ms", "`phase/<name>`: mean time of a step", type="object"),
         Field("ideal_ms", "amount", "ms", "time of such a step at the speed of light"),
         Field(
             "clock",
@@ -201,15 +167,10 @@ SOL = Kind(
     "none",
     "speed-of-light estimate: the fastest the hardware allows",
     (
-        Field("blocks", unit="FLOP/token"),
-        Field("lm_head", unit="FLOP/token"),
-        Field("attention", unit="FLOP/token"),
-        Field("tps", unit="tokens/s"),
-        *(
-            Field(f"{name}_peak", unit="TFLOP/s")
-            for name in ("tf32", "bf16", "fp16", "fp8", "fp4", "fp32")
-        ),
-        Field("measured_peak", unit="TFLOP/s"),
+        *numbers("blocks", "lm_head", "attention", unit="FLOP/token"),
+        *numbers("tps", unit="tokens/s"),
+        *numbers("tf32_peak", "bf16_peak", "fp16_peak", "fp8_peak", "fp4_peak", unit="TFLOP/s"),
+        *numbers("fp32_peak", "measured_peak", unit="TFLOP/s"),
         Field(
             "useful_tps",
             unit="tokens/s",
@@ -337,7 +298,7 @@ ABS_MAXES = Kind(
     "abs-maxes",
     "step",
     "largest absolute values",
-    (Field("values", "object", meaning="tensor name to value", series=True),),
+    (series("values", meaning="tensor name to value", type="object"),),
     prefix="abs_max/",
     dense=True,
 )
