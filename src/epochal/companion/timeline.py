@@ -18,7 +18,7 @@ from epochal.base.guard import Guard
 from epochal.companion.own_journal import OwnJournal
 from epochal.journal.layout import LOOP
 from epochal.records import Record, finite
-from epochal.series.window import RecentMedian
+from epochal.series.window import Recent
 
 Sample = tuple[float, float]  # Unix seconds, percent
 # Gives the use of GPUs since a moment, by id: samples in the order of time.
@@ -194,7 +194,7 @@ class SlowSteps:
     """Follows rank 0's steps; a step logged every k steps counts as k."""
 
     def __init__(self) -> None:
-        self._usual_s = RecentMedian()
+        self._usual_s = Recent(200)
         self._num_seen = 0
         self._last: tuple[int, float] | None = None
 
@@ -212,7 +212,7 @@ class SlowSteps:
             return None
         seconds = at - since
         a_step_s = seconds / (step - before)
-        usual_s = self._usual_s.median()
+        usual_s = self._usual_s.median() if self._num_seen else None
         self._usual_s.push(a_step_s)
         self._num_seen += 1
         if usual_s is None or self._num_seen <= _FIRST_STEPS or seconds < _LEAST_S:

@@ -7,32 +7,50 @@ from bisect import bisect_left, insort
 from collections import deque
 
 
-class RecentMedian:
-    """The median of the last `size` durations; negative and non-finite ones are left out."""
+class Recent:
+    """The last ``size`` finite values; quantiles cost an index, a new value a binary search."""
 
-    def __init__(self, size: int = 200) -> None:
-        if size < 1:
-            raise ValueError(f"size must be at least 1, got {size}")
+    __slots__ = ("_by_age", "_by_value", "_size")
+
+    def __init__(self, size: int) -> None:
         self._size = size
         self._by_age: deque[float] = deque()
         self._by_value: list[float] = []
 
-    def push(self, seconds: float) -> None:
-        """Add one duration and drop the oldest one when there are more than `size`."""
-        if not math.isfinite(seconds) or seconds < 0:
-            return
-        if len(self._by_age) == self._size:
-            del self._by_value[bisect_left(self._by_value, self._by_age.popleft())]
-        self._by_age.append(seconds)
-        insort(self._by_value, seconds)
+    def __len__(self) -> int:
+        return len(self._by_age)
 
-    def median(self) -> float | None:
-        """Return the median, or None before the first duration."""
+    def push(self, value: float) -> None:
+        """Add the newest value; the oldest leaves when there are too many."""
+        if len(self._by_age) == self._size:
+            self._remove(self._by_age.popleft())
+        self._by_age.append(value)
+        insort(self._by_value, value)
+
+    def drop_newest(self, count: int) -> None:
+        """Forget the newest ``count`` values."""
+        for _ in range(min(count, len(self._by_age))):
+            self._remove(self._by_age.pop())
+
+    def median(self) -> float:
+        """The middle value; of an even number the mean of the two in the middle."""
         count = len(self._by_value)
-        if count == 0:
-            return None
-        lower, upper = self._by_value[(count - 1) // 2], self._by_value[count // 2]
-        return lower + (upper - lower) / 2
+        return (self._by_value[(count - 1) // 2] + self._by_value[count // 2]) / 2
+
+    def quantile(self, share: float) -> float:
+        """The value that ``share`` of the values do not exceed."""
+        return self._by_value[min(int(share * len(self._by_value)), len(self._by_value) - 1)]
+
+    def highest(self) -> float:
+        """The largest value."""
+        return self._by_value[-1]
+
+    def newest(self, count: int) -> list[float]:
+        """The newest ``count`` values, oldest first."""
+        return list(self._by_age)[-count:]
+
+    def _remove(self, value: float) -> None:
+        del self._by_value[bisect_left(self._by_value, value)]
 
 
 class SpikeBaseline:

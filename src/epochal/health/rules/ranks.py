@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
 from epochal.health.context import Context
-from epochal.health.curve import Recent
 from epochal.health.layer_series import WEIGHT_NORMS, holds_layers
 from epochal.health.observation import Observation
 from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
 from epochal.records.format import format_duration
-from epochal.series.window import RecentMedian
+from epochal.series.window import Recent
 
 _COMPANION = ("telemetry", "findings")
 # What ranks other than 0 log regularly; their messages and events come at any time.
@@ -38,7 +38,7 @@ class _Pace:
     stride: int = 1
     longest: float = 0.0
     num_records: int = 0
-    gaps: RecentMedian = field(default_factory=RecentMedian)
+    gaps: Recent = field(default_factory=partial(Recent, 200))
 
     def observe(self, observation: Observation, *, is_regular: bool) -> None:
         gap_s = observation.t - self.last
@@ -53,7 +53,7 @@ class _Pace:
 
     @property
     def usual(self) -> float:
-        return self.gaps.median() or 0.0
+        return self.gaps.median() if len(self.gaps) else 0.0
 
     def is_ahead_of(self, other: _Pace) -> bool:
         """Whether it trains on without the other: it logs later steps, not only an evaluation."""

@@ -10,12 +10,12 @@ from statistics import median
 from typing import NamedTuple
 
 from epochal.health.context import Context
-from epochal.health.curve import Recent
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import CONCLUSIVE, Message, Rule, RuleThresholds, Verdict
 from epochal.records import finite
 from epochal.records.format import format_count
+from epochal.series.window import Recent
 
 _DATA = "phase/data"
 _DURATION = "train/duration_ms"

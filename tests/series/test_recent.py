@@ -3,7 +3,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.health.curve import Recent
+from epochal.series.window import Recent
 
 finite = st.floats(-1e9, 1e9)
 
