@@ -7,7 +7,7 @@ in `epochal.torch`; messages and verbosity are in `epochal.run.console`.
 
 from __future__ import annotations
 
-from epochal.base.torch_hooks import TorchHooks, register_torch_hooks
+from epochal.base.torch_hooks import register_torch_hooks
 
 TYPE_CHECKING = False  # as in typing, which takes longer to load than all that is loaded here
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ def __dir__() -> list[str]:
     return sorted({*_HOMES, *_PACKAGES})
 
 
-def _load_torch_hooks() -> TorchHooks:
+def _load_torch_hooks() -> Any:
     """Load what a run calls where torch is in use; the run itself must not import it."""
-    from epochal.torch.hooks import HOOKS
+    from epochal.torch import hooks
 
-    return HOOKS
+    return hooks
 
 
 register_torch_hooks(_load_torch_hooks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -51,19 +51,11 @@ class Finding:
 
     def record(self) -> Record:
         """The finding as a journal record of kind ``finding``."""
-        return {
-            "log": "finding",
-            "t": self.t,
-            "id": self.id,
-            "rule": self.rule,
-            "severity": self.severity,
-            "sentence": self.sentence,
-            "series": self.series,
-            "steps": None if self.steps is None else list(self.steps),
-            "evidence": {key: _plain(value) for key, value in self.evidence.items()},
-            "advice": self.advice,
-            "state": self.state,
-        }
+        record: Record = {"log": "finding", "t": self.t}
+        record |= {one.name: getattr(self, one.name) for one in fields(self)}
+        record["steps"] = None if self.steps is None else list(self.steps)
+        record["evidence"] = {key: _plain(value) for key, value in self.evidence.items()}
+        return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Finding | None:

@@ -271,10 +271,10 @@ def _is_sample(value: Any) -> bool:
 class PendingValues:
     """The records of a run that wait for values; a reader is made when the first one comes.
 
-    A tensor of torch on a GPU is copied beside the training (``TorchHooks.open_reader``). JAX
-    computes asynchronously on every device, and asking for a value waits for it: its arrays are
-    read in a thread. Arrays never change, so the value is the one that was logged; one that was
-    donated to a later computation is lost, and the run says so.
+    A tensor of torch on a GPU is copied beside the training, by ``open_reader`` of
+    `epochal.torch.hooks`. JAX computes asynchronously on every device, and asking for a value waits
+    for it: its arrays are read in a thread. Arrays never change, so the value is the one that was
+    logged; one that was donated to a later computation is lost, and the run says so.
 
     ``then`` takes a record whose values have come, ``lost`` how many never will, and why.
     """

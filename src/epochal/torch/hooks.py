@@ -8,37 +8,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from epochal.base.torch_hooks import TorchHooks
-from epochal.torch.guarded import exclude_from_compile
+import torch
+
+from epochal.torch.guarded import exclude_from_compile as exclude_from_compile
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
     from epochal.torch.scalars import CudaPhases, CudaReader
 
 
-def _open_reader(
+def open_reader(
     then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
 ) -> CudaReader:
+    """Return what reads tensors without waiting for the GPU."""
     from epochal.torch.scalars import CudaReader
 
     return CudaReader(then, lost)
 
 
-def _open_clock() -> CudaPhases | None:
+def open_clock() -> CudaPhases | None:
+    """Return the clock that times phases on the GPU; None while the process uses none."""
     from epochal.torch.scalars import open_clock
 
     return open_clock()
 
 
-def _explain_out_of_memory(run: Run, error: BaseException) -> None:
+def explain_out_of_memory(run: Run, error: BaseException) -> None:
+    """Write what memory was used for, if an error is of memory."""
     from epochal.torch.memory import explain
 
     explain(run, error)
 
 
-def _on_same_device(call: Callable[..., object]) -> Callable[..., object]:
-    import torch
-
+def on_same_device(call: Callable[..., object]) -> Callable[..., object]:
+    """Have a function use this thread's GPU where it is called."""
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return call
     device = torch.cuda.current_device()
@@ -48,12 +51,3 @@ def _on_same_device(call: Callable[..., object]) -> Callable[..., object]:
         return call(*args)
 
     return call_there
-
-
-HOOKS = TorchHooks(
-    open_reader=_open_reader,
-    open_clock=_open_clock,
-    exclude_from_compile=exclude_from_compile,
-    explain_out_of_memory=_explain_out_of_memory,
-    on_same_device=_on_same_device,
-)
