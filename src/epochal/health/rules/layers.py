@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from statistics import median
+from typing import Any
 
 from epochal.health.context import Context
 from epochal.health.layer_series import (
     DEAD_UNITS,
     GRADIENT_NORMS,
     UPDATE_RATIOS,
+    LayerSeries,
     StreakCounter,
     has_gradient,
     holds_layers,
@@ -30,14 +32,44 @@ _INITIALISATION = (
 )
 
 
-class UntrainedParameters(Rule):
+class LayerRule(Rule):
+    """Names the layers of a watched model that have ailed for some watched steps."""
+
+    group = "layers"
+    symptom_of = frozenset({"lost values"})
+    every_rank = False
+    _step = 0  # the newest watched step
+
+    def _named(
+        self,
+        streaks: StreakCounter,
+        family: LayerSeries,
+        message: str,
+        shares: Mapping[str, float] | None = None,
+    ) -> Iterator[Verdict]:
+        def describe(layers: Sequence[str]) -> Verdict:
+            first, since = layers[0], streaks.since(layers[0])
+            share: Any = {} if shares is None else {"share": shares.get(first, 1.0)}
+            return self.found(
+                message,
+                family.name(first),
+                steps=(since, self._step),
+                words={"which": named(layers)},
+                **share,
+                layers=len(layers),
+                since_step=since,
+            )
+
+        return streaks.verdicts(family.name, describe)
+
+
+class UntrainedParameters(LayerRule):
     """Parameters do not change: they are not in the optimizer, or are frozen by mistake.
 
     Parameters that no optimizer updates, although they get gradients.
     """
 
     name = "untrained-parameters"
-    group = "layers"
     healthy = "Every parameter that gets a gradient is in an optimizer, and changes."
     reports = {
         "warning": (
@@ -70,9 +102,7 @@ class UntrainedParameters(Rule):
         ),
     }
     causes = frozenset({"standstill"})
-    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"metrics", "step", "event"})
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         samples: int = 5
@@ -86,7 +116,6 @@ class UntrainedParameters(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._unchanged = StreakCounter(needed=thresholds.samples)
-        self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Read the events of a watched model, and compare updates with gradients."""
@@ -110,21 +139,10 @@ class UntrainedParameters(Rule):
             ails = layer in still - unused and has_gradient(layer, gradients)
             moves_again = layer not in still
             self._unchanged.note(layer, ails=ails, step=self._step, is_well=moves_again)
-        yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
+        yield from self._named(self._unchanged, UPDATE_RATIOS, "unchanged")
 
     def forget_from(self, step: int, context: Context) -> None:
         self._unchanged.forget()
-
-    def _describe(self, layers: Sequence[str]) -> Verdict:
-        since = self._unchanged.since(layers[0])
-        return self.found(
-            "unchanged",
-            UPDATE_RATIOS.name(layers[0]),
-            steps=(since, self._step),
-            words={"which": named(layers)},
-            layers=len(layers),
-            since_step=since,
-        )
 
     def _judge_event(self, event: Observation) -> Iterable[Verdict]:
         record, limits, step = event.record, self.thresholds, event.count_of("at_step")
@@ -157,14 +175,13 @@ class UntrainedParameters(Rule):
                 )
 
 
-class DeadLayer(Rule):
+class DeadLayer(LayerRule):
     """A layer gets no gradient, so it learns nothing.
 
     Gradients that are zero, or units that are nearly all dead, at every watched step.
     """
 
     name = "dead-layer"
-    group = "layers"
     healthy = "Every trained layer has a gradient, and most of its units do."
     reports = {
         "warning": (
@@ -187,9 +204,7 @@ class DeadLayer(Rule):
         ),
     }
     causes = frozenset({"idle layers", "standstill"})
-    symptom_of = frozenset({"lost values"})
     kinds = frozenset({"metrics", "step"})
-    every_rank = False
 
     class Thresholds(RuleThresholds):
         # Watched steps in a row. Zero-initialised branches get their first gradient a step or two
@@ -212,7 +227,6 @@ class DeadLayer(Rule):
         self._has_learned: set[str] = set()  # layers that had a gradient
         self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
         self._longest: dict[str, int] = {}  # of those that ended
-        self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check a watched step; other records have none of the series."""
@@ -227,7 +241,7 @@ class DeadLayer(Rule):
         self._shares = {layer: share for layer, share in dead.items() if gradients.get(layer)}
         for layer, share in self._shares.items():
             self._dead.note(layer, ails=share >= self.thresholds.dead, step=self._step)
-        yield from self._dead.verdicts(DEAD_UNITS.name, self._describe_units)
+        yield from self._named(self._dead, DEAD_UNITS, "units", self._shares)
 
     def forget_from(self, step: int, context: Context) -> None:
         self._without_gradient.forget()
@@ -252,30 +266,7 @@ class DeadLayer(Rule):
                 self._waits[layer] = waited + 1
             elif self._waits.pop(layer, 0):
                 self._longest[layer] = max(self._longest.get(layer, 0), waited)
-        yield from self._without_gradient.verdicts(GRADIENT_NORMS.name, self._describe_gradient)
-
-    def _describe_gradient(self, layers: Sequence[str]) -> Verdict:
-        since = self._without_gradient.since(layers[0])
-        return self.found(
-            "gradient",
-            GRADIENT_NORMS.name(layers[0]),
-            steps=(since, self._step),
-            words={"which": named(layers)},
-            layers=len(layers),
-            since_step=since,
-        )
-
-    def _describe_units(self, layers: Sequence[str]) -> Verdict:
-        since = self._dead.since(layers[0])
-        return self.found(
-            "units",
-            DEAD_UNITS.name(layers[0]),
-            steps=(since, self._step),
-            words={"which": named(layers)},
-            share=self._shares.get(layers[0], 1.0),
-            layers=len(layers),
-            since_step=since,
-        )
+        yield from self._named(self._without_gradient, GRADIENT_NORMS, "gradient")
 
 
 def _finished(idle: Set[str], layers: Sequence[str], learned: Set[str]) -> Set[str]:
