@@ -96,6 +96,11 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
         return names
 
 
+def kind(name: str, axis: Axis, meaning: str, *fields: Field, **naming: Any) -> Kind:
+    """Declare a kind; ``naming`` are further fields of `Kind`, such as its prefix."""
+    return Kind(name, axis, meaning, fields, **naming)
+
+
 class Event(msgspec.Struct, frozen=True, eq=False):
     """One name of an ``event`` record that Epochal writes, with the facts beside the name."""
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, Kind, counts, numbers, texts
+from epochal.records.kind import Field, counts, kind, numbers, texts
 
-HISTOGRAM = Kind(
+HISTOGRAM = kind(
     "histogram",
     "step",
     "the distribution of many values, in equal bins",
-    (
-        Field("name", "text"),
-        Field("lo", meaning="left edge of the first bin"),
-        Field("hi", meaning="right edge of the last bin; `lo` where all values are equal"),
-        Field("counts", "list", meaning="values in each bin"),
-        Field("count", "count", meaning="finite values"),
-        *numbers("min", "max", "mean", "std"),
-        Field("nonfinite_count", "count", meaning="values that are not finite"),
-        Field("sampled_from", "count", meaning="of how many values these were taken evenly"),
-    ),
+    Field("name", "text"),
+    Field("lo", meaning="left edge of the first bin"),
+    Field("hi", meaning="right edge of the last bin; `lo` where all values are equal"),
+    Field("counts", "list", meaning="values in each bin"),
+    Field("count", "count", meaning="finite values"),
+    *numbers("min", "max", "mean", "std"),
+    Field("nonfinite_count", "count", meaning="values that are not finite"),
+    Field("sampled_from", "count", meaning="of how many values these were taken evenly"),
 )
-TEXT = Kind(
+TEXT = kind(
     "text",
     "step",
     "a text",
-    (
-        *texts("name", "text"),
-        Field("format", "text", meaning="`markdown`, or absent for plain text"),
-        Field("caption", "text"),
-    ),
+    *texts("name", "text"),
+    Field("format", "text", meaning="`markdown`, or absent for plain text"),
+    Field("caption", "text"),
 )
 _FILE = (
     Field("name", "text"),
@@ -40,56 +36,52 @@ _FILE = (
     Field("bytes", "count", "bytes", meaning="absent where pixels were not encoded yet"),
     Field("caption", "text"),
 )
-BLOB = Kind(
+BLOB = kind(
     "blob",
     "step",
     "a sample that is a file in `blobs/`, such as a picture or a table",
-    (
-        *_FILE,
-        Field("index", "count", meaning="its place in a list that was logged under one name"),
-        *counts("width", "height", unit="pixels"),
-        Field("frames", "count", meaning="of a video that is an animated picture"),
-        Field("rows", "count", meaning="of a table"),
-        Field(
-            "boxes",
-            "list",
-            meaning="drawn over a picture; edges are shares of its width and height",
-            fields=(*texts("group", "label"), *numbers("score", "x0", "y0", "x1", "y1")),
-        ),
-        Field(
-            "masks",
-            "list",
-            meaning="grey pictures of class numbers that belong to a picture",
-            fields=(
-                *texts("group", "file"),
-                Field("labels", "object", meaning="names of classes by their numbers"),
-            ),
-        ),
-        Field(
-            "chart",
-            "object",
-            meaning="how to draw a table; all but kind and title are names of columns",
-            fields=(
-                Field("kind", "text", choices=("line", "scatter", "bar", "histogram", "matrix")),
-                *texts("x", "y", "color", "value", "title"),
-            ),
-        ),
-        Field("files", "list", meaning="names of further files, such as pictures in cells"),
+    *_FILE,
+    Field("index", "count", meaning="its place in a list that was logged under one name"),
+    *counts("width", "height", unit="pixels"),
+    Field("frames", "count", meaning="of a video that is an animated picture"),
+    Field("rows", "count", meaning="of a table"),
+    Field(
+        "boxes",
+        "list",
+        meaning="drawn over a picture; edges are shares of its width and height",
+        fields=(*texts("group", "label"), *numbers("score", "x0", "y0", "x1", "y1")),
     ),
+    Field(
+        "masks",
+        "list",
+        meaning="grey pictures of class numbers that belong to a picture",
+        fields=(
+            *texts("group", "file"),
+            Field("labels", "object", meaning="names of classes by their numbers"),
+        ),
+    ),
+    Field(
+        "chart",
+        "object",
+        meaning="how to draw a table; all but kind and title are names of columns",
+        fields=(
+            Field("kind", "text", choices=("line", "scatter", "bar", "histogram", "matrix")),
+            *texts("x", "y", "color", "value", "title"),
+        ),
+    ),
+    Field("files", "list", meaning="names of further files, such as pictures in cells"),
 )
-FILE = Kind("file", "step", "a file that the user keeps with the run", _FILE)
-GRAPH = Kind(
+FILE = kind("file", "step", "a file that the user keeps with the run", *_FILE)
+GRAPH = kind(
     "graph",
     "none",
     "a picture of a model, and facts under any names",
-    (
-        *texts("name", "svg"),
-        Field(
-            "nodes",
-            "list",
-            meaning="one object for each layer or operation",
-            fields=(*texts("name", "op"), Field("inputs", "list", meaning="names of nodes")),
-        ),
+    *texts("name", "svg"),
+    Field(
+        "nodes",
+        "list",
+        meaning="one object for each layer or operation",
+        fields=(*texts("name", "op"), Field("inputs", "list", meaning="names of nodes")),
     ),
 )
 
