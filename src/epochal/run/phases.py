@@ -17,7 +17,7 @@ import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from time import monotonic, perf_counter_ns, time
 from typing import Any, ParamSpec, TypeVar
 
@@ -50,15 +50,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class DeviceTimes(msgspec.Struct, frozen=True):
+class DeviceTimes(msgspec.Struct):
     """What a GPU's clock measured: milliseconds by phase over ``steps`` steps, the host's beside.
 
     ``host_bound`` counts the steps in which the GPU had always caught up with the host.
     """
 
     steps: int = 0
-    device_ms: Mapping[str, float] = {}
-    host_ms: Mapping[str, float] = {}
+    device_ms: dict[str, float] = {}
+    host_ms: dict[str, float] = {}
     host_bound: int = 0
 
 

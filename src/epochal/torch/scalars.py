@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -209,14 +209,6 @@ class _Mark:
     has_caught_up: bool = True
 
 
-@dataclass(slots=True)
-class _Gathered:
-    steps: int = 0
-    host_bound: int = 0
-    device_ms: dict[str, float] = field(default_factory=dict)
-    host_ms: dict[str, float] = field(default_factory=dict)
-
-
 class CudaPhases:
     """The clock of one training loop on the current GPU; used by one thread."""
 
@@ -224,7 +216,7 @@ class CudaPhases:
         self._pool: list[torch.cuda.Event] = []
         self._current: list[_Mark] = []
         self._pending: deque[list[_Mark]] = deque()
-        self._gathered = _Gathered()
+        self._gathered = DeviceTimes()
         self._is_timing = False
         self._timed_at_s = 0.0
         self._has_failed = False
@@ -274,10 +266,8 @@ class CudaPhases:
     def take(self, *, wait: bool = False) -> DeviceTimes:
         """The sums since the last time; ``wait=True`` is for the end, when all is to be counted."""
         self._look(wait=wait)
-        gathered, self._gathered = self._gathered, _Gathered()
-        return DeviceTimes(
-            gathered.steps, gathered.device_ms, gathered.host_ms, gathered.host_bound
-        )
+        gathered, self._gathered = self._gathered, DeviceTimes()
+        return gathered
 
     def _event(self) -> torch.cuda.Event:
         event = self._pool.pop() if self._pool else torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
