@@ -40,6 +40,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import now
+from epochal.records import KINDS
 from epochal.run.current import given_or_current
 from epochal.run.run import Run
 from epochal.torch.checks import check_module, check_whole
@@ -51,19 +52,8 @@ from epochal.torch.structure import named_parameters, plain_name, tensors_in, un
 # Switch Transformers (Fedus and others, 2021) and ST-MoE (Zoph and others, 2022).
 AUX_COEF = 0.01
 Z_COEF = 0.001
-# The columns of a table of statistics, one row per layer.
-COLUMNS = (
-    "aux_loss",
-    "z_loss",
-    "expert_utilization",
-    "load_imbalance",
-    "active_experts",
-    "max_expert_fraction",
-    "min_active_expert_fraction",
-    "load_cv",
-    "router_entropy",
-    "router_confidence",
-)
+# The columns of a table of statistics, one row per layer: the fields of a ``moe`` record.
+COLUMNS = KINDS["moe"].scalars
 # Added up over layers; every other column is a mean.
 _SUMMED = frozenset({"aux_loss", "z_loss"})
 
