@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,7 @@ def write_text(rng: np.random.Generator, *, num_sentences: int) -> str:
 def lowest_possible_loss() -> float:
     """The entropy of the grammar, in nats per character."""
     nats = sum(math.log(len(place)) for place in _PLACES)
-    characters = sum(_mean(len(phrase) + 1 for phrase in place) for place in _PLACES) + 1
+    characters = sum(fmean(len(phrase) + 1 for phrase in place) for place in _PLACES) + 1
     return nats / characters
 
 
@@ -62,8 +63,3 @@ def encode(text: str) -> npt.NDArray[np.int64]:
 def decode(codes: Iterable[int]) -> str:
     """The text of places in the alphabet."""
     return "".join(ALPHABET[code] for code in codes)
-
-
-def _mean(numbers: Iterable[int]) -> float:
-    values = list(numbers)
-    return sum(values) / len(values)

@@ -179,33 +179,21 @@ _BY_GROUP: Mapping[str, Mapping[str, Field]] = {
 }
 
 
-_OTHER_NAMES: Mapping[Role, tuple[str, ...]] = {
-    "loss": ("loss", "train_loss", "Loss/train", "total_loss", "training_loss"),
+_OTHER_NAMES: Mapping[Role, str] = {
+    "loss": "loss train_loss Loss/train total_loss training_loss",
     "eval_loss": (
-        "val/loss",
-        "val_loss",
-        "eval_loss",
-        "valid/loss",
-        "validation/loss",
-        "Loss/validation",
-        "test/loss",
-        "test_loss",
+        "val/loss val_loss eval_loss valid/loss validation/loss Loss/validation test/loss test_loss"
     ),
-    "norm": ("grad_norm", "train/grad_norm", "norm", "gradient_norm", "Gradient/norm"),
-    "lr": ("lr", "learning_rate", "train/learning_rate", "Learning_Rate/lr"),
+    "norm": "grad_norm train/grad_norm norm gradient_norm Gradient/norm",
+    "lr": "lr learning_rate train/learning_rate Learning_Rate/lr",
     "throughput": (
-        "tokens_per_second",
-        "tokens_per_sec",
-        "samples_per_second",
-        "Performance/tokens_per_sec",
+        "tokens_per_second tokens_per_sec samples_per_second Performance/tokens_per_sec"
     ),
 }
-
-
 _DECLARED = {field.role: name for name, field in declared_series() if field.role is not None}
 # Names tried in this order when no metric was defined with the role; the first that exists is it.
 ROLE_GUESSES: Mapping[str, tuple[str, ...]] = {
-    role: (_DECLARED[role], *_OTHER_NAMES[role]) for role in ROLES
+    role: (_DECLARED[role], *_OTHER_NAMES[role].split()) for role in ROLES
 }
 # The role that each of those names is a guess for.
 GUESSED_ROLE: Mapping[str, str] = {
