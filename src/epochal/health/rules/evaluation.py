@@ -117,9 +117,8 @@ class StaleBatchNorm(EvaluationRule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._still = StreakCounter(needed=thresholds.samples)
+    def reset(self) -> None:
+        self._still = StreakCounter(needed=self.thresholds.samples)
         self._norms: dict[str, tuple[int, float]] = {}
         self._step = 0
 
@@ -239,8 +238,7 @@ class EvalGap(EvaluationRule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
         self._epoch: float | None = None
         self._evals: list[tuple[int, float, float]] = []  # step, training loss, evaluation loss
 
@@ -517,8 +515,7 @@ class Overfitting(CurveRule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
+    def reset(self) -> None:
         self._evals: list[_Eval] = []
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:

@@ -113,9 +113,8 @@ class UntrainedParameters(LayerRule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._unchanged = StreakCounter(needed=thresholds.samples)
+    def reset(self) -> None:
+        self._unchanged = StreakCounter(needed=self.thresholds.samples)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Read the events of a watched model, and compare updates with gradients."""
@@ -219,10 +218,9 @@ class DeadLayer(LayerRule):
 
     thresholds: Thresholds
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._without_gradient = StreakCounter(needed=thresholds.samples)
-        self._dead = StreakCounter(needed=thresholds.samples)
+    def reset(self) -> None:
+        self._without_gradient = StreakCounter(needed=self.thresholds.samples)
+        self._dead = StreakCounter(needed=self.thresholds.samples)
         self._shares: dict[str, float] = {}
         self._has_learned: set[str] = set()  # layers that had a gradient
         self._waits: dict[str, int] = {}  # watched steps without a gradient, up to now
