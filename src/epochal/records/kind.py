@@ -123,6 +123,11 @@ def series(
     return Field(name, type, unit, meaning, series=True, role=role, tensorboard=tensorboard)
 
 
+def nested(name: str, type: FieldType, meaning: str, *fields: Field) -> Field:  # noqa: A002
+    """An object, or a list of objects, with these fields."""
+    return Field(name, type, meaning=meaning, fields=fields)
+
+
 def texts(*names: str) -> tuple[Field, ...]:
     """Text fields whose names explain them."""
     return tuple(Field(name, "text") for name in names)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from epochal.records.kind import Event, Field, counts, texts
+from epochal.records.kind import Event, Field, counts, nested, texts
 
 _FAULT = (
     *texts("member", "reason", "traceback"),
@@ -209,7 +209,7 @@ EVENTS = (
     _companion(
         "unfinished",
         "work that the companion left undone",
-        Field("left", "list", fields=texts("what", "command")),
+        nested("left", "list", "", *texts("what", "command")),
     ),
     _companion("companion-failed", "a fault ended the companion", *texts("reason", "traceback")),
     _companion("sinks-failed", "forwarding ended early", *texts("reason")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, counts, kind, series, texts
+from epochal.records.kind import Field, counts, kind, nested, series, texts
 
 # Of an interval; a record of a single reading has none of them.
 _INTERVAL = (
@@ -95,16 +95,14 @@ TIMELINE = kind(
     Field("start", "number", "s", "Unix time"),
     Field("period_s", "amount", "s", "time between samples"),
     Field("samples", "object", meaning="name to list of numbers or null"),
-    Field(
+    nested(
         "gaps",
         "list",
-        meaning="when a device was idle",
-        fields=(
-            Field("device", "text"),
-            Field("start", "number", "s", "Unix time"),
-            Field("end", "number", "s", "Unix time"),
-            Field("cause", "text"),
-        ),
+        "when a device was idle",
+        Field("device", "text"),
+        Field("start", "number", "s", "Unix time"),
+        Field("end", "number", "s", "Unix time"),
+        Field("cause", "text"),
     ),
     Field("reason", "text", meaning="why it was written"),
     Field("step", "count"),
@@ -115,17 +113,15 @@ ALLOCATOR = kind(
     "step",
     "memory by segment",
     Field("id", "count", meaning="of the GPU, where it is known"),
-    Field(
+    nested(
         "stats",
         "list",
-        meaning="one object for each segment",
-        fields=(
-            Field("name", "text", meaning="of the segment"),
-            series("device", "bytes", type="count"),
-            series("managed", "bytes", type="count"),
-            series("pinned", "bytes", type="count"),
-            series("pageable", "bytes", type="count"),
-        ),
+        "one object for each segment",
+        Field("name", "text", meaning="of the segment"),
+        series("device", "bytes", type="count"),
+        series("managed", "bytes", type="count"),
+        series("pinned", "bytes", type="count"),
+        series("pageable", "bytes", type="count"),
     ),
     prefix="memory/",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, counts, kind, numbers, texts
+from epochal.records.kind import Field, counts, kind, nested, numbers, texts
 
 HISTOGRAM = kind(
     "histogram",
@@ -45,29 +45,26 @@ BLOB = kind(
     *counts("width", "height", unit="pixels"),
     Field("frames", "count", meaning="of a video that is an animated picture"),
     Field("rows", "count", meaning="of a table"),
-    Field(
+    nested(
         "boxes",
         "list",
-        meaning="drawn over a picture; edges are shares of its width and height",
-        fields=(*texts("group", "label"), *numbers("score", "x0", "y0", "x1", "y1")),
+        "drawn over a picture; edges are shares of its width and height",
+        *texts("group", "label"),
+        *numbers("score", "x0", "y0", "x1", "y1"),
     ),
-    Field(
+    nested(
         "masks",
         "list",
-        meaning="grey pictures of class numbers that belong to a picture",
-        fields=(
-            *texts("group", "file"),
-            Field("labels", "object", meaning="names of classes by their numbers"),
-        ),
+        "grey pictures of class numbers that belong to a picture",
+        *texts("group", "file"),
+        Field("labels", "object", meaning="names of classes by their numbers"),
     ),
-    Field(
+    nested(
         "chart",
         "object",
-        meaning="how to draw a table; all but kind and title are names of columns",
-        fields=(
-            Field("kind", "text", choices=("line", "scatter", "bar", "histogram", "matrix")),
-            *texts("x", "y", "color", "value", "title"),
-        ),
+        "how to draw a table; all but kind and title are names of columns",
+        Field("kind", "text", choices=("line", "scatter", "bar", "histogram", "matrix")),
+        *texts("x", "y", "color", "value", "title"),
     ),
     Field("files", "list", meaning="names of further files, such as pictures in cells"),
 )
@@ -77,11 +74,12 @@ GRAPH = kind(
     "none",
     "a picture of a model, and facts under any names",
     *texts("name", "svg"),
-    Field(
+    nested(
         "nodes",
         "list",
-        meaning="one object for each layer or operation",
-        fields=(*texts("name", "op"), Field("inputs", "list", meaning="names of nodes")),
+        "one object for each layer or operation",
+        *texts("name", "op"),
+        Field("inputs", "list", meaning="names of nodes"),
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epochal.records.kind import Field, kind, numbers, series
+from epochal.records.kind import Field, kind, nested, numbers, series
 
 FREE_METRICS = series("m", meaning="free metrics, name to number", type="object")
 
@@ -73,7 +73,7 @@ EPOCH = kind(
     Field("total", "count", meaning="epochs of the whole run"),
     Field("duration_s", "amount", "s"),
     FREE_METRICS,
-    Field("resources", "object", meaning="the machine at its end", fields=RESOURCES),
+    nested("resources", "object", "the machine at its end", *RESOURCES),
     Field("gpus", "list", meaning="each GPU at its end, with fields of `gpu`"),
 )
 
@@ -193,39 +193,33 @@ DATA = kind(
     Field("labels", "object", meaning="label to number of samples"),
     Field("labelled_batches", "count", meaning="batches of 8 samples or more with labels"),
     Field("one_class_batches", "count", meaning="those of them with one label only"),
-    Field(
+    nested(
         "targets",
         "object",
-        meaning="spread of the targets so far, of inputs and targets in pairs",
-        fields=(
-            Field("samples", "count"),
-            Field("classes", "count", meaning="values of whole targets"),
-            Field("majority", "amount", meaning="share of the most frequent class"),
-            Field("entropy", meaning="nats that the best constant answer costs"),
-            Field("variance", meaning="of elements around the mean at their place"),
-        ),
+        "spread of the targets so far, of inputs and targets in pairs",
+        Field("samples", "count"),
+        Field("classes", "count", meaning="values of whole targets"),
+        Field("majority", "amount", meaning="share of the most frequent class"),
+        Field("entropy", meaning="nats that the best constant answer costs"),
+        Field("variance", meaning="of elements around the mean at their place"),
     ),
-    Field(
+    nested(
         "association",
         "object",
-        meaning="whether near inputs have near targets, so far",
-        fields=(
-            Field("batches", "count"),
-            Field("correlation", meaning="of distances, without bias"),
-            Field("error", meaning="its standard error"),
-            Field("nearest", meaning="how much nearer the target of the nearest input is"),
-            Field("nearest_error", meaning="its standard error"),
-        ),
+        "whether near inputs have near targets, so far",
+        Field("batches", "count"),
+        Field("correlation", meaning="of distances, without bias"),
+        Field("error", meaning="its standard error"),
+        Field("nearest", meaning="how much nearer the target of the nearest input is"),
+        Field("nearest_error", meaning="its standard error"),
     ),
-    Field(
+    nested(
         "telling",
         "object",
-        meaning="input features with one value for each class, or equal to a target",
-        fields=(
-            Field("samples", "count"),
-            Field("classes", "count", meaning="0 for a regression"),
-            Field("features", "list", meaning="places in a flattened sample"),
-        ),
+        "input features with one value for each class, or equal to a target",
+        Field("samples", "count"),
+        Field("classes", "count", meaning="0 for a regression"),
+        Field("features", "list", meaning="places in a flattened sample"),
     ),
     Field("label_range", "list", meaning="the smallest and the largest label so far"),
     Field("constant_features", "count", meaning="input features with one value in all samples"),
@@ -237,14 +231,12 @@ DATA = kind(
     Field("mean", meaning="of the inputs"),
     Field("std", meaning="of the inputs"),
     Field("padding", "amount", meaning="share of positions that are padding"),
-    Field(
+    nested(
         "lengths",
         "object",
-        meaning="of sequences, without padding",
-        fields=(
-            Field("mean"),
-            Field("up_to", "object", meaning="power of two to number of sequences"),
-        ),
+        "of sequences, without padding",
+        Field("mean"),
+        Field("up_to", "object", meaning="power of two to number of sequences"),
     ),
     Field("on_device", "count", meaning="batches with tensors on a device, which are not read"),
     Field("ended", "flag", meaning="the epoch ended with this record"),
