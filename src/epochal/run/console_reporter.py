@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from epochal.records import ROLE_GUESSES
-from epochal.records.values import as_float
 from epochal.run.console import blocks
 from epochal.run.console.lines import (
     closing_line,
@@ -24,6 +23,7 @@ from epochal.run.console.lines import (
     gap_text,
     gpu_line,
     metrics_line,
+    number_in,
     step_line,
 )
 from epochal.run.console.messages import Verbosity
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
 _TERMINAL_INTERVAL_S = 0.25
-# Fields of a step that its line shows, and those of a router after ``moe_``.
-_OF_STEP = ("step_tokens", "duration_ms", "kd_loss", "sol")
-_OF_ROUTER = "aux_loss load_imbalance expert_utilization max_expert_fraction router_entropy".split()
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -125,7 +122,7 @@ class ConsoleReporter:
         """Print a typed step's line."""
         now, number = self._clock(), int(record["step"])
         self._observe(record, now)
-        loss, norm = _number(record, "loss"), _number(record, "norm")
+        loss, norm = number_in(record, "loss"), number_in(record, "norm")
         if loss is not None and math.isfinite(loss):
             self._loss_sum += loss
             self._loss_count += 1
@@ -144,55 +141,34 @@ class ConsoleReporter:
         self._has_printed = True
         self._console.progress(self._count(number), now=now, loss=loss, eta_s=eta_s)
         percent = self.percent(record)
-
-        def line() -> str:
-            fields: dict[str, Any] = {name: _number(record, name) for name in _OF_STEP}
-            fields |= {name: _number(record, f"moe_{name}") for name in _OF_ROUTER}
-            fields |= {"percent": percent, "trend": trend, "spike": spike, "phase": phase}
-            return step_line(number, loss=loss, norm=norm, eta_s=eta_s, **fields)
-
-        self._console.step(line, now=now)
+        fields: dict[str, Any] = {"percent": percent, "trend": trend, "spike": spike}
+        self._console.step(lambda: step_line(record, eta_s=eta_s, phase=phase, **fields), now=now)
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """Print an evaluation's line; its gap is to the mean training loss since the last one."""
-        loss = _number(record, "loss")
+        loss = number_in(record, "loss")
         gap = percent = None
         if self._loss_count and loss is not None and math.isfinite(loss):
             mean = self._loss_sum / self._loss_count
             gap, percent = loss - mean, gap_percent(loss, mean)
         self._loss_sum, self._loss_count = 0.0, 0
-        duration_ms = _number(record, "duration_ms")
         self._has_printed = True
         shown = gap_text(gap, percent=percent)
-        fields: dict[str, Any] = {"gap": gap, "gap_percent": percent, "duration_ms": duration_ms}
-        fields |= {"eval_tokens": _number(record, "eval_tokens"), "metrics": record.get("m") or {}}
         self._console.eval(
-            lambda: eval_line(loss, step=record.get("step"), **fields),
+            lambda: eval_line(record, gap=gap, gap_percent=percent),
             graded=None if shown is None or percent is None else (shown, gap_grade(percent)),
         )
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Print a finished epoch's line."""
         done, total = int(record["epoch"]), record.get("total")
-        duration_s = _number(record, "duration_s")
+        duration_s = number_in(record, "duration_s")
         self._epoch_eta.total = total
         self._epoch_eta.observe(done, self._clock(), took_s=duration_s)
         # The last epoch has none.
         eta_s = self._epoch_eta.remaining_s() or None
-        resources = record.get("resources") or {}
         self._has_printed = True
-        self._console.line(
-            lambda: epoch_line(
-                done - 1,
-                total=total,
-                metrics=record["m"],
-                duration_s=duration_s,
-                eta_s=eta_s,
-                vram_used_bytes=resources.get("vram_allocated_bytes"),
-                vram_total_bytes=resources.get("vram_total"),
-                gpu_percent=resources.get("gpu_pct"),
-            )
-        )
+        self._console.line(lambda: epoch_line(record, eta_s=eta_s))
 
     def free(self, step: int, metrics: Mapping[str, float]) -> float:
         """Show free metrics, on a bar or as a line; gives the seconds until the next time."""
@@ -205,7 +181,7 @@ class ConsoleReporter:
         self._observe(record, now)
         eta_s = self.eta.remaining_s()
         if self._has_bar:
-            losses = (_number(metrics, name) for name in ROLE_GUESSES["loss"])
+            losses = (number_in(metrics, name) for name in ROLE_GUESSES["loss"])
             loss = next((loss for loss in losses if loss is not None), None)
             self._console.progress(self._count(step), now=now, loss=loss, eta_s=eta_s)
             return _TERMINAL_INTERVAL_S
@@ -244,7 +220,7 @@ class ConsoleReporter:
 
     def _observe(self, record: Mapping[str, Any], now: float) -> None:
         step = int(record["step"])
-        tokens = _number(record, "step_tokens")
+        tokens = number_in(record, "step_tokens")
         if tokens is not None:
             # Logged every k steps: the k - 1 in between had as many tokens.
             skipped = step - self._last_step if self._last_step is not None else 1
@@ -264,10 +240,5 @@ class ConsoleReporter:
             return float(self._count(int(record["step"])))
         if self._totals.tokens:
             return self._tokens
-        epoch = _number(record, "epoch") if self._totals.epochs else None
+        epoch = number_in(record, "epoch") if self._totals.epochs else None
         return epoch if epoch is not None and math.isfinite(epoch) else None
-
-
-def _number(record: Mapping[str, Any], field: str) -> float | None:
-    value = record.get(field)
-    return as_float(value) if isinstance(value, (int, float)) else None

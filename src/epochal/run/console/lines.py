@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from epochal.records.format import format_clock, format_duration, format_number, format_tps
+from epochal.records.values import as_float
 from epochal.run.console.messages import printable
-
-Metrics = Mapping[str, float] | Iterable[tuple[str, float]]
 
 MOST_METRICS = 20  # a line that holds more is unreadable; the rest is counted, and is in the record
 _SECONDS_FROM_MS = 100_000
@@ -25,6 +24,18 @@ _TENTHS_BELOW_MS = 10
 _EXPONENT_FROM = 1e7  # an exploded norm must not fill the line with digits
 _UNITS = (("TB", 2**40), ("GB", 2**30), ("MB", 2**20), ("KB", 2**10), ("B", 1))
 _MIB = 2**20
+# Parts of a step's line: a label, a field of its record, and the format. Shares of experts are 0-1,
+# and the speed of light is in percent.
+_OF_STEP = (
+    ("aux ", "moe_aux_loss", ".4f"),
+    ("imbal ", "moe_load_imbalance", ".2f"),
+    ("util ", "moe_expert_utilization", ".2f"),
+    ("hot ", "moe_max_expert_fraction", ".2f"),
+    ("ent ", "moe_router_entropy", ".2f"),
+    ("kd ", "kd_loss", ".4f"),
+    ("sol ", "sol", "4.1f"),
+)
+_OF_MACHINE = ("vram_allocated_bytes", "vram_total", "gpu_pct")
 # Readings of a GPU: a field of its record, its text, and its unit.
 _OF_GPU = (
     ("power", "power {:4.0f} W", 1000),
@@ -37,32 +48,23 @@ _OF_GPU = (
 )
 
 
-def epoch_line(
-    epoch: int,
-    *,
-    total: int | None,
-    metrics: Metrics,
-    duration_s: float | None,
-    eta_s: float | None = None,
-    vram_used_bytes: float | None = None,
-    vram_total_bytes: float | None = None,
-    gpu_percent: float | None = None,
-) -> str:
-    """The line of a finished epoch; ``epoch`` counts from 0 and is shown counting from 1.
+def epoch_line(record: Mapping[str, Any], *, eta_s: float | None = None) -> str:
+    """The line of a finished epoch.
 
     VRAM is what the allocator holds against what the device has; more than that has spilled to the
-    host and is named. ``gpu_percent`` is utilisation, 0-100.
+    host and is named.
     """
-    number = f"{epoch + 1:3d}" if total is None else f"{epoch + 1:{len(str(total))}d}/{total}"
+    done, total, duration_s = record["epoch"], record.get("total"), number_in(record, "duration_s")
+    number = f"{done:3d}" if total is None else f"{done:{len(str(total))}d}/{total}"
     timing = "?" if duration_s is None else format_duration(duration_s)
     if eta_s is not None:
         timing += f"  ETA {format_duration(eta_s)}"
-    parts = [f"  epoch {number}", *_shown(metrics, "="), f"[{timing}]"]
-    parts += _memory(vram_used_bytes, vram_total_bytes, gpu_percent)
-    return "  ".join(parts)
+    machine = record.get("resources") or {}
+    parts = [f"  epoch {number}", *_shown(record["m"], "="), f"[{timing}]"]
+    return "  ".join(parts + _memory(*(machine.get(name) for name in _OF_MACHINE)))
 
 
-def closing_line(seconds: float, *, metrics: Metrics = (), verb: str = "complete in") -> str:
+def closing_line(seconds: float, *, metrics: Mapping[str, float], verb: str = "complete in") -> str:
     """The last line of a training; ``verb`` may also be "stopped after" or "failed after"."""
     shown = [f"| {text}" for text in _shown(metrics, ": ")]
     return "  ".join([f"  training {verb} {format_duration(seconds)}", *shown])
@@ -74,50 +76,36 @@ def section_line(name: str, *, seconds: float) -> str:
 
 
 def step_line(
-    step: int,
+    record: Mapping[str, Any],
     *,
     percent: float | None = None,
     trend: str = " ",
-    loss: float | None = None,
-    norm: float | None = None,
     spike: bool = False,
-    step_tokens: float | None = None,
-    duration_ms: float | None = None,
-    aux_loss: float | None = None,
-    load_imbalance: float | None = None,
-    expert_utilization: float | None = None,
-    max_expert_fraction: float | None = None,
-    router_entropy: float | None = None,
-    kd_loss: float | None = None,
-    sol: float | None = None,
     eta_s: float | None = None,
     phase: str | None = None,
 ) -> str:
     r"""The line of a training step.
 
     ``percent`` of the run (0-100); ``trend`` is ``\`` falling, ``/`` rising or a blank; ``spike``
-    puts ``!`` before the norm; ``sol`` is the speed of light in percent. Shares of experts are 0-1.
+    puts ``!`` before the norm.
     """
-    flag = "!" if spike else " "
     parts = [
-        _part("loss ", loss, "6.4f"),
-        _part(f"norm {flag}", norm, "6.4f"),
-        *_speed(step_tokens, duration_ms),
-        _part("aux ", aux_loss, ".4f"),
-        _part("imbal ", load_imbalance, ".2f"),
-        _part("util ", expert_utilization, ".2f"),
-        _part("hot ", max_expert_fraction, ".2f"),
-        _part("ent ", router_entropy, ".2f"),
-        _part("kd ", kd_loss, ".4f"),
-        _part("sol ", sol, "4.1f"),
+        _part("loss ", number_in(record, "loss"), "6.4f"),
+        _part("norm !" if spike else "norm  ", number_in(record, "norm"), "6.4f"),
+        *_speed(record, "step_tokens"),
+        *(_part(label, number_in(record, field), spec) for label, field, spec in _OF_STEP),
         None if eta_s is None else f"eta {format_clock(eta_s)}",
         None if not phase else printable(phase),
     ]
-    return f":: step {step:7d} {_percent(percent)} {trend} {_joined(parts)}".rstrip()
+    return f":: step {record['step']:7d} {_percent(percent)} {trend} {_joined(parts)}".rstrip()
 
 
 def metrics_line(
-    step: int, *, percent: float | None = None, metrics: Metrics = (), eta_s: float | None = None
+    step: int,
+    *,
+    percent: float | None = None,
+    metrics: Mapping[str, float],
+    eta_s: float | None = None,
 ) -> str:
     """The line of a step that has only free metrics."""
     eta = [] if eta_s is None else [f"eta {format_clock(eta_s)}"]
@@ -125,24 +113,18 @@ def metrics_line(
 
 
 def eval_line(
-    loss: float | None,
-    *,
-    step: int | None = None,
-    gap: float | None = None,
-    gap_percent: float | None = None,
-    eval_tokens: float | None = None,
-    duration_ms: float | None = None,
-    metrics: Metrics = (),
+    record: Mapping[str, Any], *, gap: float | None = None, gap_percent: float | None = None
 ) -> str:
     """The line of an evaluation; ``gap`` is its loss less the mean training loss before it.
 
     ``gap_percent`` is the same in percent of that mean.
     """
+    step = record.get("step")
     parts = [
-        _part("loss ", loss, "6.4f"),
+        _part("loss ", number_in(record, "loss"), "6.4f"),
         gap_text(gap, percent=gap_percent),
-        *_speed(eval_tokens, duration_ms),
-        *_shown(metrics, " "),
+        *_speed(record, "eval_tokens"),
+        *_shown(record.get("m") or {}, " "),
     ]
     start = ">> eval" if step is None else f">> eval {step:7d}"
     return f"{start:<29}{_joined(parts)}".rstrip()
@@ -166,8 +148,14 @@ def gpu_line(record: Mapping[str, Any]) -> str:
     return " | ".join([*parts, *([f"throttle {printable(throttle)}"] if throttle else [])])
 
 
-def _shown(metrics: Metrics, separator: str) -> list[str]:
-    pairs = list(metrics.items() if isinstance(metrics, Mapping) else metrics)
+def number_in(record: Mapping[str, Any], field: str) -> float | None:
+    """A number of a record; None for a field that is missing or has no number."""
+    value = record.get(field)
+    return as_float(value) if isinstance(value, (int, float)) else None
+
+
+def _shown(metrics: Mapping[str, float], separator: str) -> list[str]:
+    pairs = list(metrics.items())
     texts = [f"{printable(n)}{separator}{format_number(v)}" for n, v in pairs[:MOST_METRICS]]
     if len(pairs) > MOST_METRICS:
         texts.append(f"(+{len(pairs) - MOST_METRICS} more)")
@@ -192,7 +180,8 @@ def _percent(percent: float | None) -> str:
     return f"[{percent:5.1f}%]"
 
 
-def _speed(tokens: float | None, duration_ms: float | None) -> list[str | None]:
+def _speed(record: Mapping[str, Any], field: str) -> list[str | None]:
+    tokens, duration_ms = number_in(record, field), number_in(record, "duration_ms")
     if duration_ms is None or not math.isfinite(duration_ms):
         return []
     rate = tokens / duration_ms * 1000 if tokens is not None and duration_ms > 0 else math.nan
