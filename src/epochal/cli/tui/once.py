@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from itertools import pairwise
 
 from rich.text import Text
 
 from epochal.cli.tui.chart import View, curves_of, draw_chart, title
 from epochal.cli.tui.state import AppState
-from epochal.cli.tui.text import printable, run_line
+from epochal.cli.tui.text import console_for, printable, run_line
 from epochal.cli.tui.vitals import finding_lines, findings_of, vital_lines, vitals_of
 from epochal.store.progress import progress_of
 
@@ -21,7 +21,9 @@ Pieces = list[tuple[str, str]]
 
 def print_once(state: AppState, *, columns: int, now: float) -> Iterator[Pieces]:
     """The chosen run as it is at the Unix time ``now``, line by line."""
-    yield from map(_pieces, _lines(state, columns, now))
+    console = console_for(sys.stdout)
+    for line in _lines(state, columns, now):
+        yield [(part.text, str(part.style or "")) for part in Text.assemble(line).render(console)]
 
 
 def _lines(state: AppState, columns: int, now: float) -> Iterator[Text]:
@@ -52,15 +54,3 @@ def _lines(state: AppState, columns: int, now: float) -> Iterator[Text]:
     if findings:
         yield Text()
         yield from finding_lines(findings, columns=columns, rows=_FINDING_ROWS)
-
-
-def _pieces(line: Text) -> Pieces:
-    cuts = sorted({0, len(line), *(edge for span in line.spans for edge in (span.start, span.end))})
-    base = str(line.style)
-    return [
-        (
-            line.plain[start:end],
-            next((str(s.style) for s in line.spans if s.start <= start < s.end), base),
-        )
-        for start, end in pairwise(cuts)
-    ]
