@@ -175,3 +175,14 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def temporary_folder(owner: object) -> Path:
+    """A new folder outside the runs, which is deleted with the object it is for."""
+    import shutil  # most processes never need one
+    import tempfile
+    import weakref
+
+    folder = tempfile.mkdtemp(prefix="epochal-")
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -12,13 +12,12 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
 from typing import IO, Any
 
+from epochal.base.atomic_file import temporary_folder
 from epochal.exchange.media.types import Sample
 from epochal.journal.blobs import Pixels, blob_name, encode
 from epochal.journal.layout import read_json, write_json
@@ -218,8 +217,7 @@ class Artifact(ExplainsMissingMembers):
     def new_file(self, name: str, mode: str = "x", encoding: Any = None) -> Iterator[IO[Any]]:
         """Open a new file of the artifact for writing."""
         if self._made is None:
-            self._made = Path(tempfile.mkdtemp(prefix="epochal-artifact-"))
-            weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
+            self._made = temporary_folder(self)
         path = self._made / _inner(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:

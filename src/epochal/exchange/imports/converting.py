@@ -17,17 +17,15 @@ import hashlib
 import os
 import secrets
 import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from epochal.base.atomic_file import between_processes, replaced_file
+from epochal.base.atomic_file import between_processes, replaced_file, temporary_folder
 from epochal.base.guard import Guard
 from epochal.errors import FormatError, InternalError
 from epochal.exchange.imports.copying import RunCopy, staged_folder, swap_in
@@ -269,9 +267,7 @@ class Conversions:
                 self.is_kept = os.access(root, os.W_OK)
         if self.is_kept:
             return root
-        folder = tempfile.mkdtemp(prefix="epochal-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return Path(folder)
+        return temporary_folder(self)
 
     # -- searching --------------------------------------------------------------------------------
 

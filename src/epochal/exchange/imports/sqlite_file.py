@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from epochal.base.atomic_file import has_locks
+from epochal.base.atomic_file import has_locks, temporary_folder
 from epochal.errors import FormatError
 from epochal.exchange.imports.foreign import Files, FileSignature, R, file_signature
 from epochal.journal.layout import SearchBounds
@@ -77,9 +75,7 @@ class SqliteFile:
     def _fresh_copy(self) -> Path:
         seen = self.signature()
         if self._copy is None:
-            folder = tempfile.mkdtemp(prefix="epochal-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self._copy = Path(folder) / self.path.name
+            self._copy = temporary_folder(self) / self.path.name
         if self._copied != seen:
             # The log before the file: a write in between then looks unfinished, and is left out.
             for source in (*self._sides(), self.path):

@@ -11,11 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import ssl
-import tempfile
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -25,6 +22,7 @@ from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
+from epochal.base.atomic_file import temporary_folder
 from epochal.base.http import HttpClient, HttpError, Response, basic
 from epochal.errors import UsageError
 from epochal.exchange.imports.foreign import (
@@ -294,9 +292,7 @@ class MlflowServerRun(FileRun):
 
     @cached_property
     def _folder(self) -> Path:
-        folder = tempfile.mkdtemp(prefix="epochal-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return Path(folder)
+        return temporary_folder(self)
 
     def _files(self, folder: object) -> Iterator[_Row]:
         asked = {"run_id": self.key, "path": folder}
