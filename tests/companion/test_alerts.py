@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epochal.companion.alerts import Alerts, open_alerts
+from epochal.companion.alerts import Alerts, Apprise
 from epochal.health.finding import Finding, Severity
 
 
@@ -116,7 +116,7 @@ def test_a_failure_is_said_once() -> None:
 
 
 def test_without_addresses_nothing_waits() -> None:
-    alerts = open_alerts([], run="p/a", least="info", on_failure=lambda _reason: None)
+    alerts = Alerts(None, run="p/a", least="info", on_failure=lambda _reason: None)
     alerts.finding(finding())
     finish(alerts)
     assert alerts.left() is None
@@ -152,7 +152,7 @@ def test_a_webhook_receives_it() -> None:
     pytest.importorskip("apprise")
     failures: list[str] = []
     with webhook() as (address, received):
-        alerts = open_alerts([address], run="p/a", least="error", on_failure=failures.append)
+        alerts = Alerts(Apprise([address]), run="p/a", least="error", on_failure=failures.append)
         alerts.finding(finding())
         finish(alerts)
     assert failures == []
@@ -165,7 +165,9 @@ def test_a_webhook_receives_it() -> None:
 def test_an_address_nobody_knows_is_said_without_its_secret() -> None:
     pytest.importorskip("apprise")
     failures: list[str] = []
-    alerts = open_alerts(["nowhere://secret"], run="p/a", least="error", on_failure=failures.append)
+    alerts = Alerts(
+        Apprise(["nowhere://secret"]), run="p/a", least="error", on_failure=failures.append
+    )
     alerts.finding(finding())
     finish(alerts)
     assert len(failures) == 1
@@ -177,7 +179,9 @@ def test_an_address_nobody_knows_is_said_without_its_secret() -> None:
 def test_an_address_nobody_knows_is_said_before_there_is_anything_to_send() -> None:
     pytest.importorskip("apprise")
     failures: list[str] = []
-    alerts = open_alerts(["nowhere://secret"], run="p/a", least="error", on_failure=failures.append)
+    alerts = Alerts(
+        Apprise(["nowhere://secret"]), run="p/a", least="error", on_failure=failures.append
+    )
     alerts.look()
     finish(alerts)
     assert failures == [

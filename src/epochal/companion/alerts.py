@@ -165,20 +165,7 @@ class Alerts:
             self._on_failure(reason)
 
 
-def open_alerts(
-    addresses: Sequence[str],
-    *,
-    run: str,
-    least: str,
-    on_failure: Callable[[str], object],
-    guard: Guard | None = None,
-) -> Alerts:
-    """Alerts to these addresses; with none, alerts that go nowhere."""
-    send = _Apprise(addresses) if addresses else None
-    return Alerts(send, run=run, least=least, on_failure=on_failure, guard=guard)
-
-
-class _Apprise:
+class Apprise:
     """Sends through the apprise package, loaded with the first message."""
 
     def __init__(self, addresses: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from epochal.base.alarm import interrupting
 from epochal.base.guard import Fault, Guard, describe
 from epochal.companion import ending
-from epochal.companion.alerts import Alerts, open_alerts
+from epochal.companion.alerts import Alerts, Apprise
 from epochal.companion.config import CompanionConfig, parse
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.ending import CrashEvidence, ParentWatch, Waker
@@ -292,8 +292,9 @@ class Companion:
 
     def _open_alerts(self) -> Alerts:
         settings = read_settings()
-        return open_alerts(
-            settings.alerts if self._config.is_main else (),
+        send = Apprise(settings.alerts) if settings.alerts and self._config.is_main else None
+        return Alerts(
+            send,
             run=run_title(self._config.folder),
             least=settings.alert_on,
             on_failure=lambda reason: self.journal.event("alert-failed", reason=reason),
