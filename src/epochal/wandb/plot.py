@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.exchange.imports.media import CHARTS
 from epochal.exchange.media import types
 from epochal.records import Record
 from epochal.wandb.data_types import Table, WBValue
@@ -17,13 +18,7 @@ from epochal.wandb.data_types import Table, WBValue
 # By the name of a Vega specification: the chart, and the fields that are its x, y and color. A
 # matrix has a value instead of a color. A specification of ``wandb.sklearn`` names its columns.
 _CHARTS: Mapping[str, Sequence[str]] = {
-    "line": ("line", "x", "y", "stroke"),
-    "lineseries": ("line", "step", "lineVal", "lineKey"),
-    "area-under-curve": ("line", "x", "y", "class"),
-    "scatter": ("scatter", "x", "y"),
-    "bar": ("bar", "label", "value"),
-    "histogram": ("histogram", "value"),
-    "confusion_matrix": ("matrix", "Predicted", "Actual", "nPredictions"),
+    **{chart.split("/")[1]: (kind, *names.values()) for kind, chart, names in CHARTS},
     "calibration": ("line", "mean_predicted_value", "fraction_of_positives", "model"),
     "class_proportions": ("bar", "class", "count", "dataset"),
     "elbow": ("line", "cluster_ranges", "errors"),
