@@ -10,12 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.exchange.media.types import Image, Table
-from epochal.integrations.framework import callback, log_samples, open_run, require
+from epochal.integrations.framework import Method, callback, log_samples, open_run, require
 from epochal.run.run import Run
 
 require("accelerate", "epochal.integrations.accelerate")
 
 from accelerate.tracking import GeneralTracker, on_main_process, register_tracker_class  # noqa: E402 (missing: one sentence, above)
+
+
+def _on_main_process(method: Method) -> Method:
+    """Decorate what Accelerate calls: done in one process only, and a fault in it is recorded."""
+    return on_main_process(callback(method))  # type: ignore[no-any-return]
 
 
 class EpochalTracker(GeneralTracker):  # type: ignore[misc]
@@ -37,8 +42,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         self._run = run
         self._options = options
 
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
+    @_on_main_process
     def start(self) -> None:
         """Open the run."""
         if self._run is None or self._run.state == "finished":
@@ -49,20 +53,17 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         """The run; None before ``init_trackers`` and in other processes."""
         return self._run
 
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
+    @_on_main_process
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Add to the configuration."""
         self._open().config.update(values)
 
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
+    @_on_main_process
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Record metrics; tensors on a GPU are not waited for."""
         self._open().log(values, step)
 
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
+    @_on_main_process
     def log_images(
         self, values: Mapping[str, Sequence[Any]], step: int | None = None, **kwargs: Any
     ) -> None:
@@ -74,8 +75,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         }
         log_samples(self._open(), pictures, step)
 
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
+    @_on_main_process
     def log_table(
         self,
         table_name: str,
@@ -89,8 +89,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         table = Table((data or ()) if dataframe is None else dataframe, columns)
         log_samples(self._open(), {table_name: table}, step)
 
-    @on_main_process  # type: ignore[untyped-decorator]
-    @callback
+    @_on_main_process
     def finish(self) -> None:
         """Finish the run, unless it was given."""
         if self._run is not None and self._given is None:
