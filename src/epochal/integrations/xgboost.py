@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from epochal.exchange.imports.values import number_of_text
 from epochal.integrations.framework import TrainingRun, callback, require
 from epochal.run.run import Run
 
@@ -125,9 +126,5 @@ def _collect(part: Mapping[str, Any], found: dict[str, Any]) -> None:
 
 
 def _plain(text: Any) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except (TypeError, ValueError):
-            continue
-    return text
+    number = number_of_text(text)
+    return text if number is None else number

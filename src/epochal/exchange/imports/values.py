@@ -46,6 +46,16 @@ def plain_number(value: Any) -> float | int | None:
     return value if isinstance(value, float) else None
 
 
+def number_of_text(text: Any) -> float | int | None:
+    """The number that a text spells; None for any other."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
 def json_value(source: bytes | str) -> object:
     """JSON text as Python's own writer makes it: NaN and infinities are numbers there."""
     try:

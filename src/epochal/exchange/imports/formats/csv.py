@@ -25,6 +25,7 @@ from epochal.exchange.imports.text_file import (
     TextFiles,
     beginning,
 )
+from epochal.exchange.imports.values import number_of_text
 from epochal.journal.regular_file import read_regular
 
 ORDER = 70
@@ -183,11 +184,8 @@ def _value(cell: str, separator: str) -> float | int | str | None:
     text = cell.strip()
     if not text or "_" in text:  # which Python would take for a part of a number
         return text or None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
+    if (number := number_of_text(text)) is not None:
+        return number
     if separator != "," and re.fullmatch(r"-?\d+,\d+", text):
         return float(text.replace(",", "."))
     return {"true": 1, "false": 0}.get(text.lower(), text)

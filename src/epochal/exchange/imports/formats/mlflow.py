@@ -33,6 +33,7 @@ from epochal.exchange.imports.values import (
     SUMMARY_PREFIX,
     SummaryReader,
     json_value,
+    number_of_text,
     own_facts,
     unix_seconds,
 )
@@ -281,10 +282,5 @@ def _number_or_text(value: Any) -> Any:
     """A parameter, which MLflow keeps as text, as what it was."""
     if value in ("True", "False"):
         return value == "True"
-    for kind in (int, float):
-        try:
-            number = kind(value)
-        except (TypeError, ValueError):
-            continue
-        return number if abs(number) < 2**63 else value
-    return value
+    number = number_of_text(value)
+    return number if number is not None and abs(number) < 2**63 else value
