@@ -64,9 +64,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         self._open().log(values, step)
 
     @_on_main_process
-    def log_images(
-        self, values: Mapping[str, Sequence[Any]], step: int | None = None, **kwargs: Any
-    ) -> None:
+    def log_images(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Record lists or batches of images, each under one name."""
         caption = kwargs.get("caption")
         pictures = {

@@ -7,8 +7,8 @@ numbers only once somebody reads them. `Run.log` takes them as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from epochal.errors import UsageError
 from epochal.torch.checks import check, check_number
-from epochal.torch.schedule import Scheduler
 
 Parameters = Tensor | torch.nn.Module | Iterable[Tensor]
 
@@ -196,6 +195,19 @@ def set_lr(optimizer: Optimizer, lr: float, group: int | None = None) -> None:
             chosen["lr"] = lr
 
 
+class Schedule(Protocol):
+    """What gives the learning rate of each step; every :class:`~epochal.torch.Scheduler` is one."""
+
+    def lr(self, step: int) -> float:
+        """Return the rate of one step, counted from 0."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must keep."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict()`."""
+
+
 class TorchSchedule(LRScheduler):
     """Sets every parameter group to `schedule.lr(steps so far)`; call `step()` after the optimizer.
 
@@ -203,7 +215,7 @@ class TorchSchedule(LRScheduler):
     schedule are those in your program.
     """
 
-    def __init__(self, optimizer: Optimizer, schedule: Scheduler) -> None:
+    def __init__(self, optimizer: Optimizer, schedule: Schedule) -> None:
         self.schedule = schedule
         super().__init__(optimizer)
 
