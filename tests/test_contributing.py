@@ -87,7 +87,7 @@ def test_the_printed_sink_sends_every_record_once(
     about = tmp_path / "installed" / "printed-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: printed\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[epochal.exchange.sinks]\nlines = printed:LinesSink\n")
+    (about / "entry_points.txt").write_text("[epochal.sinks]\nlines = printed:LinesSink\n")
     (tmp_path / "installed" / "printed.py").write_text(sink)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
     check_records_arrive_once("lines", executed(test)["MEMBER"], start_run(), tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import pkgutil
@@ -97,7 +96,7 @@ def python_marks() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for part, package, *names in (mark.split() for mark in generated.marks() if " " in mark):
         assert part == "python"
-        every = names or list(importlib.import_module(package).__all__)
+        every = names or list(pkgutil.resolve_name(package).__all__)
         assert found.setdefault(package, set()).isdisjoint(every), f"{package}: a name stands twice"
         found[package].update(every)
     return found

@@ -130,7 +130,7 @@ class Here(Sink):
 
 def test_every_sink_works_there_and_an_error_without_a_text_has_a_name(started_in: Path) -> None:
     installed = started_in.with_name("installed")
-    write_package(installed, "sink_here", "[epochal.exchange.sinks]\nhere = sink_here:Here\n")
+    write_package(installed, "sink_here", "[epochal.sinks]\nhere = sink_here:Here\n")
     (installed / "sink_here.py").write_text(SINK)
     (started_in / "config.yaml").write_text("report_to: here\n")
     training = TRAINING.replace("finish_wait_s=120", "finish_wait_s=5")
