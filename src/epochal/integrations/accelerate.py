@@ -10,17 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.exchange.media.types import Image, Table
-from epochal.integrations.framework import Method, callback, log_samples, open_run, require
+from epochal.integrations.framework import callback, log_samples, open_run, require
 from epochal.run.run import Run
 
 require("accelerate", "epochal.integrations.accelerate")
 
 from accelerate.tracking import GeneralTracker, on_main_process, register_tracker_class  # noqa: E402 (missing: one sentence, above)
-
-
-def _on_main_process(method: Method) -> Method:
-    """Decorate what Accelerate calls: done in one process only, and a fault in it is recorded."""
-    return on_main_process(callback(method))  # type: ignore[no-any-return]
 
 
 class EpochalTracker(GeneralTracker):  # type: ignore[misc]
@@ -42,7 +37,8 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         self._run = run
         self._options = options
 
-    @_on_main_process
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def start(self) -> None:
         """Open the run."""
         if self._run is None or self._run.state == "finished":
@@ -53,18 +49,23 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         """The run; None before ``init_trackers`` and in other processes."""
         return self._run
 
-    @_on_main_process
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Add to the configuration."""
         self._open().config.update(values)
 
-    @_on_main_process
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Record metrics; tensors on a GPU are not waited for."""
         self._open().log(values, step)
 
-    @_on_main_process
-    def log_images(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
+    def log_images(
+        self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any
+    ) -> None:
         """Record lists or batches of images, each under one name."""
         caption = kwargs.get("caption")
         pictures = {
@@ -73,7 +74,8 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         }
         log_samples(self._open(), pictures, step)
 
-    @_on_main_process
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def log_table(
         self,
         table_name: str,
@@ -87,7 +89,8 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
         table = Table((data or ()) if dataframe is None else dataframe, columns)
         log_samples(self._open(), {table_name: table}, step)
 
-    @_on_main_process
+    @on_main_process  # type: ignore[untyped-decorator]
+    @callback
     def finish(self) -> None:
         """Finish the run, unless it was given."""
         if self._run is not None and self._given is None:

@@ -18,7 +18,6 @@ from epochal.base.guard import attempt, describe
 from epochal.errors import UsageError
 from epochal.exchange.media.types import Audio, Image, Sample, Table, Video
 from epochal.integrations.framework import (
-    Method,
     callback,
     log_samples,
     open_run,
@@ -37,11 +36,6 @@ from lightning.pytorch.utilities import rank_zero_only  # noqa: E402
 
 # What ends a run when Lightning has no exception to show for it.
 _STATUS = {"success": "finished", "finished": "finished", "failed": "failed"}
-
-
-def _on_rank_zero(method: Method) -> Method:
-    """Decorate what Lightning calls: it is done on rank 0 only, and a fault in it is recorded."""
-    return rank_zero_only(callback(method))  # type: ignore[no-any-return]
 
 
 class EpochalLogger(Logger):  # type: ignore[misc]
@@ -116,28 +110,32 @@ class EpochalLogger(Logger):  # type: ignore[misc]
 
     # -- records ----------------------------------------------------------------------------------
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Record metrics; tensors on a GPU are not waited for."""
         if self._prefix:
             metrics = {f"{self._prefix}{name}": value for name, value in metrics.items()}
         self._open().log(metrics, step)
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_image(
         self, key: str, images: Sequence[Any], step: int | None = None, **each: Any
     ) -> None:
         """Record pictures; ``caption``, ``boxes`` and ``masks`` are lists, as of WandbLogger."""
         self._log_list(Image, key, images, step, each)
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_audio(
         self, key: str, audios: Sequence[Any], step: int | None = None, **each: Any
     ) -> None:
         """Record sounds; ``sample_rate`` and ``caption`` are lists with one entry for each."""
         self._log_list(Audio, key, audios, step, each)
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_video(
         self, key: str, videos: Sequence[Any], step: int | None = None, **each: Any
     ) -> None:
@@ -145,7 +143,8 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         each.pop("format", None)
         self._log_list(Video, key, videos, step, each)
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_table(
         self,
         key: str,
@@ -178,7 +177,8 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         ]
         log_samples(self._open(), {f"{self._prefix}{key}": samples}, step)
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_hyperparams(
         self, params: Mapping[str, Any] | Namespace | None, *args: Any, **kwargs: Any
     ) -> None:
@@ -187,7 +187,8 @@ class EpochalLogger(Logger):  # type: ignore[misc]
         if values:
             self._open().config.update(values)
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def log_graph(self, model: Any, input_array: Any = None) -> None:
         """Draw the model, if the logger was made with ``log_graph=True``."""
         if not self._draws_graph:
@@ -200,7 +201,8 @@ class EpochalLogger(Logger):  # type: ignore[misc]
                 f"the model is not drawn: {describe(fault).partition(chr(10))[0]}"
             )
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Record a checkpoint."""
         path = checkpoint_callback._last_checkpoint_saved
@@ -214,7 +216,8 @@ class EpochalLogger(Logger):  # type: ignore[misc]
             is_best=path == checkpoint_callback.best_model_path,
         )
 
-    @_on_rank_zero
+    @rank_zero_only  # type: ignore[untyped-decorator]
+    @callback
     def finalize(self, status: str) -> None:
         """Finish the run as the training has ended; what is logged later is another attempt."""
         run = self._run
