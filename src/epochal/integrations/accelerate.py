@@ -63,9 +63,7 @@ class EpochalTracker(GeneralTracker):  # type: ignore[misc]
 
     @on_main_process  # type: ignore[untyped-decorator]
     @callback
-    def log_images(
-        self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any
-    ) -> None:
+    def log_images(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Record lists or batches of images, each under one name."""
         caption = kwargs.get("caption")
         pictures = {

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
-from epochal.records import ROLES, finite
+from epochal.records import ROLES
 from epochal.records.values import nonfinite_word
 from epochal.server import wire
 from epochal.server.updates import format_cursors
@@ -24,6 +24,11 @@ from epochal.store.store import RunView
 _ROLE = "role:"
 # So many a page draws, sorts and searches without a delay.
 MOST_METRICS = 2000
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where JSON cannot represent it."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def run_row(
