@@ -1,4 +1,4 @@
-"""How a companion sees that a run has ended, and what it does about it.
+"""How a companion sees that a run or its process has ended, and what it does about it.
 
 The order is fixed: what people need first comes first, and each job leaves things whole wherever it
 is stopped. What could not be done in time is named with the command that does it.

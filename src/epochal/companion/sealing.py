@@ -1,4 +1,4 @@
-"""Has finished parts sealed by a short-lived process, which takes its memory with it.
+"""Has finished parts sealed and pictures encoded, parts by a process that takes its memory with it.
 
 ``python -m epochal.companion.sealing RUN_FOLDER STEM…`` is that process. It prints one JSON object:
 the parts it could not seal, and why.

@@ -1,4 +1,4 @@
-"""The series of an archive: every point where they fit, else as many slices as fit.
+"""The series and entries of an archive: all of them where they fit, else as many as fit.
 
 A long series keeps the mean, the smallest, largest and last value of each slice, and moving
 averages.

@@ -1,4 +1,4 @@
-"""The facts about the run that all rules share."""
+"""The facts about the run that all rules share, such as which series plays which role."""
 
 from __future__ import annotations
 

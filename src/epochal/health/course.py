@@ -1,4 +1,4 @@
-"""The course of the loss, described once for all rules: its best level, its level now, its falls.
+"""The course of the loss, described once for all rules: its best level, its falls, its rates.
 
 A level is a median of recent points. Everything here is kept up to date in constant time per point;
 questions about the whole run are answered from its blocks.

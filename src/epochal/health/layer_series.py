@@ -1,4 +1,4 @@
-"""The series that watching a model writes for each of its parameters and layers."""
+"""The series that watching a model writes for its parameters, layers and branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hub knows beside the runs: tokens, whose runs they are, requests, who changed what."""
+"""What a hub knows beside the runs: tokens, links, owners of runs, requests, who changed what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of samples: their media types, their names, and how a run stores and reads them.
+"""The files of samples: types, names, encoding of pixels, and how a run stores and reads them.
 
 A file is named after its content, so equal content is stored once. Pixels are stored as they are,
 in ``NAME.raw``; the companion encodes them to ``NAME`` and removes the raw file. Whoever reads a

@@ -1,4 +1,4 @@
-"""Where things lie in a run folder, and how names become folder names.
+"""Where things lie in a run folder, how names become folders, and how far a search for runs goes.
 
 runs/<project>/boards/<slug>.json    what people arrange; see ``epochal.journal.boards``
 runs/<project>/<slug>/

@@ -1,4 +1,4 @@
-"""The identity of a process, with which a reader can check whether it still exists.
+"""The identity of a process, with which a reader can check whether it exists, in headers of parts.
 
 A pid alone is not enough: pids are reused, differ between containers and mean nothing on another
 machine. Host, boot, pid namespace and the process's start time together are.

@@ -1,4 +1,4 @@
-"""Opens regular files and nothing else.
+"""Opens regular files and nothing else, and reads and writes by descriptor.
 
 A pipe waits for somebody to write to it, a device may never end, and a folder of runs may hold
 either under any name. ``open(path, "rb", opener=regular_only)`` refuses them without waiting.

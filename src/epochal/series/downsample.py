@@ -1,4 +1,4 @@
-"""Reduces a long series to the width of a chart without losing an extreme.
+"""Reduces a long series to the width of a chart without losing an extreme, or to one line.
 
 Sampling or striding drops a spike of one step. Here every slice of the axis keeps its exact first,
 last, smallest and largest point, and the mean of all its points. A range with no more points than

@@ -1,4 +1,4 @@
-"""The goal of a metric without a declared one and its possible values, by the words in its name."""
+"""What the words in the name of a metric tell: its goal, its possible values, its plain name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trends of one series, for use inside the training loop."""
+"""Trends of one series, for use inside the training loop, and how far an evaluation is overfit."""
 
 from __future__ import annotations
 

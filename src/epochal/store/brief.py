@@ -1,4 +1,4 @@
-"""One run in short: what ``epochal show`` prints, and what agents read.
+"""A run or one metric in short: what ``show`` and ``series`` print, and what agents read.
 
 Status, progress, the main metrics, what was configured differently from the run before, and the
 findings in one line each.

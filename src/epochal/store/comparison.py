@@ -1,4 +1,4 @@
-"""Compares runs: where their configs differ, and their best and last metrics."""
+"""Compares runs that have finished: where their configs differ, and their best and last metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in one row, from the index to the page.
+"""A run in one row, from the index to the page, and rows as MessagePack.
 
 ``RunRow`` is what lists, filters, comparisons, commands and the page read of a run. The index also
 stores what a row is derived from at each moment (``RowBasis``), and the summaries of all series

@@ -1,4 +1,4 @@
-"""What lists and commands say of a run: how far it is, what was found, a value with its unit."""
+"""What lists and commands say of a run: progress, findings, values, and records as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine this process may use: CPU, memory, disks and network, and the processes of a run.
+"""The machine this process may use: CPU, memory, disks, network, control groups, processes.
 
 Each source gives the fields of a ``system`` record by name; what cannot be read is left out. Rates
 and shares cover the time since the previous ``sample()``, so the first has none.

@@ -1,4 +1,4 @@
-"""Samples the machine in the training process, once per logged epoch.
+"""Samples the machine in the training process once per logged epoch, and reduces the samples.
 
 Nothing that goes wrong here reaches the training loop: a source that fails is counted, and its
 readings are absent. Nor does looking cost much: a source is left alone until its last reading has

@@ -1,4 +1,4 @@
-"""Reads numbers from a GPU without ever waiting for it.
+"""Reads numbers and times of phases from a GPU without ever waiting for it.
 
 A value that is logged is still being computed. Asking for it (``.item()``) would stop the program
 until the GPU has caught up. Instead all tensors of one record are gathered on the device and copied

@@ -1,4 +1,4 @@
-"""Rows of ``log``, ``define_metric``, and ``run.summary`` with the interface of W&B's."""
+"""Rows of ``log``, ``define_metric``, ``run.config`` and ``run.summary`` as W&B has them."""
 
 from __future__ import annotations
 

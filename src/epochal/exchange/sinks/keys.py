@@ -1,4 +1,4 @@
-"""The names and units under which trackers other than TensorBoard get a run's numbers.
+"""The names under which trackers get a run's numbers: keys and units, and TensorBoard's usual tags.
 
 Series keep their names (``train/loss``, ``eval/loss``, ``moe/aux_loss``). Telemetry of a GPU is
 ``gpu/<id>/<name>``, of a GPU of another node ``<node>/gpu/<id>/<name>``, so that no two collide;

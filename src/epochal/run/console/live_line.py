@@ -1,4 +1,4 @@
-"""One terminal line that stays below whatever else is printed.
+"""One terminal line that stays below whatever else is printed, and the progress bar in it.
 
 While it is open, other output to the terminal passes through here. The line is erased, the text is
 written unchanged, and the line is drawn again after the text has ended its own line. So it is not

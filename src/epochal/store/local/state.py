@@ -1,4 +1,4 @@
-"""What is known of a run from its parts: series, and records that are no numbers."""
+"""What is known of a run from its parts: series, other records, and the times of attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trash: deleted runs, each beside the place where it was.
+"""The trash: deleted runs, each beside the place where it was; and what fills the disk.
 
 A run ``runs/<project>/<slug>`` is moved to ``runs/<project>/.trash/<time>/<slug>``: one rename, on
 one disk, that needs no list of its own. Readers do not look into folders whose names begin with a
