@@ -13,11 +13,11 @@ from typing import Any, get_args
 
 from msgspec import Struct, inspect
 
+from epochal.journal import row
 from epochal.server import changes, wire
 from epochal.server.endpoints import ENDPOINTS, Endpoint
 from epochal.server.entries import EntrySource
 from epochal.server.params import Param
-from epochal.store import answers
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPESCRIPT = ROOT / "web" / "src" / "wire.ts"
@@ -27,7 +27,7 @@ _ALIASES = {
     "AxisName": wire.AxisName,
     "Nonfinite": wire.Nonfinite,
     "MarkKind": wire.MarkKind,
-    "StateName": answers.State,
+    "StateName": row.State,
 }
 # The data of each event, by the name of the event.
 EVENTS: dict[str, type[Struct]] = {

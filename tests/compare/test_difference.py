@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from epochal.api import reading
 from epochal.compare.difference import Difference
 from epochal.compare.groups import Member, MemberValue, RunValues, group_members, group_table
-from epochal.store.answers import Status
+from epochal.journal.row import Status
 from epochal.store.comparison import ALL_FINISHED
 from epochal.store.row import RunRow
 from epochal.store.store import RunView

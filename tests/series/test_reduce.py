@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.series.downsample import Summary, summarise
+from epochal.series.downsample import summarise
+from epochal.series.summary import Summary
 
 
 def test_summary_of_a_series() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from epochal.journal.entries import Entry
 from epochal.records import Position
 from epochal.server.entries import _spread
-from epochal.store.answers import Entry
 from tests.server.live import Server
 from tests.store.journals import Journal
 

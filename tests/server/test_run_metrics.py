@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from epochal.exports.archive import _responses
+from epochal.journal.metrics import Metric
 from epochal.server.rows import MOST_METRICS, chosen_metrics
-from epochal.store.answers import Metric
 from epochal.store.local.by_path import load_run
 from tests.server.live import Server
 from tests.store.journals import Journal

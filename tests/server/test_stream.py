@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from epochal.journal.entries import Cursor
 from epochal.server import streams, updates
-from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from tests.server.live import Event, Server, serving, until, until_added
 from tests.store.journals import Journal

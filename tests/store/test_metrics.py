@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from epochal.store.answers import Metric
+from epochal.journal.metrics import Metric
 from epochal.store.metrics import in_order
 
 

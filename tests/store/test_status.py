@@ -10,7 +10,7 @@ import pytest
 
 from epochal.journal.line import encode
 from epochal.journal.process import process_identity
-from epochal.store.answers import Status
+from epochal.journal.row import Status
 from epochal.store.local.by_path import load_run
 from epochal.store.status import derive_status, format_age
 from tests.store.journals import Journal

@@ -7,7 +7,7 @@ import pytest
 
 from epochal.api import reading
 from epochal.cli.main import main
-from epochal.store.answers import Status
+from epochal.journal.row import Status
 from epochal.store.comparison import unfinished_text
 from epochal.store.row import RunRow
 from tests.server.live import serving

@@ -17,14 +17,15 @@ from epochal.compare.importance import Importance, importance
 from epochal.compare.why import Why, why_in
 from epochal.exchange.media.stored import StoredSample
 from epochal.health.rule_settings import reader_rules
+from epochal.journal.metrics import Metric
 from epochal.records import Axis
 from epochal.records.format import format_number, format_reached, plural
-from epochal.series.downsample import Buckets, Summary
+from epochal.series.downsample import Buckets
 from epochal.series.html import Point, card, chart, table
 from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
+from epochal.series.summary import Summary
 from epochal.settings import read_settings
-from epochal.store.answers import Metric
 from epochal.store.brief import find_metric, read_series
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.store import open_store

@@ -23,9 +23,10 @@ from epochal.errors import MetricNotFoundError
 from epochal.health.data_window import DataWindow, SampleSet, number, window_of
 from epochal.health.finding import Finding, is_more_severe
 from epochal.health.observation import Observation
+from epochal.journal.entries import Entry
+from epochal.journal.metrics import Metric
 from epochal.records.values import as_float, flat_items
 from epochal.series.series import Series
-from epochal.store.answers import Entry, Metric
 from epochal.store.comparison import MISSING
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, resolve

@@ -15,6 +15,8 @@ import numpy as np
 
 from epochal.compare.difference import FEWEST, Difference, Units, differences
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.journal.metrics import Metric
+from epochal.journal.row import State
 from epochal.records.format import format_number
 from epochal.records.values import flat_items
 from epochal.series.aggregate import (
@@ -31,7 +33,6 @@ from epochal.series.aggregate import (
 from epochal.series.series import Series, X, data_frame
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric, State
 from epochal.store.brief import read_series
 from epochal.store.comparison import Unfinished, unfinished_of
 from epochal.store.lookup import near_names

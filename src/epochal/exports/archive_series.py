@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from epochal.errors import EpochalError, MetricNotFoundError
 from epochal.journal.blobs import files_of
+from epochal.journal.entries import Entry
 from epochal.query.formula import is_formula
 from epochal.series.series import Series
 from epochal.series.smooth import Smoothing
@@ -27,7 +28,6 @@ from epochal.server.entries import EntrySource, evenly
 from epochal.server.series import SLICE_COLUMNS, SeriesBlock, Slicing, series_block, series_body
 from epochal.server.updates import entry_row
 from epochal.server.wire import EntryList, EntryRow, Knots, XKind
-from epochal.store.answers import Entry
 from epochal.store.store import RunView
 
 Floats = NDArray[np.float64]

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from epochal.errors import EpochalError, MetricNotFoundError
 from epochal.records import Axis
 from epochal.records.format import format_number, plural
-from epochal.series.downsample import Buckets, Summary, buckets, summarise
+from epochal.series.downsample import Buckets, buckets, summarise
 from epochal.series.html import MOST_POINTS, card, chart
 from epochal.series.smooth import Smoothing
+from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 
 # An axis: one of ``X_KINDS``, or the name of a metric.

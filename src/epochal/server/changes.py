@@ -19,11 +19,12 @@ from starlette.responses import Response
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.boards import Board
 from epochal.journal.line import MAX_DEPTH, nests_too_deeply
+from epochal.journal.row import Labels
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.store import answers
-from epochal.store.answers import Labels, LabelsEdit
+from epochal.store.answers import LabelsEdit
 from epochal.store.store import RunView, tag_edit
 
 MAX_BODY_BYTES = 64 * 1024

@@ -10,7 +10,7 @@ import msgspec
 
 from epochal.health.data_window import DataWindow, Epoch, SampleSet, number, window_of
 from epochal.health.observation import Observation
-from epochal.store.answers import Entry
+from epochal.journal.entries import Entry
 from epochal.store.store import RunView
 
 _CONTENT = "content"

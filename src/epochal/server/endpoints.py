@@ -18,6 +18,7 @@ from epochal.compare.groups import GroupTables
 from epochal.compare.importance import Importance
 from epochal.compare.why import Why
 from epochal.journal.boards import StoredBoard
+from epochal.journal.row import Labels
 from epochal.records import LOG_KINDS
 from epochal.server import (
     boards,
@@ -40,7 +41,6 @@ from epochal.server.entries import EntrySource, entries_handler
 from epochal.server.params import Param
 from epochal.server.rows import run_detail
 from epochal.server.state import run_response
-from epochal.store.answers import Labels
 from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
 

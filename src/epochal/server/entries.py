@@ -12,12 +12,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.journal.entries import Cursor, Entry
 from epochal.server import wire
 from epochal.server.params import bool_param, int_param, ranks_param, str_param, str_params
 from epochal.server.responses import run_id_of
 from epochal.server.state import run_response
 from epochal.server.updates import entry_row, format_cursors, format_position, parse_cursors
-from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
 T = TypeVar("T")

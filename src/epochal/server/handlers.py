@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.journal.row import LIVE_STATES
 from epochal.server import wire
 from epochal.server.access import principal_of
 from epochal.server.changes import body_of
@@ -17,7 +18,6 @@ from epochal.server.reader import LIST_BUDGET_S
 from epochal.server.responses import body_response, error_response, json_response, run_id_of
 from epochal.server.rows import group_row, run_detail, run_row
 from epochal.server.state import run_response, server_state
-from epochal.store.answers import LIVE_STATES
 from epochal.store.projects import ProjectList
 from epochal.store.store import RunView
 from epochal.version import __version__

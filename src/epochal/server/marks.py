@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from epochal.errors import FormatError, MetricNotFoundError
+from epochal.journal.entries import Entry
 from epochal.records import whole_number
 from epochal.records.format import format_duration
 from epochal.series.series import Series
 from epochal.server import wire
-from epochal.store.answers import Entry
 from epochal.store.store import RunView
 
 # The newest of each kind; more lines than this would fill a chart.

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import FormatError
+from epochal.journal.row import LIVE_STATES
 from epochal.server.reader import Catalog
 from epochal.server.responses import body_response
 from epochal.server.state import server_state
-from epochal.store.answers import LIVE_STATES
 from epochal.store.store import RunView
 
 MAX_SAMPLES_A_RUN = 2000

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.journal.metrics import Metric
 from epochal.records import ROLES
 from epochal.records.values import nonfinite_word
 from epochal.server import wire
 from epochal.server.updates import format_cursors
-from epochal.store.answers import Metric
 from epochal.store.comparison import unfinished_text
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end

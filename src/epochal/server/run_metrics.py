@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import UsageError
+from epochal.journal.metrics import Metric
 from epochal.query.pattern import compile_pattern
 from epochal.server import wire
 from epochal.server.params import bool_param, int_param, str_param, str_params
 from epochal.server.rows import MOST_METRICS, metric_row
 from epochal.server.state import run_response
-from epochal.store.answers import Metric
 from epochal.store.metrics import section_of
 from epochal.store.store import RunView
 

@@ -22,6 +22,8 @@ import msgspec
 
 from epochal.base.guard import Guard
 from epochal.errors import EpochalError, RunNotFoundError
+from epochal.journal.entries import Cursor
+from epochal.journal.row import LIVE_STATES
 from epochal.server import wire
 from epochal.server.reader import Catalog, Reader
 from epochal.server.rows import run_row
@@ -33,7 +35,7 @@ from epochal.server.updates import (
     format_cursors,
     read_updates,
 )
-from epochal.store.answers import LIVE_STATES, Cursor, Machine
+from epochal.store.answers import Machine
 from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.version import __version__

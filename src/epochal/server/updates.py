@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from epochal.errors import UsageError
+from epochal.journal.entries import Cursor, Entry
 from epochal.journal.layout import rank_of_writer
 from epochal.records import (
     DENSE_KINDS,
@@ -29,7 +30,6 @@ from epochal.records import (
 )
 from epochal.records.values import nonfinite_word
 from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points, ResetReason
-from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
 Cursors = Mapping[str, Cursor]

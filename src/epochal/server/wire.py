@@ -13,7 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from epochal.journal.boards import StoredBoard
-from epochal.store.answers import Labels, Machine
+from epochal.journal.row import Labels
+from epochal.store.answers import Machine
 from epochal.store.goodput import Goodput
 from epochal.store.row import MetricSummary, RunRow
 

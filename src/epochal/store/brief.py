@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from epochal.errors import UsageError
 from epochal.health.ending import BAD_ENDINGS
 from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
+from epochal.journal.metrics import Metric
 from epochal.records import Axis, Record, finite
 from epochal.records.values import flat_items
-from epochal.series.downsample import Summary
 from epochal.series.series import Series, X
+from epochal.series.summary import Summary
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric
 from epochal.store.comparison import MISSING, differences
 from epochal.store.metrics import in_order, is_detail
 from epochal.store.row import RunRow, latest_findings

@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from epochal.errors import UsageError
+from epochal.journal.metrics import NOT_THERE, Metric
+from epochal.journal.row import Status
 from epochal.query import filter as q
 from epochal.records import Axis
 from epochal.records.format import UNKNOWN
 from epochal.records.values import as_float, flat_items
-from epochal.series.downsample import Summary
+from epochal.series.summary import Summary
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric, Status
 from epochal.store.lookup import near_names
-from epochal.store.metrics import NOT_THERE
 from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, field_reading, metric_name
 from epochal.store.status import format_age

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from epochal.journal.metrics import Metric
 from epochal.records import Axis
 from epochal.records.values import flat_items
-from epochal.series.downsample import Summary
+from epochal.series.summary import Summary
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric
 from epochal.store.metrics import in_order, is_detail, no_metric
 from epochal.store.row import RunRow
 from epochal.store.store import RunView

@@ -15,9 +15,10 @@ import msgspec
 
 from epochal.health.ending import ending_severity
 from epochal.health.finding import Finding, Severity
+from epochal.journal.metrics import Metric
+from epochal.journal.row import NO_LABELS, Fork, Labels, Status
 from epochal.records import Axis, Position, Record
-from epochal.series.downsample import Summary
-from epochal.store.answers import NO_LABELS, Fork, Labels, Metric, Status
+from epochal.series.summary import Summary
 from epochal.store.status import UNREADABLE, derive_status
 
 

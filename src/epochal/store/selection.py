@@ -9,14 +9,15 @@ from operator import attrgetter, itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.journal.metrics import NOT_THERE, Metric, dig
+from epochal.journal.row import State, Status
 from epochal.query import filter as q
 from epochal.query.parser import fail
 from epochal.query.pattern import compile_pattern
 from epochal.records import Axis
-from epochal.series.downsample import Summary
-from epochal.store.answers import Metric, State, Status
+from epochal.series.summary import Summary
 from epochal.store.lookup import near_names
-from epochal.store.metrics import NOT_THERE, dig, level
+from epochal.store.metrics import level
 from epochal.store.row import FindingCounts, RunRow
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.journal.process import is_suspended, liveness
+from epochal.journal.row import State, Status
 from epochal.records import HEARTBEAT_EVERY_S
-from epochal.store.answers import State, Status
 
 # A companion writes every 30 s that its process is alive: one may be late, one may be lost.
 RUNNING_FOR_S = 3 * HEARTBEAT_EVERY_S

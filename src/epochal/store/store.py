@@ -70,21 +70,14 @@ from epochal.exchange.media.stored import StoredSample
 from epochal.health.finding import Evaluated
 from epochal.journal.blobs import open_blob
 from epochal.journal.boards import Boards
+from epochal.journal.entries import Cursor, Entry, by_time
 from epochal.journal.layout import RunFolder
+from epochal.journal.metrics import Metric
+from epochal.journal.row import Labels, Status
 from epochal.records import Axis, Position, Record
-from epochal.series.downsample import Summary
 from epochal.series.series import Series
-from epochal.store.answers import (
-    Cursor,
-    Entry,
-    Labels,
-    LabelsEdit,
-    Machine,
-    Metric,
-    Status,
-    TrashedRun,
-    by_time,
-)
+from epochal.series.summary import Summary
+from epochal.store.answers import LabelsEdit, Machine, TrashedRun
 from epochal.store.goodput import Goodput
 from epochal.store.projects import ProjectList
 from epochal.store.row import RunRow

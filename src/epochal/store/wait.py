@@ -14,11 +14,11 @@ from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.health.finding import Finding, Severity
 from epochal.journal.layout import LOOP, rank_of_writer
 from epochal.journal.process_action import ProcessAction, SentAction, signal_processes
+from epochal.journal.row import LIVE_STATES
 from epochal.query.condition import Condition, ConditionTracker
 from epochal.records import finite, scalars_by_name, whole_number
 from epochal.records.format import format_duration
 from epochal.shipping.client import HubError
-from epochal.store.answers import LIVE_STATES
 from epochal.store.brief import open_findings
 from epochal.store.lookup import near_names
 from epochal.store.store import RunView, Store

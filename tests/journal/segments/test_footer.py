@@ -11,10 +11,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from epochal.journal.facts import FACT_KINDS
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.journal.segments.read import Segment
 from epochal.store.local.by_path import load_run
-from epochal.store.local.part import FACT_KINDS
 from epochal.store.local.run import LocalRun
 from tests.journal.segments.parts import NAME, finished_part, lines, metrics, sealed, write_part
 from tests.store.journals import Journal

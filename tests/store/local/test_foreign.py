@@ -14,7 +14,7 @@ import pytest
 import epochal
 from epochal.errors import UsageError
 from epochal.exchange.imports.copying import copy_run
-from epochal.store.answers import Labels
+from epochal.journal.row import Labels
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.run import LocalRun, check_place

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epochal.store.answers import Labels
+from epochal.journal.row import Labels
 from epochal.store.local.listed import ListedRun
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from epochal.journal import tail
 from epochal.journal.layout import PartName
-from epochal.store.local import tail
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 

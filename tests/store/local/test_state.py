@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.journal.facts import SeriesKey
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.segments.columns import SeriesKey
+from epochal.journal.state import RunState
+from epochal.journal.tail import TailedPart
 from epochal.series.series import Series
-from epochal.store.local.state import RunState
 from epochal.store.local.store import LocalStore
-from epochal.store.local.tail import TailedPart
 from tests.journal.segments.parts import HEADER, lines, metrics, write_part
 from tests.store.journals import Journal
 

@@ -10,7 +10,7 @@ import pytest
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal import ranks
 from epochal.journal.layout import write_json
-from epochal.store.answers import Labels
+from epochal.journal.row import Labels
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.store import LocalStore, open_store
 from tests.store.journals import Journal

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
-from epochal.series.downsample import Summary
+from epochal.journal.state import AXES, all_summaries
 from epochal.series.series import Series
+from epochal.series.summary import Summary
 from epochal.store.local.run import LocalRun
-from epochal.store.local.state import AXES, all_summaries
 from epochal.store.local.store import LocalStore
 from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from epochal.cli.tui.text import clip, short_number
+from epochal.journal.metrics import Metric
 from epochal.records.format import format_count, format_duration
 from epochal.series.downsample import buckets
 from epochal.series.series import Series, X
 from epochal.series.smooth import Smoothing
-from epochal.store.answers import Metric
 from epochal.store.store import RunView
 
 # Numbers of the terminal's own colours.

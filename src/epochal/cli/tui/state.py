@@ -15,8 +15,9 @@ from typing import Literal
 from epochal.cli.tui.chart import COMPARED
 from epochal.cli.tui.vitals import MACHINE
 from epochal.errors import EpochalError, UsageError
+from epochal.journal.metrics import Metric
+from epochal.journal.row import LIVE_STATES, State
 from epochal.query.pattern import compile_pattern
-from epochal.store.answers import LIVE_STATES, Metric, State
 from epochal.store.store import RunView, Store
 
 REFRESH_EVERY_S = 0.25

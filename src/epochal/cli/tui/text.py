@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
+from epochal.journal.row import State
 from epochal.records.format import format_count, format_duration, format_number
-from epochal.store.answers import State
 from epochal.store.progress import Progress
 from epochal.store.row import RunRow
 

@@ -13,11 +13,11 @@ from rich.text import Text
 
 from epochal.cli.tui.text import clip, printable, short_number, sparkline
 from epochal.health.finding import SEVERITIES, Finding
+from epochal.journal.metrics import Metric
 from epochal.records.format import format_count, format_duration
 from epochal.series.series import Series
 from epochal.series.trend import gap_grade, gap_percent
 from epochal.series.window import LossTrend
-from epochal.store.answers import Metric
 from epochal.store.row import latest_findings
 from epochal.store.store import RunView
 

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.journal.facts import Extent, SeriesKey
 from epochal.journal.rows import FieldPath, Keys, Rows
 from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
-from epochal.series.downsample import Summary, summarise_rows
+from epochal.series.downsample import summarise_rows
 from epochal.series.series import Series, concatenated, merge
+from epochal.series.summary import Summary
 
 NO_STEP = -1
 STEP_LIMIT = 2**63
@@ -35,13 +37,6 @@ _NUMBERS = {float, int, bool}
 Names = tuple[str, ...]
 
 
-class SeriesKey(NamedTuple):
-    """A name on an axis: an epoch's ``loss`` and a step's ``loss`` are two series."""
-
-    name: str
-    axis: Axis
-
-
 class PartSummary(NamedTuple):
     """The summary of a series in one part.
 
@@ -52,19 +47,6 @@ class PartSummary(NamedTuple):
     summary: Summary
     first_at: float
     last_t: float
-
-
-class Extent(NamedTuple):
-    """The highest step and the latest time (Unix seconds) of some records, where they have any."""
-
-    step: int | None
-    time: float | None
-
-    def joined(self, other: Extent) -> Extent:
-        """The extent of both."""
-        steps = [step for step in (self.step, other.step) if step is not None]
-        times = [time for time in (self.time, other.time) if time is not None]
-        return Extent(max(steps, default=None), max(times, default=None))
 
 
 class Plan(NamedTuple):

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epochal.journal.facts import Extent
 from epochal.journal.line import encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import FieldPath, Keys, Line, Rows, decode_lines, paths_of
-from epochal.journal.segments.columns import Extent, PartColumns, plan_of
+from epochal.journal.segments.columns import PartColumns, plan_of
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.records import Record
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epochal.errors import FormatError
+from epochal.journal.facts import Extent, SeriesKey
 from epochal.journal.rows import FieldPath, Keys, paths_of
-from epochal.journal.segments.columns import Extent, PartSummary, SeriesKey
+from epochal.journal.segments.columns import PartSummary
 from epochal.records import Record
 
 KEY = b"epochal.part"

@@ -23,11 +23,12 @@ from epochal.base.guard import EXPECTED, Fault, Guard, Outcome
 from epochal.health.ending import BAD_ENDINGS, ending_finding
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
+from epochal.journal.entries import Entry, by_time
 from epochal.journal.layout import FINDINGS, LOOP
+from epochal.journal.part import Part
+from epochal.journal.row import Status
+from epochal.journal.state import RunState
 from epochal.records import Position, Record, moment_of, whole_number
-from epochal.store.answers import Entry, Status, by_time
-from epochal.store.local.part import Part
-from epochal.store.local.state import RunState
 from epochal.store.row import FindingCounts, count, latest_findings
 
 # About a second's reading: a server answers other questions as well.

@@ -14,8 +14,11 @@ from epochal.errors import FormatError, UsageError
 from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
+from epochal.journal.part import Part, SealedPart
 from epochal.journal.reader import NewerFormatError, ShorterFileError
-from epochal.store.answers import Labels, LabelsEdit
+from epochal.journal.row import Labels
+from epochal.journal.tail import TailedPart
+from epochal.store.answers import LabelsEdit
 from epochal.store.local.listing import (
     LINK_OUT,
     Aside,
@@ -24,9 +27,7 @@ from epochal.store.local.listing import (
     is_orphan,
     orphaned_ranks,
 )
-from epochal.store.local.part import Part, SealedPart
 from epochal.store.local.run_files import Identity, edit_labels
-from epochal.store.local.tail import TailedPart
 
 
 class LoadedParts:

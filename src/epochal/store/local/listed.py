@@ -11,10 +11,11 @@ from typing import overload
 import msgspec
 
 from epochal.errors import MetricNotFoundError
+from epochal.journal.metrics import Metric
+from epochal.journal.row import Status
 from epochal.records import Axis
 from epochal.records.values import flat_items
-from epochal.series.downsample import Summary
-from epochal.store.answers import Metric, Status
+from epochal.series.summary import Summary
 from epochal.store.local.index import Index
 from epochal.store.local.row import known_summary
 from epochal.store.local.run import LocalRun

@@ -19,21 +19,21 @@ import msgspec
 
 from epochal.errors import FormatError
 from epochal.health.rule_settings import RuleSettings
+from epochal.journal.facts import SeriesKey, unix_time
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
+from epochal.journal.metrics import set_number
 from epochal.journal.process import PROCESS_FIELDS, read_header
 from epochal.journal.reader import is_newer, records_from_end
 from epochal.journal.regular_file import regular_only
-from epochal.journal.segments.columns import SeriesKey, seconds
+from epochal.journal.row import Labels
+from epochal.journal.segments.columns import seconds
+from epochal.journal.state import RunState, all_summaries
 from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, stored_numbers_of, whole_number
-from epochal.series.downsample import Summary, set_summary
-from epochal.store.answers import Labels
+from epochal.series.summary import Summary, set_summary
 from epochal.store.local.findings import found_in, num_unwatched
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.part import unix_time
 from epochal.store.local.run_files import fork_of
-from epochal.store.local.state import RunState, all_summaries
-from epochal.store.metrics import set_number
 from epochal.store.projects import BEST_ROLES
 from epochal.store.row import RowBasis, RowDetails, RunRow, StoredRow
 

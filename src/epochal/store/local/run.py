@@ -14,15 +14,20 @@ from epochal.exchange.imports.converting import Conversions
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.journal.blobs import files_of
+from epochal.journal.entries import Cursor, Entry
+from epochal.journal.facts import SeriesKey, unix_time
 from epochal.journal.layout import SearchBounds, is_patch
+from epochal.journal.metrics import Metric, set_role
+from epochal.journal.part import StalePartError
 from epochal.journal.regular_file import read_regular
-from epochal.journal.segments.columns import SeriesKey
+from epochal.journal.row import Labels, Status
+from epochal.journal.state import RunState
 from epochal.records import Axis, Position, Record
-from epochal.series.downsample import Summary
 from epochal.series.series import Series
+from epochal.series.summary import Summary
 from epochal.settings import cache_folder
-from epochal.store.answers import Cursor, Entry, Labels, LabelsEdit, Machine, Metric, Status
-from epochal.store.goodput import Goodput
+from epochal.store.answers import LabelsEdit, Machine
+from epochal.store.goodput import Goodput, goodput
 from epochal.store.local.cache import SERIES_BYTES, MemoryBudget, locked
 from epochal.store.local.findings import (
     RECORDS_A_LOOK,
@@ -33,7 +38,6 @@ from epochal.store.local.findings import (
 )
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
-from epochal.store.local.part import StalePartError, unix_time
 from epochal.store.local.row import (
     changed_at,
     faulty_row,
@@ -44,8 +48,7 @@ from epochal.store.local.row import (
     recorded_id,
 )
 from epochal.store.local.run_files import patch_file, read_machines
-from epochal.store.local.state import RunState, goodput
-from epochal.store.metrics import formula_series, no_metric, resolve, set_role
+from epochal.store.metrics import formula_series, no_metric, resolve
 from epochal.store.row import RowDetails, RunRow, StoredRow
 from epochal.store.status import GONE
 from epochal.store.store import RunView

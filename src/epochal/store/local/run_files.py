@@ -18,8 +18,9 @@ import msgspec
 from epochal.base.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LABELS_LOCK, JsonFileError, RunFolder, read_json, write_json
+from epochal.journal.row import NO_LABELS, Fork, Labels
 from epochal.records import FORMAT_VERSION
-from epochal.store.answers import NO_LABELS, Fork, Labels, LabelsEdit, Machine
+from epochal.store.answers import LabelsEdit, Machine
 from epochal.store.local.listing import LINK_OUT, Listing, Stat
 
 _REMEDIES = {

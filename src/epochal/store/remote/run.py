@@ -17,11 +17,12 @@ from urllib.parse import quote
 from epochal.base.atomic_file import between_processes
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder
+from epochal.journal.row import Labels, Status
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import RunState
-from epochal.store.answers import Labels, LabelsEdit, Status
+from epochal.store.answers import LabelsEdit
 from epochal.store.local.by_path import load_run
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.run import LocalRun

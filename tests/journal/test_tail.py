@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from epochal.journal import tail
+from epochal.journal.facts import SeriesKey
 from epochal.journal.reader import read_part
 from epochal.journal.segments import columns
-from epochal.journal.segments.columns import SeriesKey
+from epochal.journal.tail import TailedPart
 from epochal.records import axis_of, scalars_of
-from epochal.store.local import tail
-from epochal.store.local.tail import TailedPart
 from tests.journal.segments.parts import HEADER, NAME, lines, write_part
 from tests.journal.test_rows import damaged_texts
 

@@ -14,15 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 
+from epochal.journal.facts import FACT_KINDS, PartFacts, SeriesKey
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
+from epochal.journal.part import StalePartError, label_of
 from epochal.journal.reader import PartReader, ShorterFileError, check_version, whole_lines
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import Line, Rows, decode_lines
-from epochal.journal.segments.columns import PartColumns, PartSummary, SeriesKey
+from epochal.journal.segments.columns import PartColumns, PartSummary
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
 from epochal.series.series import Series
-from epochal.store.local.part import FACT_KINDS, PartFacts, StalePartError, label_of
 
 _CHUNK_BYTES = 128 * 1024
 _COMPARED_BYTES = 64
