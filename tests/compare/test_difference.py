@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from epochal.api import reading
 from epochal.compare.difference import Difference
 from epochal.compare.groups import Member, MemberValue, RunValues, group_members, group_table
-from epochal.journal.row import Status
+from epochal.journal.row import RunRow, Status
 from epochal.store.comparison import ALL_FINISHED
-from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from tests.store.journals import Journal
 

@@ -10,13 +10,13 @@ import pytest
 
 from epochal.journal.line import encode
 from epochal.journal.process import process_identity
+from epochal.journal.row import RunRow
 from epochal.server import streams
 from epochal.server.reader import Catalog
 from epochal.server.rows import run_row
 from epochal.server.streams import ListChanges
 from epochal.server.wire import RunsEvent
 from epochal.store.local.store import LocalStore
-from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from tests.store.journals import Journal
 

@@ -7,9 +7,8 @@ import pytest
 
 from epochal.api import reading
 from epochal.cli.main import main
-from epochal.journal.row import Status
+from epochal.journal.row import RunRow, Status
 from epochal.store.comparison import unfinished_text
-from epochal.store.row import RunRow
 from tests.server.live import serving
 from tests.store.journals import Journal
 

@@ -18,6 +18,7 @@ from epochal.compare.why import Why, why_in
 from epochal.exchange.media.stored import StoredSample
 from epochal.health.rule_settings import reader_rules
 from epochal.journal.metrics import Metric
+from epochal.journal.row import RunRow
 from epochal.records import Axis
 from epochal.records.format import format_number, format_reached, plural
 from epochal.series.downsample import Buckets
@@ -32,7 +33,6 @@ from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
 from epochal.store.metrics import matching
 from epochal.store.projects import ProjectRow
-from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 
 _MOST_ROWS = 50
@@ -282,7 +282,6 @@ class Runs:
 
     def projects(self) -> list[ProjectRow]:
         """Every project: its runs by state, open findings, owners, best loss, last activity."""
-        self._store.read_on(math.inf)
         return self._store.projects(budget_s=math.inf).projects
 
     def groups(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,16 +12,14 @@ import click
 
 from epochal.cli import options, output
 from epochal.cli.command import data_command, local_store, reading_store, runs_dir, shared
+from epochal.journal.row import RunRow
 from epochal.query.filter import Field
 from epochal.records.format import UNKNOWN
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.lookup import is_address
-from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, fields_in
 from epochal.store.words import most_severe_text
 
-# So long a first list of thousands of runs reads them; the next one goes on.
-_PATIENCE_S = 2.0
 # A word alone is a project, unless it can only be a field.
 _PROJECT = re.compile(r"(?!(?:config|summary|best)\.)[\w.+-]+")
 _FAILED = ("failed", "crashed")
@@ -72,16 +68,15 @@ def command(
     with reading_store(hub, folder) as store:
         for_programs = output.form() != "text"
         is_plain = selection is None and sort is None and not for_programs
-        known = store.known_runs(budget_s=_PATIENCE_S) if is_plain else None
+        known = store.known_runs() if is_plain else None
         views = store.runs(selection, order=sort) if known is None else known.runs
         shown = (view for view in views if with_hidden or not view.outline().hidden)
         chosen = options.comma_list(columns)
         fields = _fields(chosen, selection, sort, for_programs=for_programs)
-        until = time.monotonic() + _PATIENCE_S if is_plain else math.inf
-        found = run_table(itertools.islice(shown, limit), fields, until=until)
-    is_partial = known is not None and known.pending and limit is None
-    if is_partial or any(row.is_partial for row in found.runs):
-        output.hint("Some runs are not read yet. 'epochal ls' reads on; 'epochal serve' reads all.")
+        found = run_table(itertools.islice(shown, limit), fields)
+    if num_left := sum(not row.is_summarised for row in found.runs):
+        are = "1 run is" if num_left == 1 else f"{num_left:,} runs are"
+        output.hint(f"{are} not summarised yet: 'epochal manage pack --all' does that.")
     for text in (column.hint for column in found.columns if column.hint is not None):
         output.hint(text)
     if for_programs:

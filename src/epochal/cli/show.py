@@ -14,6 +14,7 @@ from epochal.cli import options, output
 from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
 from epochal.exchange.media.stored import StoredSample
 from epochal.journal.blobs import TABLE
+from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, format_duration, plural
 from epochal.records.values import flat_items
 from epochal.store.brief import (
@@ -24,7 +25,6 @@ from epochal.store.brief import (
     run_brief,
     summaries,
 )
-from epochal.store.row import RunRow
 from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.store.words import (

@@ -12,6 +12,7 @@ from epochal.cli import options
 from epochal.cli.command import data_command, full_name, local_store, runs_dir, selected_runs
 from epochal.cli.output import answer, confirm, remark, said_json, say_table
 from epochal.errors import UsageError
+from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, plural
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import (
@@ -22,7 +23,6 @@ from epochal.store.local.trash import (
     folder_bytes,
     is_removable,
 )
-from epochal.store.row import RunRow
 from epochal.store.status import format_age
 
 _NAMED = 10

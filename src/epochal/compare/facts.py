@@ -25,12 +25,13 @@ from epochal.health.finding import Finding, is_more_severe
 from epochal.health.observation import Observation
 from epochal.journal.entries import Entry
 from epochal.journal.metrics import Metric
+from epochal.journal.row import RunRow
 from epochal.records.values import as_float, flat_items
 from epochal.series.series import Series
 from epochal.store.comparison import MISSING
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, resolve
-from epochal.store.row import RunRow, latest_findings
+from epochal.store.row import latest_findings
 from epochal.store.store import RunView
 
 # fmt: off

@@ -16,7 +16,7 @@ import numpy as np
 from epochal.compare.difference import FEWEST, Difference, Units, differences
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.journal.metrics import Metric
-from epochal.journal.row import State
+from epochal.journal.row import RunRow, State
 from epochal.records.format import format_number
 from epochal.records.values import flat_items
 from epochal.series.aggregate import (
@@ -37,7 +37,6 @@ from epochal.store.brief import read_series
 from epochal.store.comparison import Unfinished, unfinished_of
 from epochal.store.lookup import near_names
 from epochal.store.metrics import in_order, level, no_metric
-from epochal.store.row import RunRow
 from epochal.store.store import RunView
 
 Choice = Literal["last", "best", "min", "max", "mean"]

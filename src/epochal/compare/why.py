@@ -43,6 +43,7 @@ from epochal.compare.groups import (
 )
 from epochal.compare.importance import FEWEST_RUNS, Importance, Parameter, importance_of
 from epochal.errors import MetricNotFoundError, UsageError
+from epochal.journal.row import RunRow
 from epochal.records.format import format_number, plural
 from epochal.series.aggregate import Number
 from epochal.series.parting import end_of, noise_between, parting
@@ -55,7 +56,6 @@ from epochal.store.comparison import (
     unfinished_of,
     unfinished_text,
 )
-from epochal.store.row import RunRow
 from epochal.store.store import RunView, Store
 
 Verdict = Literal["same", "noise", "explained", "several", "weak", "unexplained"]

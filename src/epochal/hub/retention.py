@@ -20,6 +20,7 @@ from epochal.errors import EpochalError, UsageError
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget
 from epochal.journal.layout import slugify
+from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, plural
 from epochal.server.state import server_guard
 from epochal.settings import Located, mistake, nearest, read_table
@@ -28,7 +29,6 @@ from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
 from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import folder_bytes, is_removable
-from epochal.store.row import RunRow
 from epochal.store.status import format_age
 
 # How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` and its options say.

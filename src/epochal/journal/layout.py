@@ -98,6 +98,16 @@ class RunFolder(msgspec.Struct, frozen=True):
         return self.path / "labels.json"
 
     @property
+    def summary(self) -> Path:
+        """summary.json: how this run stands."""
+        return self.path / "summary.json"
+
+    @property
+    def metrics(self) -> Path:
+        """metrics.json: the summaries of all series."""
+        return self.path / "metrics.json"
+
+    @property
     def journal(self) -> Path:
         """The folder of journal parts."""
         return self.path / "journal"

@@ -38,6 +38,14 @@ class Part(Protocol):
     def held_bytes(self) -> int:
         """About how many bytes of it are in memory."""
 
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes of the journal were read, or sealed."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it is a segment."""
+
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
 
@@ -99,6 +107,7 @@ class SealedPart:
     """
 
     held_bytes = 0
+    is_sealed = True
 
     def __init__(self, path: Path, name: PartName) -> None:
         from epochal.journal.segments.read import Segment  # loads pyarrow, for sealed runs only
@@ -120,6 +129,10 @@ class SealedPart:
         for kind, extent in footer.extents.items():
             self.facts.extend(axis_of({"log": kind, "step": 0}), extent)
         self._segment.close()  # lists open thousands, and read no column of them
+
+    @property
+    def num_bytes(self) -> int:
+        return self.journal_bytes
 
     def series_keys(self) -> Iterable[SeriesKey]:
         return self._segment.footer.keys

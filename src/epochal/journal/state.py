@@ -12,11 +12,13 @@ import numpy as np
 
 from epochal.errors import UsageError
 from epochal.journal.entries import Cursor, Entry
-from epochal.journal.facts import DELETED, PartFacts, SeriesKey, cuts_of, weight_of
-from epochal.journal.layout import LOOP, PartName
+from epochal.journal.facts import PartFacts, RunFacts, SeriesKey, seconds, weight_of
+from epochal.journal.fold import RunMetrics, series_summary, without_details
+from epochal.journal.layout import PartName
 from epochal.journal.metrics import Metric, metrics_of, set_metrics
 from epochal.journal.part import Part, entries_in
-from epochal.journal.segments.columns import PartSummary, seconds
+from epochal.journal.row import Mark
+from epochal.journal.segments.columns import PartSummary
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.series.series import Series, merge
 from epochal.series.summary import Summary
@@ -29,108 +31,14 @@ AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _KnownMetrics = tuple[Mapping[SeriesKey, set[int]], Mapping[str, Mapping[str, Any]], list[Metric]]
 
 
-class RunState:
+class RunState(RunFacts):
     """The parts of a run as one; a new one is made when any of them has grown."""
 
     def __init__(self, parts: Sequence[Part], *, before: RunState | None = None) -> None:
         self.parts = sorted(parts, key=lambda part: part.name)
         # A hundred thousand metrics are the same ones after a step.
         self._known_metrics: _KnownMetrics | None = getattr(before, "_known_metrics", None)
-        self._facts: list[PartFacts] = [
-            part.facts for part in self.parts if part.facts.header is not None
-        ]
-
-    # -- the run as a whole -----------------------------------------------------------------------
-
-    @property
-    def num_records(self) -> int:
-        """How many records were read."""
-        return sum(facts.num_records for facts in self._facts)
-
-    @property
-    def num_damaged(self) -> int:
-        """How many lines cannot be read, or do not fit their kind."""
-        return sum(part.facts.num_damaged for part in self.parts)
-
-    @property
-    def updated(self) -> float | None:
-        """The time of the newest record, in Unix seconds."""
-        times = [facts.updated for facts in self._facts if facts.updated is not None]
-        return max(times, default=None)
-
-    @property
-    def num_epochs(self) -> int | None:
-        """The total number of epochs that the run recorded last."""
-        said = [facts.num_epochs for facts in self._facts if facts.num_epochs]
-        return said[-1] if said else None
-
-    @cached_property
-    def attempts(self) -> int:
-        """The number of the newest attempt, 0 before the first record."""
-        return max((facts.name.attempt for facts in self._facts), default=0)
-
-    @property
-    def header(self) -> Record | None:
-        """The first record of the newest attempt; rank 0's where there is one."""
-        newest = self._newest()
-        return newest[-1].header if newest else None
-
-    @property
-    def finish(self) -> Record | None:
-        """The last record of the newest attempt, None while it has not ended."""
-        said = [facts.finish for facts in self._newest() if facts.finish is not None]
-        return said[-1] if said else None
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The config of all attempts; later values replace earlier ones."""
-        merged: dict[str, Any] = {}
-        for facts in sorted(self._facts, key=lambda facts: facts.name.attempt):
-            merged.update(facts.config)
-        return merged
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """What the program set as the run's summary; rank 0 itself wins over its children."""
-        merged: dict[str, Any] = {}
-        for facts in sorted(self._facts, key=lambda f: (f.name.attempt, f.is_loop)):
-            merged.update(facts.summary)
-        return {name: value for name, value in merged.items() if value is not DELETED}
-
-    def reached(self, axis: Axis) -> int | None:
-        """The highest step or epoch of rank 0 in the newest attempt that logged any."""
-        reached: dict[int, int] = {}
-        for facts in self._facts:
-            if axis in facts.reached:
-                attempt, at = facts.name.attempt, facts.reached[axis]
-                reached[attempt] = max(at, reached.get(attempt, at))
-        return reached[max(reached)] if reached else None
-
-    def cuts(self, axis: Axis) -> dict[int, int]:
-        """By attempt, the step or epoch from which a newer attempt replaces it."""
-        return self._cuts.get(axis, {})
-
-    @cached_property
-    def _cuts(self) -> Mapping[Axis, dict[int, int]]:
-        return {axis: self._find_cuts(axis) for axis in AXES if axis != "time"}
-
-    def _find_cuts(self, axis: Axis) -> dict[int, int]:
-        takeovers: dict[int, int] = {}
-        for facts in self._facts:
-            takeover = facts.takeovers.get(axis)
-            if takeover is not None:
-                takeovers[facts.name.attempt] = takeover
-            elif axis == "epoch" and facts.first_epoch is not None:
-                takeovers.setdefault(facts.name.attempt, facts.first_epoch)
-        return cuts_of(takeovers, attempts={facts.name.attempt for facts in self._facts})
-
-    def _newest(self) -> list[PartFacts]:
-        """The parts of the newest attempt's main writer, in order."""
-        candidates = [facts for facts in self._facts if facts.name.writer == LOOP] or self._facts
-        if not candidates:
-            return []
-        newest = max(candidates, key=lambda facts: facts.name.attempt).name
-        return [facts for facts in candidates if facts.name[:2] == newest[:2]]
+        super().__init__(part.facts for part in self.parts)
 
     # -- series -----------------------------------------------------------------------------------
 
@@ -199,7 +107,7 @@ class RunState:
     @cached_property
     def metrics(self) -> list[Metric]:
         """Every series there is, with its meaning, in order of first appearance."""
-        known, basis = self._known_metrics, (self.ranks, self._definitions())
+        known, basis = self._known_metrics, (self.ranks, self.definitions)
         if known is None or known[:2] != basis or list(known[0]) != list(self.ranks):
             known = self._known_metrics = (*basis, metrics_of(*basis))
         return known[2]
@@ -207,14 +115,7 @@ class RunState:
     @property
     def set_metrics(self) -> list[Metric]:
         """The numbers that the program set with ``run.summary`` under names that no series has."""
-        return set_metrics(self.summary, {key.name for key in self.ranks}, self._definitions())
-
-    def _definitions(self) -> dict[str, dict[str, Any]]:
-        merged: dict[str, dict[str, Any]] = {}
-        for facts in self._facts:
-            for name, meaning in facts.definitions.items():
-                merged.setdefault(name, {}).update(meaning)
-        return merged
+        return set_metrics(self.summary, {key.name for key in self.ranks}, self.definitions)
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -273,6 +174,39 @@ def all_summaries(state: RunState) -> dict[tuple[SeriesKey, int], Summary]:
             pieces.setdefault((key, origin.rank), []).append(None if is_hidden else piece)
     found = ((key, _joined_summary(key[0].axis, some)) for key, some in pieces.items())
     return {key: summary for key, summary in found if summary is not None}
+
+
+def run_metrics(state: RunState) -> RunMetrics:
+    """The summary of a run from all that it recorded: what ``Fold`` finds record by record.
+
+    Raises ``FormatError`` and ``OSError`` where points cannot be read.
+    """
+    known = all_summaries(state)
+    meant = {SeriesKey(metric.name, metric.axis): metric for metric in state.metrics}
+    writers: dict[tuple[str, int], PartFacts] = {}
+    marks: dict[str, Mark] = {}
+    for part in state.parts:
+        before = writers.get(part.name[:2])
+        writers[part.name[:2]] = part.facts if before is None else before.extended(part.facts)
+    for part in {part.name[:2]: part for part in state.parts}.values():
+        marks[part.name.stem] = Mark(
+            part.name.part,
+            part.facts.num_records,
+            part.num_bytes,
+            part.is_sealed or part.facts.finish is not None,
+        )
+    return RunMetrics(
+        metrics=[
+            series_summary(
+                meant[key], rank, known.get((key, rank)) or state.series(key, rank).summary
+            )
+            for key, ranks in state.ranks.items()
+            for rank in sorted(ranks)
+        ],
+        writers=[without_details(facts) for facts in writers.values()],
+        marks=marks,
+        kinds=sorted(state.kinds()),
+    )
 
 
 def _joined_summary(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:

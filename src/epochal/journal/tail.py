@@ -35,6 +35,8 @@ _MARK_EVERY_BYTES = 256 * 1024
 class TailedPart:
     """One journal file; ``poll`` reads the new records."""
 
+    is_sealed = False
+
     def __init__(self, path: Path, name: PartName) -> None:
         self.path = path
         self.name = name
@@ -119,6 +121,10 @@ class TailedPart:
     def held_bytes(self) -> int:
         """The memory of the columns, and of the places of other records."""
         return self._columns.nbytes + sum(8 * len(places) for places in self._places.values())
+
+    @property
+    def num_bytes(self) -> int:
+        return self.offset
 
     def series_keys(self) -> Iterable[SeriesKey]:
         return self._columns

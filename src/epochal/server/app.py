@@ -92,13 +92,11 @@ def create_inner_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         polling = asyncio.create_task(_poll_forever(state))
-        reading = asyncio.create_task(_read_on_forever(state))
         try:
             yield
         finally:
             state.streams.close()
             polling.cancel()
-            reading.cancel()
             await asyncio.to_thread(reader.close)
             if on_close is not None:
                 await asyncio.to_thread(on_close)
@@ -166,13 +164,6 @@ async def _poll_forever(state: ServerState) -> None:
         with state.guard.member("event stream"):  # the next poll may succeed
             await state.streams.poll()
         rest_s = max(POLL_S - (time.monotonic() - started), _LEAST_REST_S)
-
-
-async def _read_on_forever(state: ServerState) -> None:
-    while True:
-        with state.guard.member("list of runs"):  # the next round may succeed
-            await state.reader.read_on_forever()
-        await asyncio.sleep(POLL_S)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

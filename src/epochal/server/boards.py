@@ -21,13 +21,13 @@ from epochal.journal.boards import (
     boards_of,
     find_board,
 )
+from epochal.journal.row import RunRow
 from epochal.server.changes import BoardChange, BoardChoice, body_of
 from epochal.server.downloads import file_response
 from epochal.server.groups import chosen_runs
 from epochal.server.params import str_param, str_params
 from epochal.server.responses import error_response, json_response
 from epochal.server.state import ServerState, server_state
-from epochal.store.row import RunRow
 
 # Runs in one file.
 MAX_RUNS = 500

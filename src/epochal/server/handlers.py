@@ -79,7 +79,7 @@ async def runs(request: Request) -> Response:
             for run in found[offset : offset + limit]
         ]
         groups = [group_row(*one, summaries=summaries) for one in known.groups] if group else None
-        answer = wire.RunList(rows, len(found), offset, known.pending, groups)
+        answer = wire.RunList(rows, len(found), offset, known.unsummarised, groups)
         if with_projects:
             projects = list(known.projects)
             return msgspec.structs.replace(answer, stored=known.stored, projects=projects)

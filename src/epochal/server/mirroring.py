@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -21,55 +20,49 @@ from starlette.responses import Response
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.blobs import encode_pending
 from epochal.journal.layout import RunFolder, is_patch
-from epochal.records import ROLES
 from epochal.server.handlers import LIMIT, OFFSET, ORDER, QUERY
-from epochal.server.params import Param, bool_param, int_param, str_param
+from epochal.server.params import bool_param, int_param, str_param
+from epochal.server.reader import LIST_BUDGET_S
 from epochal.server.responses import body_response, json_response, run_id_of
 from epochal.server.state import server_state
 from epochal.settings import read_settings
 from epochal.shipping.offering import named_part, piece_of, state_of
 from epochal.shipping.protocol import FileKind
-from epochal.store.row import InfoPage, ListedInfo, pack
+from epochal.store.row import RunPage, pack
 from epochal.store.store import RunView
 
 RUN = str_param("run", note="one run by its id, read whole")
 
 
-def _roles(texts: Sequence[str]) -> tuple[str, ...]:
-    for text in texts:
-        if text not in ROLES:
-            raise UsageError(f"latest={text[:40]!r} is not a role: use one of {', '.join(ROLES)}.")
-    return tuple(texts)
-
-
-LATEST = Param(
-    "latest", _roles, "readonly string[]", "a role: its last value comes too", most=len(ROLES)
-)
 IS_FRESH = bool_param("fresh", note="1: look at the files first")
+IS_PATIENT = bool_param("patient", note="1: read runs that carry no summary for seconds")
 FIRST = int_param("first", default=0, most=10**15)
 PLACE = int_param("offset", default=0, most=10**15)
-INFOS_PARAMS = (QUERY, ORDER, OFFSET, LIMIT, RUN, LATEST, IS_FRESH)
+INFOS_PARAMS = (QUERY, ORDER, OFFSET, LIMIT, RUN, IS_FRESH, IS_PATIENT)
 _RETRY_S = 0.02
+# Large runs are read as well.
+_PATIENCE_S = 5.0
 
 
 async def infos(request: Request) -> Response:
-    """Rows of the store for ``epochal.open(url)``: ``InfoPage`` of ``store/row.py``."""
-    state, roles, run_id = server_state(request), LATEST(request), RUN(request)
+    """Rows of the store for ``epochal.open(url)``: ``RunPage`` of ``store/row.py``."""
+    state, run_id = server_state(request), RUN(request)
     if run_id is not None:
-        listed = await state.reader.query_run(run_id, lambda run: _listed(run, roles, whole=True))
-        return await _packed(request, InfoPage([listed], 1))
+        row = await state.reader.query_run(run_id, lambda run: run.info)
+        return await _packed(request, RunPage([row], 1))
     text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
-    catalog, asked_at = state.reader.catalog, time.monotonic()
+    catalog, asked_at, is_patient = state.reader.catalog, time.monotonic(), IS_PATIENT(request)
     if IS_FRESH(request):
         while not await state.reader.query(lambda: catalog.search_since(asked_at)):
             await asyncio.sleep(_RETRY_S)
 
-    def query() -> InfoPage:
+    def query() -> RunPage:
         catalog.refresh()
-        known = catalog.known_runs(text or None, order=order or None)
+        budget_s = _PATIENCE_S if is_patient else LIST_BUDGET_S
+        known = catalog.store.known_runs(text or None, order=order or None, budget_s=budget_s)
         window = known.runs[offset : offset + limit]
-        rows = [_listed(run, roles, whole=False) for run in window]
-        return InfoPage(rows, len(known.runs), offset, known.pending)
+        rows = [run.outline() for run in window]
+        return RunPage(rows, len(known.runs), offset, known.unsummarised)
 
     return await _packed(request, await state.reader.query(query))
 
@@ -114,12 +107,6 @@ async def run_file(request: Request) -> Response:
     return await body_response(request, piece, media_type="application/octet-stream")
 
 
-def _listed(run: RunView, roles: tuple[str, ...], *, whole: bool) -> ListedInfo:
-    info = run.info if whole else run.outline()
-    latest = {role: value for role in roles if (value := run.latest(role)) is not None}
-    return ListedInfo(info, run.labels, latest)
-
-
 def _is_offered(run: RunView, blob: str) -> bool:
     """Whether a record names a blob; uncommitted changes leave the machine only if you allow it."""
     return read_settings().hub_patch if is_patch(blob) else blob in run.blob_types()
@@ -138,6 +125,6 @@ def _folder(run: RunView) -> RunFolder:
     return folder
 
 
-async def _packed(request: Request, page: InfoPage) -> Response:
+async def _packed(request: Request, page: RunPage) -> Response:
     # MessagePack: it has nan and infinities, which JSON has not.
     return await body_response(request, pack(page), media_type="application/vnd.msgpack")

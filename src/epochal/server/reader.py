@@ -31,19 +31,8 @@ from epochal.store.store import KnownRuns, RunView, Store
 REFRESH_EVERY_S = 1.0
 RUN_THREADS = 16
 LIST_THREADS = 4
-# A list of runs is made of what is known after this time; the rest follows in the background.
-LIST_BUDGET_S = 0.15
-_READ_ON_S = 0.1
-# Rows of runs that grow are made in small pieces: requests wait for the interpreter meanwhile.
-_READ_AGAIN_S = 0.025
-_READ_SMALL_S = 0.05
-_TELL_EVERY_S = 2.0
-_REST_S = 0.02
-_IDLE_S = 2.0
-# Rows of runs that grow are made again in at most so much of the time.
-_AGAIN_SHARE = 0.1
-# The first list of a page is made before its runs are read in the background.
-_FIRST_REST_S = 1.0
+# So long a list of a page reads runs that carry no summary; the next one goes on.
+LIST_BUDGET_S = 0.5
 # Searching for runs takes at most a tenth of the time, however many there are.
 _REFRESH_SHARE = 0.1
 # A thread waits this long for a locked run, then serves other runs before it retries.
@@ -128,13 +117,6 @@ class Reader:
             lock = self._locks[run_id, is_encoding] = asyncio.Lock()
         return lock
 
-    async def read_on_forever(self) -> None:
-        """Read in the background what lists did not wait for."""
-        await asyncio.sleep(_FIRST_REST_S)
-        while True:
-            left, rest_s = await self.query(self.catalog.read_on)
-            await asyncio.sleep(max(_REST_S if left else _IDLE_S, rest_s))
-
     def _with_run(
         self,
         run_id: str,
@@ -177,11 +159,6 @@ class Catalog:
         self._searched = (-math.inf, -math.inf)
         self._refresh_lock = threading.Lock()
         self._changed: set[str] = set()
-        self._read: set[str] = set()
-        # Runs that were read in the background before.
-        self._read_once: set[str] = set()
-        self._told_at = 0.0
-        self._is_again = False
 
     def refresh(self, *, every_s: float = REFRESH_EVERY_S, is_due: bool = False) -> bool:
         """Search for new and removed runs unless that was just done; True when it searched.
@@ -210,30 +187,8 @@ class Catalog:
     def known_runs(
         self, query: str | None = None, *, order: str | None = None, group: str | None = None
     ) -> KnownRuns:
-        """The runs as far as they are known; the others are read in the background."""
+        """The runs, those that carry no summary as far as there is time to read them."""
         return self.store.known_runs(query, order=order, group=group, budget_s=LIST_BUDGET_S)
-
-    def read_small(self) -> None:
-        """Read small runs that are not known yet, as far as that takes no time to speak of."""
-        self.store.read_on(_READ_SMALL_S, only_small=True)
-
-    def read_on(self) -> tuple[int, float]:
-        """Read runs that are not known yet for a moment; how many are left, and how long to rest.
-
-        What was read is told as changed, not more often than a page can follow. Hundreds of runs
-        that grow change faster than they are read: they leave time for everything else.
-        """
-        started = time.monotonic()
-        read, left = self.store.read_on(_READ_AGAIN_S if self._is_again else _READ_ON_S)
-        now = time.monotonic()
-        self._is_again = read <= self._read_once
-        self._read_once |= read
-        self._read |= read
-        if self._read and (not left or now > self._told_at + _TELL_EVERY_S):
-            with self._refresh_lock:
-                self._changed |= self._read
-            self._read, self._told_at = set(), now
-        return left, (now - started) * (1 / _AGAIN_SHARE - 1) if self._is_again else 0.0
 
     def get(self, run_id: str, asked_at: float) -> RunView:
         """The run with this id; raises ``RunNotFoundError``.

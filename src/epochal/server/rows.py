@@ -11,14 +11,16 @@ import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.journal.metrics import Metric
+from epochal.journal.row import MetricSummary, RunRow
 from epochal.records import ROLES
 from epochal.records.values import nonfinite_word
+from epochal.series.summary import Summary
 from epochal.server import wire
 from epochal.server.updates import format_cursors
 from epochal.store.comparison import unfinished_text
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
-from epochal.store.row import MetricSummary, RunRow
+from epochal.store.row import with_set_value
 from epochal.store.store import RunView
 
 _ROLE = "role:"
@@ -36,21 +38,28 @@ def run_row(
 ) -> RunRow:
     """A run's row; ``summaries`` names metrics, or roles as ``role:loss``.
 
-    Unless it is to be ``whole``, the row is what is quickly known of the run.
+    Unless it is to be ``whole``, a run that carries no summary is not read for it.
     """
     row = run.info if whole else run.outline()
-    summary_of = _latest_summary if row.is_partial else _named_summary
-    is_followed = row.status.state == "running" and not row.is_partial and row.tracker is None
+    is_followed = row.status.state == "running" and row.is_summarised and row.tracker is None
     return msgspec.structs.replace(
         row,
-        config=row.config if with_config else {},
+        config=(run.config if row.is_cut else row.config) if with_config else {},
         summaries={
-            name: summary for name in summaries if (summary := summary_of(run, name)) is not None
+            name: summary
+            for name in summaries
+            if (summary := _named_summary(run, row, name)) is not None
         },
-        ends_at=None if row.is_partial else _expected_end(run, row),
+        ends_at=_expected_end(run, row) if row.is_summarised else None,
         host=_text(run.facts.get("host")) if is_followed else None,
         phase=_phase(run) if is_followed else None,
         unfinished=unfinished_text(row),
+        # What a row is made of stays here: a page of a thousand rows is as large as it has to be.
+        headline=(),
+        positions={},
+        process=None,
+        ending=None,
+        source=None,
     )
 
 
@@ -117,9 +126,8 @@ def run_detail(run: RunView, *, with_summaries: bool = True) -> wire.RunDetail:
     )
 
 
-def summary_row(run: RunView, metric: Metric, *, rank: int) -> MetricSummary:
-    """The summary of a series."""
-    summary = run.summary(metric.name, rank=rank, axis=metric.axis)
+def summary_row(metric: Metric, summary: Summary) -> MetricSummary:
+    """The summary of a series for the page."""
     best = None if metric.goal is None else summary.best(metric.goal)
     return MetricSummary(
         count=summary.count,
@@ -151,14 +159,6 @@ def metric_row(run: RunView, metric: Metric, *, with_summary: bool) -> wire.Metr
     return wire.MetricRow(**msgspec.structs.asdict(metric), summary=summary)
 
 
-def _latest_summary(run: RunView, name: str) -> MetricSummary | None:
-    """The last value of a role, of a run that was not read whole."""
-    value = run.latest(_role(name)) if name.startswith(_ROLE) else None
-    if value is None:
-        return None
-    return MetricSummary(0, 0, finite(value), nonfinite_word(value))
-
-
 def _role(name: str) -> str:
     role = name[len(_ROLE) :]
     if role not in ROLES:
@@ -178,22 +178,29 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _named_summary(run: RunView, name: str) -> MetricSummary | None:
-    if name.startswith(_ROLE):
-        role = _role(name)
-        metric = run.role(role)
-        if metric is None or not metric.ranks:
-            return None
+def _named_summary(run: RunView, row: RunRow, name: str) -> MetricSummary | None:
+    if not row.is_summarised:
+        return None
+    role = _role(name) if name.startswith(_ROLE) else None
+    same = (one for one in row.headline if one.name == name and one.rank == 0)
+    known = row.of_role(role) if role is not None else next(same, None)
+    if known is not None and known.axis == "step":
+        shown = with_set_value(row, known.name, known.rank, known.summary, is_series=True)
+        of = Metric(known.name, known.axis, (known.rank,), goal=known.goal)
+        return None if shown is None else summary_row(of, shown)
+    metric = run.role(role) if role is not None else run.metric(name)
+    if metric is None or not metric.ranks:
+        return None
+    if role is not None:
         return _summary(run, metric, rank=metric.ranks[0])
-    metric = run.metric(name)
-    if metric is None or metric.name != name or 0 not in metric.ranks:
+    if metric.name != name or 0 not in metric.ranks:
         return None  # a name never falls back to a similar one
     return _summary(run, metric, rank=0)
 
 
 def _summary(run: RunView, metric: Metric, *, rank: int) -> MetricSummary | None:
     try:
-        return summary_row(run, metric, rank=rank)
+        return summary_row(metric, run.summary(metric.name, rank=rank, axis=metric.axis))
     except (FormatError, MetricNotFoundError):  # the rest of the list is fine
         return None
 

@@ -23,7 +23,7 @@ import msgspec
 from epochal.base.guard import Guard
 from epochal.errors import EpochalError, RunNotFoundError
 from epochal.journal.entries import Cursor
-from epochal.journal.row import LIVE_STATES
+from epochal.journal.row import LIVE_STATES, RunRow
 from epochal.server import wire
 from epochal.server.reader import Catalog, Reader
 from epochal.server.rows import run_row
@@ -36,7 +36,6 @@ from epochal.server.updates import (
     read_updates,
 )
 from epochal.store.answers import Machine
-from epochal.store.row import RunRow
 from epochal.store.store import RunView
 from epochal.version import __version__
 
@@ -329,8 +328,6 @@ class ListChanges:
         added: list[RunRow] = []
         changed: list[RunRow] = []
         removed: list[str] = []
-        if run_ids:
-            self._catalog.read_small()
         for run_id in sorted(run_ids):
             run = self._catalog.store.find(run_id)
             if run is None:

@@ -13,10 +13,9 @@ from typing import Any, Literal
 import msgspec
 
 from epochal.journal.boards import StoredBoard
-from epochal.journal.row import Labels
+from epochal.journal.row import Labels, MetricSummary, RunRow
 from epochal.store.answers import Machine
 from epochal.store.goodput import Goodput
-from epochal.store.row import MetricSummary, RunRow
 
 WIRE_VERSION = 2
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
@@ -52,16 +51,15 @@ class Spread(msgspec.Struct, frozen=True):
 class RunList(msgspec.Struct, frozen=True):
     """One window of the list of runs; ``total`` counts all runs that match the query.
 
-    ``pending`` counts the runs that have not been read whole, or not as far as the query needs:
-    rows of some are ``partial``, others are not listed yet. ``groups``, ``stored`` and ``projects``
-    are null unless they were requested. ``stored`` counts all runs, whatever the query.
-    ``projects`` names their projects.
+    ``unsummarised`` counts the runs of which only identity and status are known. ``groups``,
+    ``stored`` and ``projects`` are null unless they were requested. ``stored`` counts all runs,
+    whatever the query. ``projects`` names their projects.
     """
 
     rows: list[RunRow]
     total: int
     offset: int
-    pending: int = 0
+    unsummarised: int = 0
     groups: list[RunGroup] | None = None
     stored: int | None = None
     projects: list[str] | None = None

@@ -19,6 +19,7 @@ from epochal.errors import UsageError
 from epochal.health.ending import BAD_ENDINGS
 from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
 from epochal.journal.metrics import Metric
+from epochal.journal.row import RunRow
 from epochal.records import Axis, Record, finite
 from epochal.records.values import flat_items
 from epochal.series.series import Series, X
@@ -26,7 +27,7 @@ from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 from epochal.store.comparison import MISSING, differences
 from epochal.store.metrics import in_order, is_detail
-from epochal.store.row import RunRow, latest_findings
+from epochal.store.row import latest_findings
 from epochal.store.store import RunView, Store
 
 _RECORDS_A_LOOK = 50_000

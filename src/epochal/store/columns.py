@@ -17,7 +17,7 @@ import msgspec
 
 from epochal.errors import UsageError
 from epochal.journal.metrics import NOT_THERE, Metric
-from epochal.journal.row import Status
+from epochal.journal.row import RunRow, Status
 from epochal.query import filter as q
 from epochal.records import Axis
 from epochal.records.format import UNKNOWN
@@ -25,13 +25,12 @@ from epochal.records.values import as_float, flat_items
 from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 from epochal.store.lookup import near_names
-from epochal.store.row import RunRow
 from epochal.store.selection import FIELDS, field_reading, metric_name
 from epochal.store.status import format_age
 from epochal.store.store import RunView
 from epochal.store.words import format_value, most_severe_text, progress_text
 
-# In place of what was not read yet.
+# In place of what nobody has summarised yet.
 _PENDING = "…"
 # Similar names are searched in so many runs.
 _NEAR_IN = 200
@@ -77,7 +76,7 @@ class Column(msgspec.Struct, frozen=True, dict=True):
         if self.name == "step":
             return progress_text(row) or UNKNOWN
         if value is None or value in ("", []):
-            return _PENDING if row.is_partial and value is None else UNKNOWN
+            return UNKNOWN if row.is_summarised or value is not None else _PENDING
         if self.name == "findings":
             return most_severe_text(row) or UNKNOWN
         if self.name == "age":
@@ -119,15 +118,10 @@ def parse_columns(names: Iterable[str]) -> list[q.Field]:
     return list({field.path: field for field in found}.values())
 
 
-def run_table(
-    views: Iterable[RunView], fields: Sequence[q.Field], *, until: float = math.inf
-) -> RunTable:
-    """Read fields of runs; after a monotonic time, only what is known of runs already."""
+def run_table(views: Iterable[RunView], fields: Sequence[q.Field]) -> RunTable:
+    """Fields of runs; of those that carry no summary only who they are and how they stand."""
     now = time.time()
-    subjects = [
-        _Subject(view, view.info if time.monotonic() < until else view.outline(), now)
-        for view in views
-    ]
+    subjects = [_Subject(view, view.outline(), now) for view in views]
     columns = [_column(field, subjects) for field in fields]
     return RunTable([subject.row for subject in subjects], columns)
 
@@ -159,6 +153,10 @@ class _Subject:
         return self.row.id
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        return self.view.config if self.row.is_cut else self.row.config
+
+    @property
     def status(self) -> Status:
         return self.row.status
 
@@ -167,7 +165,7 @@ class _Subject:
         return self.row
 
     def metric(self, name: str) -> Metric | None:
-        return None if self.row.is_partial else self.view.metric(name)
+        return self.view.metric(name) if self.row.is_summarised else None
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         return self.view.summary(name, rank=rank, axis=axis)
@@ -177,9 +175,9 @@ class _Subject:
         return series.select(slice(-num_points, None)).summary
 
     def names(self) -> Iterable[str]:
-        if not self.row.is_partial:
+        if self.row.is_summarised:
             yield from (one.name for one in (*self.view.metrics(), *self.view.set_metrics()))
-        yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
+        yield from (f"config.{key}" for key, _ in flat_items(self.config))
 
 
 def _findings(subject: _Subject) -> Mapping[str, int | None] | None:

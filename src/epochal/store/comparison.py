@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from epochal.journal.metrics import Metric
+from epochal.journal.row import RunRow
 from epochal.records import Axis
 from epochal.records.values import flat_items
 from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 from epochal.store.metrics import in_order, is_detail, no_metric
-from epochal.store.row import RunRow
 from epochal.store.store import RunView
 
 # The value of an entry that a run does not have; None may be a value of it.

@@ -12,8 +12,8 @@ from epochal.errors import RunNotFoundError, UsageError
 from epochal.records.format import plural
 
 if TYPE_CHECKING:
+    from epochal.journal.row import RunRow
     from epochal.store.answers import TrashedRun
-    from epochal.store.row import RunRow
 
     Named = RunRow | TrashedRun
 

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.journal.entries import Entry
-from epochal.journal.row import LIVE_STATES
+from epochal.journal.row import LIVE_STATES, RunRow
 from epochal.records import finite, whole_number
 from epochal.series.eta import Eta
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series
-from epochal.store.row import RunRow
 from epochal.store.store import MetricNotFoundError, RunView
 
 _RUNNING = ("running", "waiting")

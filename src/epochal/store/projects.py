@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from epochal.store.row import RunRow
+from epochal.journal.row import RunRow
 
 _MOST_RUNNING = 10
 _MOST_WORDS = 50
@@ -46,30 +46,24 @@ class ProjectRow(msgspec.Struct, frozen=True):
 
 
 class ProjectList(msgspec.Struct, frozen=True):
-    """Every project, the one that was written last first; ``pending`` as in ``RunList``."""
+    """Every project, the one that was written last first."""
 
     projects: list[ProjectRow]
-    pending: int
 
 
-# A run, and its lowest losses by role.
-Member = tuple[RunRow, Mapping[str, float]]
-
-
-def project_list(members: Iterable[Member], *, pending: int) -> ProjectList:
+def project_list(runs: Iterable[RunRow]) -> ProjectList:
     """The projects of some runs, which come the newest first."""
-    by_project: dict[str, list[Member]] = {}
-    for member in members:
-        by_project.setdefault(member[0].project, []).append(member)
+    by_project: dict[str, list[RunRow]] = {}
+    for run in runs:
+        by_project.setdefault(run.project, []).append(run)
     rows = [_project_row(name, found) for name, found in by_project.items()]
     rows.sort(key=lambda row: row.updated or 0.0, reverse=True)
-    return ProjectList(rows, pending)
+    return ProjectList(rows)
 
 
-def _project_row(name: str, members: Sequence[Member]) -> ProjectRow:
-    runs = [run for run, _ in members]
+def _project_row(name: str, runs: Sequence[RunRow]) -> ProjectRow:
     live = [run.id for run in runs if run.status.state == "running"]
-    best = (best for role in BEST_ROLES if (best := _best(members, role)) is not None)
+    best = (best for role in BEST_ROLES if (best := _best(runs, role)) is not None)
     return ProjectRow(
         name=name,
         runs=len(runs),
@@ -90,9 +84,9 @@ def _newest(times: Iterable[float | None]) -> float | None:
     return newest if newest is not None and math.isfinite(newest) else None
 
 
-def _best(members: Sequence[Member], role: str) -> BestValue | None:
-    having = [(lowest[role], run) for run, lowest in members if role in lowest]
-    if not having:
+def _best(runs: Sequence[RunRow], role: str) -> BestValue | None:
+    lowest = [(one.min, run) for run in runs if (one := run.of_role(role)) and one.min is not None]
+    if not lowest:
         return None
-    value, run = min(having, key=lambda pair: pair[0])
+    value, run = min(lowest, key=lambda pair: pair[0])
     return BestValue(role=role, value=value, run=run.id, name=run.name)

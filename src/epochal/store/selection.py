@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, get_args
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.journal.metrics import NOT_THERE, Metric, dig
-from epochal.journal.row import State, Status
+from epochal.journal.row import FindingCounts, RunRow, State, Status
 from epochal.query import filter as q
 from epochal.query.parser import fail
 from epochal.query.pattern import compile_pattern
@@ -18,7 +18,6 @@ from epochal.records import Axis
 from epochal.series.summary import Summary
 from epochal.store.lookup import near_names
 from epochal.store.metrics import level
-from epochal.store.row import FindingCounts, RunRow
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _TIMES = ("created", "updated")
@@ -37,6 +36,10 @@ class Subject(Protocol):
     @property
     def row(self) -> RunRow:
         """Its row."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its configuration."""
 
     @property
     def status(self) -> Status:
@@ -96,7 +99,7 @@ _IDENTITY = frozenset(
 )
 
 
-def needs_points(fields: Iterable[q.Field]) -> bool:
+def _needs_points(fields: Iterable[q.Field]) -> bool:
     """Whether fields ask for more than the identity and config of runs."""
     return not all(field.path[0] in _IDENTITY for field in fields)
 
@@ -210,6 +213,32 @@ def _sortable(value: Any) -> tuple[int, Any] | None:
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
+class Selection:
+    """A query and an order, parsed."""
+
+    def __init__(self, query: str | None, order: str | None) -> None:
+        self._query, self._order = query, order
+        self.condition = None if query is None else q.parse(query)
+        self._selects = None if query is None else parse_query(query)
+        self._sort = None if order is None else parse_order(order)
+        self.needs_points = _needs_points(fields_in(query, order))
+
+    def of(self, runs: list[S], select: Callable[..., list[S]]) -> list[S]:
+        """The runs that the query selects, in order; a fault in judging one leaves it out.
+
+        Raises ``UsageError`` for a name that no run has, once all of them were read.
+        """
+        every = runs
+        if self._selects is not None:
+            runs = select(runs, self._selects, lambda run: run.id)
+        if self.needs_points and not any(not run.row.is_summarised for run in every):
+            if self._query is not None and not runs and every:
+                check_fields(self._query, fields_in(self._query, None), every)
+            if self._order is not None and runs:
+                check_fields(None, fields_in(None, self._order), runs)
+        return runs if self._sort is None else self._sort(runs)
+
+
 class _Compiler:
     """Compiles the tree of a query into functions of a run."""
 
@@ -247,7 +276,7 @@ class _Compiler:
             return _PLAIN[root]
         if root in _NESTED and names:
             if root == "config":
-                return lambda run: dig(run.row.config, names)
+                return lambda run: dig(run.config, names)
             return _best(".".join(names)) if root == "best" else _statistic(names)
         if root in _NESTED and root != "best":  # a program may set a value of that name
             example = {"config": "config.lr"}.get(root, f"{root}.loss")
@@ -393,7 +422,7 @@ def _bare(path: Sequence[str]) -> Reading:
 
     def reading(run: Subject) -> Any:
         found = statistic(run)
-        return dig(run.row.config, path) if found is NOT_THERE else found
+        return dig(run.config, path) if found is NOT_THERE else found
 
     return reading
 

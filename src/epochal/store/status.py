@@ -15,7 +15,6 @@ RUNNING_FOR_S = 3 * HEARTBEAT_EVERY_S
 GONE_AFTER_S = 3600.0
 # The text for a run that crashed, as far as another machine can tell.
 GONE = "gone"
-UNREADABLE = Status("unreadable", "unreadable")
 FOREIGN_RUNNING_FOR_S = 60.0
 # Nothing says that the process of another tracker's run is gone: pauses of hours are rare.
 ENDED_AFTER_S = 6 * 3600.0

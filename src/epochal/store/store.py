@@ -13,7 +13,7 @@ Of the store
     close         close every file
 
 Of a run
-    outline       its row in a list as far as it is quickly known; a first list of thousands
+    outline       the same, without reading a run that carries no summary
     info          its row in a list: identity, status, progress, labels, problem
     config        what it was configured with, later options included
     facts         everything run.json says: command, host, git, packages
@@ -73,14 +73,16 @@ from epochal.journal.boards import Boards
 from epochal.journal.entries import Cursor, Entry, by_time
 from epochal.journal.layout import RunFolder
 from epochal.journal.metrics import Metric
-from epochal.journal.row import Labels, Status
+from epochal.journal.row import Labels, RunRow, Status
 from epochal.records import Axis, Position, Record
 from epochal.series.series import Series
 from epochal.series.summary import Summary
 from epochal.store.answers import LabelsEdit, Machine, TrashedRun
 from epochal.store.goodput import Goodput
 from epochal.store.projects import ProjectList
-from epochal.store.row import RunRow
+
+# So long a list reads runs that carry no summary.
+SUMMARISE_S = 2.0
 
 
 class RunView(Protocol):
@@ -102,7 +104,7 @@ class RunView(Protocol):
         """The run in one row; the status is derived again at every call."""
 
     def outline(self) -> RunRow:
-        """Like ``info``, from what is known or quickly read; see ``RunRow.is_partial``."""
+        """Like ``info``, without reading a run that was not summarised; see ``is_summarised``."""
 
     @property
     def status(self) -> Status:
@@ -344,13 +346,13 @@ class RunView(Protocol):
 
 
 class KnownRuns(NamedTuple):
-    """Runs as far as they are known; ``pending`` counts all that were not read whole yet.
+    """Runs of a list; of ``unsummarised`` runs of the store only identity and status are known.
 
     ``stored`` counts all runs, whatever the query; ``projects`` names their projects, in order.
     """
 
     runs: Sequence[RunView]
-    pending: int
+    unsummarised: int
     # By the values of the fields that were grouped by, in the order of the runs.
     groups: Sequence[tuple[tuple[Any, ...], Sequence[RunView]]] = ()
     stored: int = 0
@@ -409,23 +411,16 @@ class Store(Protocol):
         *,
         order: str | None = None,
         group: str | None = None,
-        budget_s: float = 0.5,
+        budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
-        """Like ``runs``, from what is known after about so many seconds.
+        """Like ``runs``; runs that carry no summary are read for about so many seconds.
 
-        A run is judged by its outline until it was read: fields that are not known yet are
-        missing. Runs that have no outline yet are not among the results. ``group`` names fields,
-        with commas between.
+        Of the others identity and status are known, and all other fields are missing. ``group``
+        names fields, with commas between.
         """
 
-    def projects(self, *, budget_s: float = 0.5) -> ProjectList:
-        """Every project in one row, from what is known after about so many seconds."""
-
-    def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
-        """Read whole runs for so many seconds; the ids that were read, and how many are left.
-
-        The newest go first; with ``only_small``, those that take long are left to another call.
-        """
+    def projects(self, *, budget_s: float = SUMMARISE_S) -> ProjectList:
+        """Every project in one row; see ``known_runs`` for the seconds."""
 
     def run(self, key: str) -> RunView:
         """The listed run that a key names; a key is never a path, an address or a file.

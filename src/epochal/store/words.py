@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from epochal.journal.layout import FINDINGS, LOOP
+from epochal.journal.row import RunRow
 from epochal.records import Position, Record, moment_of, scalars_of, unit_of
 from epochal.records.format import UNKNOWN, format_bytes, format_number, plural
 from epochal.records.values import as_float
-from epochal.store.row import RunRow
 
 # Units of what is counted: their values are whole.
 _COUNTED = frozenset({"tokens", "tokens/s", "experts", "errors", "processes", "threads"})

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-from epochal.journal.row import State
+from epochal.journal.row import RunRow, State
 from epochal.records.format import format_count, format_duration, format_number
 from epochal.store.progress import Progress
-from epochal.store.row import RunRow
 
 # The terminal's own sixteen colours, so that light and dark schemes both work.
 THEME = Theme(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.journal.facts import Extent, SeriesKey
+from epochal.journal.facts import STEP_LIMIT, Extent, SeriesKey, seconds
 from epochal.journal.rows import FieldPath, Keys, Rows
 from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.series.downsample import summarise_rows
@@ -25,7 +25,6 @@ from epochal.series.series import Series, concatenated, merge
 from epochal.series.summary import Summary
 
 NO_STEP = -1
-STEP_LIMIT = 2**63
 # Logs that hardly ever repeat a set of names would make a block for each record: beyond this many
 # sets, each value goes to a block of its own name.
 _MAX_BLOCKS = 256
@@ -75,12 +74,6 @@ def plan_of(kind: str, keys: Keys, gpu: str) -> Plan | None:
         found += [(name, (field,)) for field, name in names if members[field] is None]
     paths = dict(found)
     return Plan(spec.axis, paths) if len(paths) == len(found) else None
-
-
-def seconds(record: Record) -> float:
-    """A record's time in Unix seconds; nan when it has none."""
-    t = record.get("t")
-    return float(t) if isinstance(t, (int, float)) and abs(t) < STEP_LIMIT else float("nan")
 
 
 class _Block:

@@ -26,10 +26,11 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.journal.entries import Entry, by_time
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.journal.part import Part
-from epochal.journal.row import Status
+from epochal.journal.row import FindingCounts, Status
 from epochal.journal.state import RunState
+from epochal.journal.summaries import count_findings
 from epochal.records import Position, Record, moment_of, whole_number
-from epochal.store.row import FindingCounts, count, latest_findings
+from epochal.store.row import latest_findings
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
@@ -71,7 +72,7 @@ class Diagnosis:
             if part.name.writer == FINDINGS
             for _, record in part.entries("finding")
         }
-        covered = watched_attempts(state, is_live=is_live)
+        covered = state.watched(is_live=is_live)
         found: list[Entry] = []
         self.is_complete = True
         own = {part.name.attempt for part in state.parts if part.name.attempt > 0}
@@ -181,7 +182,8 @@ def count_entries(found: Iterable[Entry], *, attempts: int) -> FindingCounts:
         for entry in found
         if (entry.position.writer, entry.position.part) != ending
     ]
-    return count(latest_findings(told, attempts=attempts))
+    latest = latest_findings(told, attempts=attempts)
+    return count_findings({"severity": f.severity, "state": f.state} for f in latest)
 
 
 def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None:
@@ -238,40 +240,6 @@ def late_findings(
         for finding in feed(entry.record, writer=entry.position.writer):
             if dedup_key(finding.record()) not in written:
                 yield attempt, finding.record()
-
-
-def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
-    """The recorded findings of all attempts; None where no rule has read the newest."""
-    newest = [part for part in state.parts if part.name.attempt == state.attempts]
-    if not any(part.name.writer == FINDINGS or any(part.entries("finding")) for part in newest):
-        return None
-    entries = by_time(state.entries("finding"))
-    told = [(entry.position.attempt, entry.record) for entry in entries]
-    told += late_findings(state, {dedup_key(record) for _, record in told}, rules)
-    return count(latest_findings(told, attempts=state.attempts))
-
-
-def watched_attempts(state: RunState, *, is_live: bool) -> set[int]:
-    """The attempts whose findings are complete in the run's own files."""
-    parts = [part for part in state.parts if part.name.writer == FINDINGS]
-    newest = {state.attempts} if is_live else set()
-    return {
-        part.name.attempt
-        for part in parts
-        if part.facts.finish is not None or part.name.attempt in newest
-    }
-
-
-def num_unwatched(state: RunState) -> int:
-    """How many records are in attempts that no companion watched to their end."""
-    watched = watched_attempts(state, is_live=False)
-    return sum(
-        part.facts.num_records
-        for part in state.parts
-        if part.name.attempt > 0
-        and part.name.attempt not in watched
-        and part.name.writer != FINDINGS
-    )
 
 
 def recorded_errors(state: RunState) -> list[Entry]:

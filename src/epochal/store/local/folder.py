@@ -16,7 +16,8 @@ from epochal.journal.blobs import RAW
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
 from epochal.journal.part import Part, SealedPart
 from epochal.journal.reader import NewerFormatError, ShorterFileError
-from epochal.journal.row import Labels
+from epochal.journal.row import Labels, RunRow
+from epochal.journal.summaries import covers, read_metrics, read_summary
 from epochal.journal.tail import TailedPart
 from epochal.store.answers import LabelsEdit
 from epochal.store.local.listing import (
@@ -240,26 +241,55 @@ class FolderSource:
         return max(self.converted.changed, 0 if labels is None else labels.mtime_ns / 1e9)
 
     @property
-    def _files(self) -> Identity:
-        self._identity.refresh(self.listing)
-        return self._identity
-
-    @property
     def run_json(self) -> Mapping[str, Any]:
         """The content of run.json; a run that is not converted yet has its identity as well."""
-        return self._files.run_json if self.converted is None else self.converted.run_json()
+        if self.converted is not None:
+            return self.converted.run_json()
+        return self._identity.run_json(self.listing)
 
     @property
     def labels(self) -> Labels:
         """The content of labels.json."""
-        return self._files.labels
+        return self._identity.labels(self.listing)
+
+    @property
+    def carried(self) -> RunRow | None:
+        """What the run says of itself; None unless that is still so.
+
+        The folder is asked alone: a run with parts in other places is read.
+        """
+        listing = self.listing
+        if listing.summary is None or listing.identity is None or self.converted is not None:
+            return None
+        if self.asides or self._is_orphan or listing.problem is not None or listing.refused:
+            return None
+        if listing.summary.mtime_ns < listing.identity.mtime_ns:
+            return None  # run.json was made anew
+        row = read_summary(self.place)
+        if row is None:
+            return None
+        marks = row.positions
+        if not marks:
+            known = read_metrics(self.place)
+            marks = {} if known is None else known.marks
+        sizes = {name: part.stat.size for name, part in listing.journal.items()}
+        return row if covers(marks, sizes, listing.sealed) else None
+
+    @property
+    def label_problem(self) -> str | None:
+        """What is wrong with labels.json, if anything."""
+        return next(iter(self._identity.problems(self.listing, of_labels=True)), None)
+
+    def identity_problems(self) -> list[str]:
+        """What is wrong with run.json and labels.json."""
+        return self._identity.problems(self.listing)
 
     @property
     def problems(self) -> Sequence[str]:
         """Of the small files and of the parts."""
         if self._is_orphan:
             return [self._without_rank_zero(), *self._parts.problems]
-        return [*self._files.problems, *self._parts.problems]
+        return [*self.identity_problems(), *self._parts.problems]
 
     def _without_rank_zero(self) -> str:
         ranks = orphaned_ranks(self.folder.all_parts())
@@ -272,7 +302,8 @@ class FolderSource:
 
     @property
     def is_newer(self) -> bool:
-        return self._files.newer_format is not None
+        self._identity.run_json(self.listing)
+        return self._identity.newer_format is not None
 
     @property
     def unsealed_bytes(self) -> int:
@@ -280,12 +311,6 @@ class FolderSource:
         if self.converted is not None and not self.converted.is_current:
             return self.converted.size_bytes
         return self.listing.unsealed_bytes
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all of the run is in its folder, and all that was listed can be read."""
-        has_problem = self._files.problems or self.listing.problem is not None
-        return not (has_problem or self.asides or self._is_orphan)
 
     def poll(self) -> bool:
         self._convert()
@@ -300,7 +325,7 @@ class FolderSource:
                 changed |= self._parts.poll(self.listing)
         except NewerFormatError as error:
             self._parts.close()
-            self._files.newer_format = str(error)
+            self._identity.newer_format = str(error)
             return True
         return changed
 

@@ -21,11 +21,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epochal.base.atomic_file import folder_has_locks
+from epochal.journal.fold import RunMetrics
+from epochal.journal.metrics import NOT_THERE, Metric, dig
+from epochal.journal.row import RunRow
 from epochal.query import filter as q
-from epochal.store.row import RowDetails, StoredRow, pack, packed_decoder
+from epochal.series.summary import Summary
+from epochal.store.row import pack, packed_decoder
 
 # Part of the file's name: another build of Epochal has an index of its own.
-VERSION = 12
+VERSION = 13
 _BUSY_S = 5.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # A transaction is ended after so many rows, or after so long.
@@ -33,26 +37,29 @@ _ROWS_AT_ONCE = 256
 _COMMIT_S = 1.0
 _SCHEMA = """
 create table if not exists runs (
-    place text primary key, signature text, stamp text, rules text, own_id text, created real,
-    project text, name text, owner text, run_group text, config text, row blob, details blob
-)
+    place text primary key, signature text, stamp text, own_id text, created real, project text,
+    name text, owner text, run_group text, config text, numbers text, row blob, metrics blob
+);
+create table if not exists answers (
+    place text, asked text, value real, answer blob, primary key (place, asked)
+) without rowid;
 """
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
-_ONE = "select row, details from runs where place = ? and signature = ? and rules = ?"
+_ONE = "select row from runs where place = ? and signature = ?"
 # Fields of the query language that are columns, and those of them that are texts.
+_NESTED = ("config", "summary", "best")
 _TEXT_COLUMNS = {"project": "project", "name": "name", "owner": "owner", "group": "run_group"}
 # Numbers that a double cannot hold are rounded in SQL, so a bound belongs to the superset.
 _SQL_OPERATORS = {"==": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 
-_decode_row = packed_decoder(StoredRow).decode
-_decode_details = packed_decoder(RowDetails).decode
+_decode_row = packed_decoder(RunRow).decode
+_decode_metrics = packed_decoder(RunMetrics).decode
 
 
 class IndexedRun(NamedTuple):
     """What the index knows of a run without reading its row.
 
     ``signature`` is of all its files. ``stamp`` is of the few that can change after a run ended.
-    ``level`` is 1 for a partial row, 2 for a full one.
     """
 
     place: str
@@ -60,7 +67,16 @@ class IndexedRun(NamedTuple):
     stamp: str | None
     own_id: str
     created: float
-    level: int
+
+
+class Answer(msgspec.Struct, array_like=True, gc=False):
+    """What a run has under the name of a metric that is not among its headline."""
+
+    metric: Metric | None
+    summary: Summary | None
+
+
+_decode_answer = packed_decoder(Answer).decode
 
 
 class Index:
@@ -71,8 +87,7 @@ class Index:
     process has locked for long, or that a full disk does not take, is done without.
     """
 
-    def __init__(self, cache: Path | None, root: Path, *, rules: str) -> None:
-        self._rules = rules
+    def __init__(self, cache: Path | None, root: Path) -> None:
         self._lock = threading.RLock()
         self._depth, self._num_changes, self._begun = 0, 0, 0.0
         self._path: str | None = None
@@ -89,31 +104,44 @@ class Index:
 
     def known(self) -> Iterator[IndexedRun]:
         """Every run that the index has a row of."""
-        columns = "place, signature, stamp, own_id, created, 1 + (details is not null)"
-        found = self._all(f"select {columns} from runs where rules = ?", (self._rules,))
+        found = self._all("select place, signature, stamp, own_id, created from runs", ())
         return map(IndexedRun._make, found or ())
 
-    def get(self, place: str, signature: str) -> tuple[StoredRow, RowDetails | None] | None:
+    def get(self, place: str, signature: str) -> RunRow | None:
         """The row of a run whose files have this signature; None where there is none."""
-        for row, details in self._all(_ONE, (place, signature, self._rules)) or ():
-            decoded = self._decoded(row)
-            if decoded is not None:
-                return decoded, None if details is None else _decode_details(details)
+        found = self._all(_ONE, (place, signature)) or ()
+        return next((self._decoded(packed) for (packed,) in found), None)
+
+    def has(self, place: str) -> bool:
+        """Whether there is a row of a run, of whichever files."""
+        return bool(self._all("select 1 from runs where place = ?", (place,)))
+
+    def metrics(self, place: str) -> RunMetrics | None:
+        """The series of a run that does not carry them itself; None where nobody read them."""
+        for (packed,) in self._all("select metrics from runs where place = ?", (place,)) or ():
+            return None if packed is None else _decode_metrics(packed)
         return None
 
-    def details(self, place: str) -> RowDetails | None:
-        """The summaries of a run; None where its row is partial."""
-        for (packed,) in self._all("select details from runs where place = ?", (place,)) or ():
-            return None if packed is None else _decode_details(packed)
+    def answer(self, place: str, asked: str) -> Answer | None:
+        """What was found in a run under the name of a metric; None where nobody asked."""
+        text = "select answer from answers where place = ? and asked = ?"
+        for (packed,) in self._all(text, (place, asked)) or ():
+            return _decode_answer(packed)
         return None
 
-    def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, StoredRow]]:
+    def put_answer(self, place: str, asked: str, answer: Answer) -> None:
+        """Keep what was found, until the run has another row."""
+        last = None if answer.summary is None else answer.summary.last
+        text = "insert or replace into answers values (?, ?, ?, ?)"
+        self._change(text, (place, asked, last, pack(answer)))
+
+    def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, RunRow]]:
         """The places and rows of runs, at least those that a query selects, the newest first."""
         where, values = ("1", ()) if condition is None else _narrowed(condition)
-        text = "select place, row from runs where rules = ? and ({}) order by created desc, place"
-        found = self._all(text.format(where), (self._rules, *values))
+        text = "select place, row from runs where {} order by created desc, place"
+        found = self._all(text.format(where), values)
         if found is None:  # an SQLite without JSON cannot narrow
-            found = self._all(text.format("1"), (self._rules,))
+            found = self._all(text.format("1"), ())
         for place, packed in found or ():
             row = self._decoded(packed)
             if row is not None:
@@ -137,20 +165,21 @@ class Index:
     def put(
         self,
         place: str,
-        stored: StoredRow,
-        details: RowDetails | None,
+        row: RunRow,
+        metrics: RunMetrics | None,
         *,
         signature: str,
         stamp: str | None,
     ) -> bool:
-        """Keep a row, and say whether it is kept; ``details`` is None for a partial one."""
-        row = stored.row
+        """Keep a row, and say whether it is kept; ``metrics`` is None where the run has them."""
         try:
             config = msgspec.json.encode(row.config).decode("utf-8", "replace")
-            values = (place, signature, stamp, self._rules, row.id, row.created, row.project)
-            packed = None if details is None else pack(details)
-            names = (row.name, row.owner, row.group, config)
-            return self._change(_PUT, (*values, *names, pack(stored), packed))
+            numbers = msgspec.json.encode(_numbers_of(row)).decode("utf-8", "replace")
+            values = (place, signature, stamp, row.id, row.created, row.project)
+            packed = None if metrics is None else pack(metrics)
+            names = (row.name, row.owner, row.group, config, numbers)
+            self._change("delete from answers where place = ?", (place,))
+            return self._change(_PUT, (*values, *names, pack(row), packed))
         except (RecursionError, OverflowError, UnicodeEncodeError):
             return False
 
@@ -159,6 +188,7 @@ class Index:
         with self.batch():
             for place in places:
                 self._change("delete from runs where place = ?", (place,))
+                self._change("delete from answers where place = ?", (place,))
 
     def commit(self) -> None:
         """End the transaction: other processes see and write rows."""
@@ -194,7 +224,7 @@ class Index:
                 self._recover(error)
                 return None
 
-    def _decoded(self, packed: bytes) -> StoredRow | None:
+    def _decoded(self, packed: bytes) -> RunRow | None:
         try:
             return _decode_row(packed)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -235,7 +265,7 @@ def _connect(path: str) -> sqlite3.Connection:
     # Rollback journal: readers on other machines may share the cache folder. Nobody waits for the
     # disk: what a power cut damages is made anew.
     connection.execute("pragma synchronous = off")
-    connection.execute(_SCHEMA)
+    connection.executescript(_SCHEMA)
     _check_after_boot(connection)
     connection.commit()
     return connection
@@ -279,7 +309,30 @@ def _narrowed(condition: q.Filter) -> tuple[str, tuple[Any, ...]]:
         # A key that SQL does not find is left to the evaluator.
         found = f"json_extract(config, '$.\"{path[1]}\"')"
         return f"{found} is null or {found} {operator} ?", (value,)
+    name = ".".join(path)
+    if path[0] not in _NESTED and _is_plain(name) and isinstance(value, (int, float)):
+        found = f"json_extract(numbers, '$.\"{name}\"')"
+        same = "place = runs.place and asked = ?"
+        asked = f"select 1 from answers where {same} and not value {operator} ?"
+        known = f"{found} is null and not exists ({asked})"
+        return f"({known}) or {found} {operator} ?", (name, value, value)
     return "1", ()
+
+
+def _numbers_of(row: RunRow) -> dict[str, float]:
+    """The last values of the headline by name and by role, for SQL to compare.
+
+    A name that the program set, or that is no number, is left to the evaluator.
+    """
+    found: dict[str, float] = {}
+    for one in (*row.headline[::-1], *(one for one in row.headline[::-1] if one.axis == "step")):
+        found.pop(one.name, None)
+        if one.last is not None and dig(row.summary, one.name.split(".")) is NOT_THERE:
+            found[one.name] = one.last
+    for one in row.headline:
+        if one.role is not None and one.role not in found and one.name in found:
+            found[one.role] = found[one.name]
+    return found
 
 
 def _is_plain(name: str) -> bool:

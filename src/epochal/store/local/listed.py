@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
 
-import msgspec
-
-from epochal.errors import MetricNotFoundError
+from epochal.errors import FormatError, MetricNotFoundError
 from epochal.journal.metrics import Metric
-from epochal.journal.row import Status
+from epochal.journal.row import RunRow, Status
 from epochal.records import Axis
 from epochal.records.values import flat_items
 from epochal.series.summary import Summary
-from epochal.store.local.index import Index
-from epochal.store.local.row import known_summary
-from epochal.store.local.run import LocalRun
-from epochal.store.metrics import resolve
-from epochal.store.row import RowDetails, RunRow, StoredRow
+from epochal.store.local.index import Answer, Index
+from epochal.store.local.run import LocalRun, metric_of
+from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.selection import search_text_of
-
-# The last points of so many runs are read whatever the clock says: a short list is complete.
-_FEW = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +24,8 @@ class Entry:
     """A run that a scan found, and what is known of it.
 
     ``signature`` is of its files at the last look, None before the first. ``stamp`` replaces it for
-    a run that has ended. ``level`` is 0 without a row, 1 with a partial one, 2 with a full one;
-    ``is_current``: the row is of the files as they are. ``run`` keeps a live run in memory.
+    a run that has ended. ``is_current``: the index has the row of the files as they are.
+    ``outline`` is the row of a run that nobody has summarised. ``run`` keeps a live run in memory.
     """
 
     place: str
@@ -43,125 +35,112 @@ class Entry:
     own_id: str | None = None
     id: str | None = None
     created: float | None = None
-    level: int = 0
     is_current: bool = False
-    made_at: float = 0.0
+    outline: RunRow | None = None
     run: LocalRun | None = None
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether a list can show it."""
-        return self.level > 0 and self.id is not None
 
     @property
     def is_unindexed(self) -> bool:
         """Whether the index could not keep its row: then the run itself has it."""
         return self.run is not None and not self.run.is_indexed
 
-    @property
-    def is_read(self) -> bool:
-        """Whether its full row is known, and an id by which a list shows it."""
-        return self.is_current and self.level == 2 and self.id is not None
-
-
-@dataclass(slots=True)
-class Budget:
-    """How long a list may read points, and the runs that it could not judge for that reason."""
-
-    until: float = math.inf
-    num_read: int = 0
-    unread: dict[str, tuple[Metric, int] | None] = field(default_factory=dict)
-
-    def may_read(self) -> bool:
-        """Whether there is time for the points of one more run."""
-        self.num_read += 1
-        return self.num_read <= _FEW or time.monotonic() < self.until
-
 
 class ListedRun:
     """A run as the evaluator of queries sees it."""
 
-    __slots__ = ("_budget", "_details", "_open", "_status", "entry", "stored")
+    __slots__ = ("_open", "_status", "_summaries", "entry", "row")
 
-    def __init__(
-        self, entry: Entry, stored: StoredRow, budget: Budget, open_run: Callable[[Entry], LocalRun]
-    ) -> None:
+    def __init__(self, entry: Entry, row: RunRow, open_run: Callable[[Entry], LocalRun]) -> None:
         self.entry = entry
-        self.stored = stored
-        self._budget = budget
+        # Its row, without status and counts.
+        self.row = row
         self._open = open_run
         self._status: Status | None = None
-        self._details: RowDetails | None = None
+        self._summaries: dict[tuple[str, int, Axis], Summary] = {}
 
     @property
     def id(self) -> str:
-        return self.entry.id or self.stored.row.id
+        return self.entry.id or self.row.id
 
     @property
-    def row(self) -> RunRow:
-        """Its row, without status and counts."""
-        return self.stored.row
+    def config(self) -> Mapping[str, Any]:
+        """Its configuration; the run is asked where its row has only the beginning."""
+        return self._open(self.entry).config if self.row.is_cut else self.row.config
 
     @property
     def status(self) -> Status:
         if self._status is None:
             run = self.entry.run
             grew = None if run is None else run.grew_at
-            stored = self.stored
-            self._status = stored.basis.status(stored.row.updated, now=time.time(), grew=grew)
+            self._status = status_of(self.row, now=time.time(), grew=grew)
         return self._status
 
     @property
     def info(self) -> RunRow:
-        """Its row at this moment; without counts of findings where it was not read yet."""
-        if self.stored.basis.is_partly_watched(self.status):
-            # Has rules read the few records that a killed companion did not.
-            return self._open(self.entry).info
-        if self.row.is_partial:
-            return msgspec.structs.replace(self.row, id=self.id, status=self.status)
-        return self.stored.at(self.status, run_id=self.id)
+        """Its row at this moment."""
+        return with_status(self.row, self.status, run_id=self.id)
 
     @property
     def search_text(self) -> str:
         return search_text_of(self.row, self.id)
 
-    @property
-    def details(self) -> RowDetails:
-        """Its series and their summaries."""
-        if self._details is None and self.entry.is_unindexed:
-            self._details = self._open(self.entry).details
-        if self._details is None:
-            self._details = self.entry.index.details(self.entry.place) or RowDetails()
-        return self._details
-
     def metric(self, name: str) -> Metric | None:
-        """The metric that a name means; None where the run was not read yet."""
-        if self.row.is_partial:
-            self._budget.unread[self.entry.place] = None
+        """The metric that a name means: of the headline, else what the run itself says."""
+        if not self.row.is_summarised:
             return None
-        return resolve(name, self.details.metrics, self.details.set_metrics)
+        found = self._of_headline(name)
+        if found is not None:
+            return found
+        answer = self.entry.index.answer(self.entry.place, name)
+        if answer is None:
+            answer = self._ask(name)
+            if not self.entry.is_unindexed:
+                self.entry.index.put_answer(self.entry.place, name, answer)
+        if answer.metric is not None and answer.summary is not None:
+            rank = answer.metric.ranks[0] if answer.metric.ranks else 0
+            self._summaries[answer.metric.name, rank, answer.metric.axis] = answer.summary
+        return answer.metric
+
+    def _of_headline(self, name: str) -> Metric | None:
+        named = [one for one in self.row.headline if one.name == name]
+        named.sort(key=lambda one: one.axis != "step")
+        found = named[0] if named else self.row.of_role(name)
+        if found is None or found.summary is None:
+            return None
+        of_run = with_set_value(self.row, found.name, found.rank, found.summary, is_series=True)
+        if of_run is not None:
+            self._summaries[found.name, found.rank, found.axis] = of_run
+        return metric_of([found])
+
+    def _ask(self, name: str) -> Answer:
+        run = self._open(self.entry)
+        metric = run.metric(name)
+        if metric is None or not metric.ranks:
+            return Answer(metric, None)
+        try:
+            return Answer(metric, run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis))
+        except (MetricNotFoundError, FormatError):
+            return Answer(metric, None)
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        found = known_summary(self.stored, self.details, name, rank, axis)
+        found = None if axis is None else self._summaries.get((name, rank, axis))
         return found or self._open(self.entry).summary(name, rank=rank, axis=axis)
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
-        """The summary of the last points of a metric; kept with the row once it was read.
-
-        Raises ``MetricNotFoundError`` where the time for reading points is over.
-        """
-        known = self.details.tail(metric, num_points)
-        if known is not None:
-            return known
-        if not self._budget.may_read():
-            self._budget.unread[self.entry.place] = (metric, num_points)
-            raise MetricNotFoundError("the last points have not been read yet.")
-        return self._open(self.entry).tail_summary(metric, num_points)
+        """The summary of the last points of a metric; kept with the row once it was read."""
+        asked = f"{metric.axis}@{num_points}/{metric.name}"
+        answer = self.entry.index.answer(self.entry.place, asked)
+        if answer is None or answer.summary is None:
+            found = self._open(self.entry).tail_summary(metric, num_points)
+            self.entry.index.put_answer(self.entry.place, asked, Answer(metric, found))
+            return found
+        return answer.summary
 
     def names(self) -> Iterable[str]:
-        details = self.details
-        yield from (metric.name for metric in (*details.metrics, *details.set_metrics))
-        yield from (f"config.{key}" for key, _ in flat_items(self.row.config))
+        if self.row.is_summarised:
+            run = self._open(self.entry)
+            yield from (metric.name for metric in (*run.metrics(), *run.set_metrics()))
+        yield from (f"config.{key}" for key, _ in flat_items(self.config))
 
 
 class LazyRuns(Sequence[LocalRun]):

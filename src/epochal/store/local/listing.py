@@ -81,6 +81,7 @@ class Listing:
         "problem",
         "refused",
         "signature",
+        "summary",
     )
 
     def __init__(
@@ -95,8 +96,9 @@ class Listing:
         self.has_links = False
         self.identity, identity_inode = self._stat("run.json")
         self.labels, labels_inode = self._stat("labels.json")
+        self.summary, summary_inode = self._stat("summary.json")
         # These files are replaced. Where times are coarse, another inode is the only sign of it.
-        self.inodes = (identity_inode, labels_inode)
+        self.inodes = (identity_inode, labels_inode, summary_inode)
         self._journal: _Files = ()
         self._aside: Sequence[_Files] = ()
         self._sealed: _Files = ()
@@ -109,7 +111,8 @@ class Listing:
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
         parts = (self._journal, self._aside, self._sealed)
-        said = repr((self.identity, self.labels, self.inodes, parts, sorted(self.refused)))
+        files = (self.identity, self.labels, self.summary, self.inodes)
+        said = repr((*files, parts, sorted(self.refused)))
         self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def _files(self, name: str, suffix: str) -> _Files:

@@ -9,19 +9,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.exchange.imports.converting import Conversions
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.journal.blobs import files_of
 from epochal.journal.entries import Cursor, Entry
-from epochal.journal.facts import SeriesKey, unix_time
-from epochal.journal.layout import SearchBounds, is_patch
-from epochal.journal.metrics import Metric, set_role
+from epochal.journal.facts import SeriesKey
+from epochal.journal.fold import Fold, RunMetrics
+from epochal.journal.layout import SearchBounds, is_patch, parse_part_name
+from epochal.journal.metrics import Metric, set_metrics, set_role
 from epochal.journal.part import StalePartError
 from epochal.journal.regular_file import read_regular
-from epochal.journal.row import Labels, Status
-from epochal.journal.state import RunState
+from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
+from epochal.journal.state import AXES, RunState, run_metrics
+from epochal.journal.summaries import last_value, read_metrics, summarise
 from epochal.records import Axis, Position, Record
 from epochal.series.series import Series
 from epochal.series.summary import Summary
@@ -38,26 +42,45 @@ from epochal.store.local.findings import (
 )
 from epochal.store.local.folder import SETTLED_S, FolderSource
 from epochal.store.local.index import Index
-from epochal.store.local.row import (
-    changed_at,
-    faulty_row,
-    known_summary,
-    make_row,
-    names_of,
-    partial_row,
-    recorded_id,
-)
+from epochal.store.local.row import completed, faulty_row, identity_row
 from epochal.store.local.run_files import patch_file, read_machines
 from epochal.store.metrics import formula_series, no_metric, resolve
-from epochal.store.row import RowDetails, RunRow, StoredRow
+from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.status import GONE
 from epochal.store.store import RunView
 
-# So few that the health rules see them in a fraction of a second.
-_FEW_RECORDS = 1000
+# Of so much more than was folded all is read, which numpy does faster.
+_QUICK_BYTES = 8 * 1024 * 1024
 # A query is repeated each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
 T = TypeVar("T")
+
+
+class _Listed:
+    """The series of a run, by what people ask for."""
+
+    def __init__(self, known: RunMetrics) -> None:
+        self.known = known
+        self.by_key = {(one.name, one.axis, one.rank): one for one in known.metrics}
+        ranks: dict[tuple[str, Axis], list[SeriesSummary]] = {}
+        for one in known.metrics:
+            ranks.setdefault((one.name, one.axis), []).append(one)
+        self.metrics = [metric_of(some) for some in ranks.values()]
+        self.names = {name for name, _ in ranks}
+
+
+def metric_of(some: Sequence[SeriesSummary]) -> Metric:
+    """The metric of a series of several ranks."""
+    first = some[0]
+    return Metric(
+        name=first.name,
+        axis=first.axis,
+        ranks=tuple(sorted(one.rank for one in some)),
+        unit=first.unit,
+        goal=first.goal,
+        role=first.role,
+        x=first.x,
+    )
 
 
 class LocalRun(RunView):
@@ -93,10 +116,14 @@ class LocalRun(RunView):
         self.is_indexed = True
         # The id by which its store knows it: copies of a folder recorded the same one.
         self.listed_id: str | None = None
-        self._stored: StoredRow | None = None
-        self._details: RowDetails | None = None
+        self._row: RunRow | None = None
+        # The series of that row, and a fold of a live run that goes on from there.
+        self._known: RunMetrics | None = None
+        self._fold: Fold | None = None
+        # Series and their meaning, made of what is known.
+        self._listed: _Listed | None = None
         # The status of a row that has ended.
-        self._ended: tuple[StoredRow, Status] | None = None
+        self._ended: tuple[RunRow, Status] | None = None
         # How many records the last row counted, and when a row counted more than the one before.
         self._num_records: int | None = None
         self.grew_at: float | None = None
@@ -119,7 +146,7 @@ class LocalRun(RunView):
         self.source.look()
         if before is not None and before == self.source.signature:
             return False
-        self._stored = self._details = self._seen = None
+        self._row = self._known = self._listed = self._seen = None
         self._is_behind = True
         return True
 
@@ -225,75 +252,78 @@ class LocalRun(RunView):
         return self.source.tracker
 
     @locked
-    def read_row(self, *, whole: bool = True) -> StoredRow:
-        """The row as of the last look, from the index where it has one of these files.
+    def read_row(self) -> RunRow:
+        """The row as of the last look: what the run carries, where that is still so.
 
-        Unless it is to be ``whole``, it may be partial: identity, config and newest records.
+        Otherwise what was appended is folded in, or all of the run is read.
         """
-        known = self._stored
-        if known is None and self._index is not None:
-            known = self._held.guard.run(self.place, self._recall, self._index)
-        if known is None and not whole:
-            known = self._held.guard.run(self.place, self._make_partial)
-        if known is None or (whole and known.row.is_partial):
-            known = self._held.guard.run(self.place, self._make)
-        if known is None:
-            problem = f"the run cannot be read: {self._held.guard.faults[self.place].error}."
-            known, self._details = faulty_row(self.source.path, problem), RowDetails()
+        guard = self._held.guard
+        row = self._row or guard.run(self.place, self._recall)
+        row = row or guard.run(self.place, self._make)
+        if row is None:
+            problem = f"the run cannot be read: {guard.faults[self.place].error}."
+            row, self._known = faulty_row(self.source.path, problem), RunMetrics()
             self.is_indexed = False
-        self._stored = known
+        self._row = row
+        return row
+
+    def _recall(self) -> RunRow | None:
+        return None if self._index is None else self._index.get(self.place, self._signature())
+
+    def _make(self) -> RunRow:
+        self._look_once()
+        row = self._carried()
+        if row is None:
+            self._known = self._folded() or self._ask(run_metrics)
+            row = summarise(self._known, self.source.run_json, place=self.source.place)
+            row = completed(row, self.source, self.source.problems)
+        if self._num_records is not None and row.records > self._num_records:
+            self.grew_at = time.time()
+        self._num_records = row.records
+        self._keep(row)
+        return row
+
+    def _carried(self) -> RunRow | None:
+        row = self.source.carried
+        if row is None:
+            return None
+        problem = self.source.label_problem
+        return completed(row, self.source, () if problem is None else (problem,))
+
+    def _folded(self) -> RunMetrics | None:
+        """What was known, with what was appended since; None where all has to be read."""
+        source, listing = self.source, self.source.listing
+        if source.converted is not None or source.is_newer or listing.problem is not None:
+            self._fold = None
+            return None
+        fold, self._fold = self._fold, None
+        if fold is None and (known := read_metrics(source.place)) is not None:
+            left = listing.unsealed_bytes - sum(mark.bytes for mark in known.marks.values())
+            fold = None if left > _QUICK_BYTES else Fold(known)
+        if fold is None:
+            return None
+        parts = {name: part.path for name, part in listing.journal.items()}
+        try:
+            fold.read(parts, listing.sealed)
+        except FormatError:
+            return None
+        if not fold.is_known:
+            return None
+        known = fold.known()
+        self._fold = None if known.facts.is_ended else fold
         return known
 
-    def _recall(self, index: Index) -> StoredRow | None:
-        found = index.get(self.place, self._signature())
-        if found is None:
-            return None
-        self._details = found[1]
-        return found[0]
-
-    def _make_partial(self) -> StoredRow | None:
-        self._look_once()
-        own_id = recorded_id(self.source.run_json.get)
-        stored = None if own_id is None else partial_row(self.source, own_id=own_id)
-        if stored is not None:
-            self._details = None
-            self._keep(stored)
-        return stored
-
-    def _make(self) -> StoredRow:
-        stored, self._details = self._ask(self._row_of)
-        records = stored.row.records
-        if self._num_records is not None and records > self._num_records:
-            self.grew_at = time.time()
-        self._num_records = records
-        self._keep(stored)
-        return stored
-
-    def _row_of(self, state: RunState) -> tuple[StoredRow, RowDetails]:
-        facts = self.source.run_json or state.header or {}
-        created = unix_time(facts.get("created"))
-        if created is None:
-            created = unix_time((state.header or {}).get("t"))
-        return make_row(
-            names_of(facts.get, self.source.labels, self.source.place),
-            state,
-            self.source,
-            own_id=recorded_id(facts.get) or self.source.path.name,
-            created=changed_at(self.source.path) if created is None else created,
-            rules=self.rules,
-        )
-
-    def _keep(self, stored: StoredRow) -> None:
-        """Have the index learn the row."""
+    def _keep(self, row: RunRow) -> None:
+        """Have the index learn the row, and the series of a run that does not carry them."""
         if self._index is not None:
-            signature, stamp = self._signature(), self._stamp_of(stored)
+            signature, stamp = self._signature(), self._stamp_of(row)
             self.is_indexed = self._index.put(
-                self.place, stored, self._details, signature=signature, stamp=stamp
+                self.place, row, self._known, signature=signature, stamp=stamp
             )
 
-    def _stamp_of(self, stored: StoredRow) -> str | None:
+    def _stamp_of(self, row: RunRow) -> str | None:
         """The stamp of a run that has ended; a change within a tick of its clock is not seen."""
-        return self.source.stamp if stored.basis.is_ended else None
+        return self.source.stamp if row.is_ended else None
 
     def _signature(self) -> str:
         if self._seen is not None and self.source.signature is None:
@@ -306,17 +336,30 @@ class LocalRun(RunView):
     @property
     def stamp(self) -> str | None:
         """A short form of the signature, where two stats tell a later change; else None."""
-        return None if self._stored is None else self._stamp_of(self._stored)
+        return None if self._row is None else self._stamp_of(self._row)
 
     @property
-    def details(self) -> RowDetails:
+    def known(self) -> RunMetrics:
         """The series of the run and their summaries."""
-        self.read_row()
-        if self._details is None:
-            self._stored = None
-            self.read_row()
-        assert self._details is not None
-        return self._details
+        row = self.read_row()
+        if self._known is None and self._index is not None:
+            self._known = self._index.metrics(self.place)
+        if self._known is None:
+            self._known = self._held.guard.run(self.place, self._metrics_of, row)
+        return self._known or RunMetrics()
+
+    def _metrics_of(self, row: RunRow) -> RunMetrics:
+        found = read_metrics(self.source.place)
+        if found is None or (row.positions and found.marks != row.positions):
+            found = self._folded() or self._ask(run_metrics)
+        return found
+
+    @property
+    def _series_known(self) -> _Listed:
+        known = self.known
+        if self._listed is None or self._listed.known is not known:
+            self._listed = _Listed(known)
+        return self._listed
 
     @property
     def rules(self) -> RuleSettings:
@@ -334,46 +377,63 @@ class LocalRun(RunView):
     @locked
     def own_id(self) -> str:
         """The id that the run recorded; the folder's name where it recorded none."""
-        self._look_once()
-        return recorded_id(self.source.run_json.get) or self.read_row(whole=False).row.id
+        return self.outline_row().id
 
     @property
     def created(self) -> float:
         """When the run was created, in Unix seconds; the folder's time where no file says it."""
-        return self.read_row(whole=False).row.created or 0.0
+        return self.outline_row().created or 0.0
 
     @locked
     def outline(self) -> RunRow:
-        stored = self.read_row(whole=False)
-        return stored.at(self._status_of(stored), run_id=self.id)
+        row = self.outline_row()
+        return with_status(row, self._status_of(row), run_id=self.id)
+
+    @locked
+    def outline_row(self) -> RunRow:
+        """The row without its status; of a run that nobody has summarised who it is."""
+        row = self._row or self._held.guard.run(self.place, self._recall)
+        row = row or self._held.guard.run(self.place, self._quick_row)
+        row = row or self._held.guard.run(self.place, identity_row, self.source)
+        return row or self.read_row()
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the row takes no time to speak of: the run carries it, or a fold goes on."""
+        self._look_once()
+        return self._fold is not None or self.source.carried is not None
+
+    def _quick_row(self) -> RunRow | None:
+        return self.read_row() if self.is_quick else None
 
     @property
     @locked
     def info(self) -> RunRow:
-        stored = self.read_row()
-        status = self._status_of(stored)
-        if 0 < stored.basis.unwatched <= _FEW_RECORDS and stored.basis.is_partly_watched(status):
-            # The few records that a killed companion did not read.
-            self._held.guard.run(self.place, self.findings)
-        return self.read_row().at(status, run_id=self.id)
+        row = self.read_row()
+        return with_status(row, self._status_of(row), run_id=self.id)
 
     @property
     @locked
     def status(self) -> Status:
         return self._status_of(self.read_row())
 
-    def _status_of(self, stored: StoredRow) -> Status:
-        if self._ended is not None and self._ended[0] is stored:
+    def _status_of(self, row: RunRow) -> Status:
+        if self._ended is not None and self._ended[0] is row:
             return self._ended[1]
-        status = stored.basis.status(stored.row.updated, now=time.time(), grew=self.grew_at)
+        status = status_of(row, now=time.time(), grew=self.grew_at)
         if not status.is_live and status.text != GONE:
             # What has ended stays so, and a process that is gone does not come back.
-            self._ended = (stored, status)
+            self._ended = (row, status)
         return status
 
     @property
+    @locked
     def config(self) -> Mapping[str, Any]:
-        return self.read_row(whole=self.tracker is not None).row.config
+        row = self.read_row()
+        if not row.is_cut:
+            return row.config
+        given = self.source.run_json.get("config")
+        return {**(given if isinstance(given, dict) else {}), **self.known.facts.config}
 
     @property
     @locked
@@ -385,7 +445,7 @@ class LocalRun(RunView):
     @property
     @locked
     def labels(self) -> Labels:
-        return self.read_row(whole=False).basis.labels
+        return self.outline_row().labels
 
     @locked
     def relabel(self, edit: LabelsEdit) -> None:
@@ -396,25 +456,26 @@ class LocalRun(RunView):
 
     @locked
     def metrics(self) -> list[Metric]:
-        return list(self.details.metrics)
+        return list(self._series_known.metrics)
 
     @locked
     def set_metrics(self) -> list[Metric]:
-        return list(self.details.set_metrics)
+        listed, row = self._series_known, self.read_row()
+        return set_metrics(row.summary, listed.names, listed.known.facts.definitions)
 
     @locked
     def role(self, role: str) -> Metric | None:
-        return next((metric for metric in self.details.metrics if metric.role == role), None)
+        return next((one for one in self._series_known.metrics if one.role == role), None)
 
     @locked
     def metric(self, name: str) -> Metric | None:
-        return resolve(name, self.details.metrics, self.details.set_metrics)
+        return resolve(name, self._series_known.metrics, self.set_metrics())
 
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
-            found = formula_series(name, self.details.metrics, self, rank=rank, axis=axis)
+            found = formula_series(name, self._series_known.metrics, self, rank=rank, axis=axis)
             if found is None:
                 raise self._no_metric(name, rank, axis)
             return found
@@ -446,16 +507,19 @@ class LocalRun(RunView):
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        stored, details = self.read_row(), self.details
-        found = known_summary(stored, details, name, rank, axis)
-        for metric in details.metrics if found is None else ():
-            if metric.name == name and rank in metric.ranks and axis in (None, metric.axis):
-                summary = self.series(name, rank=rank, axis=metric.axis).summary
-                details.keep(name, metric.axis, rank, summary)
-                self._keep(stored)
-        found = found or known_summary(stored, details, name, rank, axis)
+        row, listed = self.read_row(), self._series_known
+        axes = AXES if axis is None else (axis,)
+        key = next((key for on in axes if (key := (name, on, rank)) in listed.by_key), None)
+        found = None
+        if key is not None:
+            found = listed.by_key[key].summary
+            if found is None:  # only its points tell
+                found = self.series(name, rank=rank, axis=key[1]).summary
+        is_set = axis in (None, "none")
+        is_series = name in listed.names or not is_set
+        found = with_set_value(row, name, rank, found, is_series=is_series)
         if found is None:
-            series = formula_series(name, details.metrics, self, rank=rank, axis=axis)
+            series = formula_series(name, listed.metrics, self, rank=rank, axis=axis)
             if series is None:
                 raise self._no_metric(name, rank, axis)
             return series.summary
@@ -464,27 +528,23 @@ class LocalRun(RunView):
     @locked
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The same of the last points of the lowest rank that has the metric."""
-        stored, details = self.read_row(), self.details
-        known = details.tail(metric, num_points)
-        if known is None:
-            series = self.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
-            known = series.select(slice(-num_points, None)).summary
-            details.keep_tail(metric, num_points, known)
-            self._keep(stored)
-        return known
+        series = self.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+        return series.select(slice(-num_points, None)).summary
 
     @locked
     def latest(self, role: str) -> float | None:
-        stored = self.read_row(whole=False)
-        if role in stored.basis.latest or stored.row.is_partial:
-            return stored.basis.latest.get(role)
-        metric = self.role(role) or set_role(role, self.details.set_metrics)
+        row = self.outline_row()
+        if not row.is_summarised:
+            return None
+        if row.of_role(role) is not None:
+            return last_value(row, role)
+        metric = self.role(role) or set_role(role, self.set_metrics())
         if metric is None or 0 not in metric.ranks:
             return None
         return self.summary(metric.name, axis=metric.axis).last
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
-        own = (self.read_row().row.name, self.details.metrics)
+        own = (self.read_row().name, self._series_known.metrics)
         return no_metric(name, own, rank=rank, axis=axis)
 
     # -- records ----------------------------------------------------------------------------------
@@ -510,7 +570,7 @@ class LocalRun(RunView):
     @locked
     def blob_path(self, file: str) -> Path:
         if file not in self.blob_types() or is_patch(file):
-            raise UsageError(f"run {self.read_row(whole=False).row.name!r} has no file {file!r}.")
+            raise UsageError(f"run {self.read_row().name!r} has no file {file!r}.")
         return self.source.blob_path(file)
 
     @locked
@@ -524,15 +584,15 @@ class LocalRun(RunView):
 
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
-        stored, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
-        status = self._status_of(stored)
+        row, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
+        status = self._status_of(row)
         found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
         if diagnosis.is_complete and status.state != "running":
             # Lists count what was found here, and those of other processes by the index.
-            counted = count_entries(found, attempts=stored.row.attempts)
-            if stored.basis.diagnosed != counted:
-                stored.basis.diagnosed = counted
-                self._keep(stored)
+            counted = count_entries(found, attempts=row.attempts)
+            if row.counts != counted or row.unwatched:
+                self._row = msgspec.structs.replace(row, counts=counted, unwatched=0)
+                self._keep(self._row)
         return found
 
     @locked
@@ -565,8 +625,15 @@ class LocalRun(RunView):
 
     @locked
     def end(self) -> Cursor:
-        state = self._state
-        return self.details.end if state is None else state.end()
+        if self._state is not None:
+            return self._state.end()
+        found: dict[str, Position] = {}
+        known = self.known
+        for stem in sorted(known.marks):
+            name, mark = parse_part_name(f"{stem}.jsonl", ".jsonl"), known.marks[stem]
+            if name is not None and mark.records:
+                found[name.writer] = Position(*name, mark.records - 1)
+        return found
 
 
 def check_place(path: str | Path) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from epochal.base.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import LABELS_LOCK, JsonFileError, RunFolder, read_json, write_json
-from epochal.journal.row import NO_LABELS, Fork, Labels
+from epochal.journal.row import NO_LABELS, Labels
 from epochal.records import FORMAT_VERSION
 from epochal.store.answers import LabelsEdit, Machine
 from epochal.store.local.listing import LINK_OUT, Listing, Stat
@@ -41,57 +41,54 @@ _REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _CODE = {"\n": "a newline", "\r": "a carriage return", "\t": "a tab"}
 
 
-def fork_of(run_json: Mapping[str, Any]) -> Fork | None:
-    """The parent that run.json names; None for a run that is not a fork."""
-    try:
-        return msgspec.convert(run_json["fork"], Fork)
-    except (KeyError, msgspec.ValidationError):
-        return None
-
-
 class Identity:
-    """The content of run.json and labels.json; a file that cannot be read gives a sentence.
+    """The content of run.json and labels.json, each read when it is asked for.
 
-    ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
+    A file that cannot be read gives a sentence. ``newer_format`` is the sentence about a run that a
+    newer Epochal wrote: it is never half-read.
     """
 
-    __slots__ = ("_listing", "_place", "_problems", "_seen", "labels", "newer_format", "run_json")
+    __slots__ = ("_labels", "_place", "_problems", "_run_json", "_seen", "newer_format")
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._listing: Listing | None = None
         # By file name: what was read of it, and what is wrong with it.
         self._seen: dict[str, tuple[Stat | None, int]] = {}
         self._problems: dict[str, str] = {}
-        self.run_json: dict[str, Any] = {}
-        self.labels = NO_LABELS
+        self._run_json: dict[str, Any] = {}
+        self._labels = NO_LABELS
         self.newer_format: str | None = None
 
-    @property
-    def problems(self) -> list[str]:
+    def run_json(self, listing: Listing) -> dict[str, Any]:
+        """The content of run.json; empty where it cannot be read."""
+        self._refresh("run.json", listing, (listing.identity, listing.inodes[0]))
+        return self._run_json
+
+    def labels(self, listing: Listing) -> Labels:
+        """The content of labels.json."""
+        self._refresh("labels.json", listing, (listing.labels, listing.inodes[1]))
+        return self._labels
+
+    def problems(self, listing: Listing, *, of_labels: bool = False) -> list[str]:
         """One sentence for each file that cannot be read, and those of a converted run's source."""
-        source = self.run_json.get("source")
+        self.labels(listing)
+        if of_labels:
+            return [self._problems["labels.json"]] if "labels.json" in self._problems else []
+        source = self.run_json(listing).get("source")
         of_source = source.get("problems", ()) if isinstance(source, dict) else ()
         newer = () if self.newer_format is None else (self.newer_format,)
-        return [*self._problems.values(), *map(str, of_source), *newer]
+        files = (self._problems[name] for name in _REMEDIES if name in self._problems)
+        return [*files, *map(str, of_source), *newer]
 
-    def refresh(self, listing: Listing) -> None:
-        """Read the files that have changed."""
-        if listing is self._listing:
+    def _refresh(self, name: str, listing: Listing, file: tuple[Stat | None, int]) -> None:
+        """Read a file unless it is as it was."""
+        if self._seen.get(name) == file:
             return
-        self._listing = listing
-        files = {
-            "run.json": (listing.identity, listing.inodes[0]),
-            "labels.json": (listing.labels, listing.inodes[1]),
-        }
-        seen, self._seen = self._seen, files
-        for name, file in files.items():
-            if seen.get(name) == file:
-                continue
-            problem = self._read(name, listing)
-            self._problems.pop(name, None)
-            if problem is not None:
-                self._problems[name] = problem
+        self._seen[name] = file
+        problem = self._read(name, listing)
+        self._problems.pop(name, None)
+        if problem is not None:
+            self._problems[name] = problem
 
     def _read(self, name: str, listing: Listing) -> str | None:
         """Read one file; what is wrong with it, if anything."""
@@ -101,9 +98,9 @@ class Identity:
             if name == "run.json":
                 self._read_identity()
             else:
-                self.labels = NO_LABELS
+                self._labels = NO_LABELS
                 if listing.labels is not None:  # most runs have none
-                    self.labels = read_labels(RunFolder(Path(self._place)))
+                    self._labels = read_labels(RunFolder(Path(self._place)))
         except FileNotFoundError:
             return f"{name} is missing; 'epochal manage repair' can rebuild it."
         except JsonFileError as error:
@@ -113,7 +110,7 @@ class Identity:
         return None
 
     def _read_identity(self) -> None:
-        self.run_json = {}
+        self._run_json = {}
         run_json = read_json(f"{self._place}/run.json")
         version = run_json.get("v", FORMAT_VERSION)
         if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
@@ -121,7 +118,7 @@ class Identity:
                 f"run.json was written by a newer Epochal (format {str(version)[:20]}, this one"
                 f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
             )
-        self.run_json = run_json
+        self._run_json = run_json
 
 
 def patch_file(run_json: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -22,26 +22,16 @@ from epochal.store.answers import TrashedRun
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.folder import FolderSource, has_stamp
 from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Budget, Entry, LazyRuns, ListedRun
+from epochal.store.local.listed import Entry, LazyRuns, ListedRun
 from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.run import LocalRun, check_place
 from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList, project_list
-from epochal.store.selection import (
-    check_fields,
-    fields_in,
-    needs_points,
-    parse_groups,
-    parse_order,
-    parse_query,
-)
-from epochal.store.store import KnownRuns, RunView, Trash
+from epochal.store.selection import Selection, parse_groups
+from epochal.store.store import SUMMARISE_S, KnownRuns, RunView, Trash
 
 _NEWEST_FIRST = "-created"
-# Of so many runs rows are read whatever the clock says: a short list is complete.
-_MANY = 100
-_SMALL_BYTES = 4 * 1024 * 1024
 # A journal of this size is read in a fraction of a second.
 _QUICK_BYTES = 8 * 1024 * 1024
 # Boards wait so long for the names of projects.
@@ -74,9 +64,7 @@ class LocalStore:
         self._cache = cache
         rules = RuleSettings() if rules is None else rules
         self._held = MemoryBudget(rules=rules)
-        self._indexes: Sequence[Index] = [
-            Index(cache, root, rules=rules.digest) for root in self._roots
-        ]
+        self._indexes: Sequence[Index] = [Index(cache, root) for root in self._roots]
         # Of everything below; held for a scan, never while a journal is read.
         self._lock = threading.RLock()
         self._entries: dict[str, Entry] = {}
@@ -90,8 +78,6 @@ class LocalStore:
         self._is_scanned = False
         # By place, the id and signature of each run that ``refresh`` has told of.
         self._told: dict[str, tuple[str, str | None]] = {}
-        # Last points that the last query needed and did not read.
-        self._tails_left: dict[str, tuple[object, int] | None] = {}
 
     def __enter__(self) -> LocalStore:
         return self
@@ -115,13 +101,10 @@ class LocalStore:
     ) -> Sequence[LocalRun]:
         if offset < 0 or (limit is not None and limit < 0):
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
-        select = _Selection(query, order)
+        select = Selection(query, order)
         self._scan_once()
-        unread = self._unread()
-        if query is not None:  # the config of a converted run may be in its records
-            self._read_rows([e for e in unread if e.place in self._converted], whole=True)
-        self._read_rows(unread, whole=select.needs_points)
-        found = select.of(self._listed(select.condition, Budget()), self._held.guard.select)
+        self._read_rows(self._unread())
+        found = select.of(self._listed(select.condition), self._held.guard.select)
         end = None if limit is None else offset + limit
         return self._lazy(found[offset:end])
 
@@ -131,89 +114,61 @@ class LocalStore:
         *,
         order: str | None = None,
         group: str | None = None,
-        budget_s: float = 0.5,
+        budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
-        select = _Selection(query, None if order == _NEWEST_FIRST else order)
+        select = Selection(query, None if order == _NEWEST_FIRST else order)
         group_by = None if group is None else parse_groups(group)
         self._scan_once()
-        self._read_first(time.monotonic() + budget_s)
-        # Counted before the list is made: other threads go on reading meanwhile.
-        num_unread = len(self._unread())
-        budget = Budget(time.monotonic() + budget_s)
-        found = select.of(self._listed(select.condition, budget), self._held.guard.select)
-        if budget.unread:
-            found = [run for run in found if run.entry.place not in budget.unread]
+        self._read_known(budget_s)
+        runs = self._listed(select.condition)
+        if select.needs_points:  # nobody knows whether they are meant
+            runs = [run for run in runs if run.row.is_summarised]
+        found = select.of(runs, self._held.guard.select)
         groups = () if group_by is None else group_by(found)
-        self._tails_left = {p: tail for p, tail in budget.unread.items() if tail is not None}
+        listed = [entry for entry in self._entries.values() if entry.id is not None]
         return KnownRuns(
             self._lazy(found),
-            max(num_unread + len(self._tails_left), len(budget.unread)),
+            sum(entry.outline is not None for entry in listed),
             [(values, self._lazy(some)) for values, some in groups],
-            stored=sum(entry.level > 0 for entry in self._entries.values()),
+            stored=len(listed),
             projects=self._project_names(),
         )
 
-    def projects(self, *, budget_s: float = 0.5) -> ProjectList:
+    def projects(self, *, budget_s: float = SUMMARISE_S) -> ProjectList:
         self._scan_once()
-        self._read_first(time.monotonic() + budget_s)
-        num_unread = len(self._unread())
-        listed = self._listed(None, Budget())
-        members = [(run.info, run.stored.basis.lowest) for run in listed]
-        return project_list(members, pending=num_unread)
+        self._read_known(budget_s)
+        return project_list(run.info for run in self._listed(None))
 
     @property
     def boards(self) -> Boards:
         self._scan_once()
-        self._read_first(time.monotonic() + _BOARDS_S)
+        self._read_known(_BOARDS_S)
         return FolderBoards(self._roots, self._project_names(), self._bounds.allows)
 
     def _project_names(self) -> list[str]:
-        return sorted({name for index in self._indexes for name in index.projects()})
+        outlines = (entry.outline for entry in self._entries.values())
+        quick = {row.project for row in outlines if row is not None}
+        return sorted(quick.union(*(index.projects() for index in self._indexes)))
 
-    def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
-        self._scan_once()
-        until = time.monotonic() + budget_s
-        left = sorted(self._unread(), key=lambda entry: (entry.made_at, -_latest_creation(entry)))
-        if only_small:
-            left = [entry for entry in left if self._is_small(entry)]
-        read = self._read_rows(left, whole=True, until=until)
-        num_left = len(self._unread())
-        if not only_small:
-            num_left += self._read_tails(until)
-        return {entry.id for entry in read if entry.id is not None}, num_left
-
-    def _read_tails(self, until: float) -> int:
-        """Read last points that a query needed, until a monotonic time; how many are left."""
-        wanted, self._tails_left = self._tails_left, {}
-        for place, tail in list(wanted.items()):
-            entry = self._entries.get(place)
-            if time.monotonic() > until:
-                break
-            del wanted[place]
-            if entry is not None and tail is not None:
-                for run in self._listed_one(entry, Budget()):
-                    self._held.guard.run(place, run.tail_summary, *tail)
-        self._tails_left = wanted | self._tails_left
-        return len(wanted)
-
-    def _listed(self, condition: q.Filter | None, budget: Budget) -> list[ListedRun]:
-        """The runs whose rows are known, at least those that a query selects, newest first."""
+    def _listed(self, condition: q.Filter | None) -> list[ListedRun]:
+        """The runs that a list shows, at least those that a query selects, newest first."""
         found: list[ListedRun] = []
+        entries = self._entries
         for index in self._indexes:
-            for place, stored in index.rows(condition):
-                entry = self._entries.get(place)
-                if entry is not None and entry.is_listed and not entry.is_unindexed:
-                    found.append(ListedRun(entry, stored, budget, self._open))
-        others = [e for e in self._entries.values() if e.is_listed and e.is_unindexed]
+            known = ((entries.get(place), row) for place, row in index.rows(condition))
+            found += [
+                ListedRun(entry, row, self._open)
+                for entry, row in known
+                if entry is not None and entry.id is not None and not _is_aside(entry)
+            ]
+        others = [e for e in entries.values() if e.id is not None and _is_aside(e)]
         for entry in others:
-            found += self._listed_one(entry, budget)
+            found.append(
+                ListedRun(entry, entry.outline or self._open(entry).read_row(), self._open)
+            )
         if others or len(self._indexes) > 1:
             found.sort(key=lambda run: run.row.created or 0.0, reverse=True)
         return found
-
-    def _listed_one(self, entry: Entry, budget: Budget) -> list[ListedRun]:
-        stored = self._open(entry).read_row(whole=False)
-        return [ListedRun(entry, stored, budget, self._open)]
 
     def _lazy(self, found: Iterable[ListedRun]) -> LazyRuns:
         return LazyRuns([run.entry for run in found], self._open)
@@ -221,67 +176,67 @@ class LocalStore:
     # -- rows -------------------------------------------------------------------------------------
 
     def _unread(self) -> list[Entry]:
-        """The runs whose full rows are not known as their files are."""
-        return [entry for entry in self._entries.values() if not entry.is_read]
+        """The runs whose rows are not known as their files are."""
+        entries = self._entries.values()
+        return [e for e in entries if not e.is_current or e.outline is not None or e.id is None]
 
-    def _read_first(self, until: float) -> None:
-        """Read rows that a list needs and that are not known, until a monotonic time."""
-        unread = sorted(self._unread(), key=_latest_creation, reverse=True)
-        if not unread:
-            return
-        self._read_rows(unread[:_MANY], whole=False)
-        self._read_rows(unread[_MANY:], whole=False, until=until)
-        first: list[Entry] = []
-        others: list[Entry] = []
-        left_bytes = _SMALL_BYTES
-        for number, entry in enumerate(unread):
-            if self._is_small(entry):
-                left_bytes -= self._open(entry).source.unsealed_bytes
-                (first if number < _MANY and left_bytes >= 0 else others).append(entry)
-        self._read_rows(first, whole=True)
-        self._read_rows(others, whole=True, until=until)
+    def _read_known(self, budget_s: float) -> None:
+        """Have rows for a list: carried ones, and others for so many seconds, newest first.
 
-    def _is_small(self, entry: Entry) -> bool:
-        return entry.level > 0 and self._open(entry).source.unsealed_bytes <= _QUICK_BYTES
+        What is left is listed with its identity and status, or as it was read before.
+        """
+        until = time.monotonic() + budget_s
+        for entry in sorted(self._unread(), key=_latest_creation, reverse=True):
+            is_late = time.monotonic() > until
+            self._read_rows(
+                [entry], until=until, is_quick=is_late, is_bounded=budget_s <= SUMMARISE_S
+            )
 
     def _read_rows(
-        self, entries: Sequence[Entry], *, whole: bool, until: float = math.inf
-    ) -> list[Entry]:
-        """Have the rows of runs until a monotonic time; a run that is being read is passed over."""
-        read: list[Entry] = []
+        self,
+        entries: Sequence[Entry],
+        *,
+        until: float = math.inf,
+        is_quick: bool = False,
+        is_bounded: bool = False,
+    ) -> None:
+        """Have the rows of runs; one that another thread reads is passed over at ``until``.
+
+        ``is_quick``: of runs that would have to be read, have the outlines; ``is_bounded``: also of
+        large ones.
+        """
         for index in self._indexes:
             with index.batch():
                 for entry in entries:
-                    if entry.index is not index or (entry.is_current and entry.level > whole):
+                    if entry.index is not index:
                         continue
-                    left_s = until - time.monotonic()
-                    if left_s < 0:
-                        break
                     run = self._open(entry)
+                    left_s = max(until - time.monotonic(), 0.0)
                     # A run without an id is waited for: nobody could ask for it.
                     wait_s = left_s if entry.own_id is None or left_s == math.inf else 0.0
                     if run.lock.acquire(timeout=min(wait_s, threading.TIMEOUT_MAX)):
                         try:
-                            self._learn(entry, run, whole=whole)
+                            is_large = is_bounded and run.source.unsealed_bytes > _QUICK_BYTES
+                            self._learn(entry, run, is_quick=is_quick or is_large)
                         finally:
                             run.lock.release()
-                        read.append(entry)
         self._assign_ids()
-        return read
 
-    def _learn(self, entry: Entry, run: LocalRun, *, whole: bool) -> None:
+    def _learn(self, entry: Entry, run: LocalRun, *, is_quick: bool) -> None:
         """Read the row of a run, and note what is known of it."""
         if run.source.signature not in (None, entry.signature):
             run.look_again()  # another thread was reading it at the last scan
-        stored = run.read_row(whole=whole)
+        is_old = entry.own_id is not None and entry.outline is None and not entry.is_current
+        if is_quick and is_old and entry.index.has(entry.place) and not run.is_quick:
+            return  # the list shows it as it was read before
+        row = run.outline_row() if is_quick else run.read_row()
         with self._lock:
-            entry.own_id, entry.created = stored.row.id, stored.row.created
+            entry.own_id, entry.created = row.id, row.created
             self._unassigned[entry.place] = entry
-        entry.level, entry.is_current = 1 if stored.row.is_partial else 2, True
-        entry.made_at = time.monotonic()
+        entry.is_current, entry.outline = True, None if row.is_summarised else row
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
             entry.signature, entry.stamp = run.source.signature, run.stamp
-        entry.run = run if stored.basis.finish is None or not run.is_indexed else None
+        entry.run = run if row.ending is None or not run.is_indexed else None
 
     # -- single runs ------------------------------------------------------------------------------
 
@@ -289,17 +244,15 @@ class LocalStore:
         known = self.find(key)
         if known is not None:
             return known
-        runs = self._listed(None, Budget())
-        named = [run.stored.at(run.status, run_id=run.id) for run in runs]
-        chosen = self.find(runs[choose(key, named)].id)
+        runs = self._listed(None)
+        chosen = self.find(runs[choose(key, [run.info for run in runs])].id)
         if chosen is None:  # it went a moment ago
             raise RunNotFoundError(f"there is no run {key!r}.")
         return chosen
 
     def find(self, run_id: str) -> LocalRun | None:
         self._scan_once()
-        self._read_rows([e for e in self._entries.values() if e.own_id is None], whole=False)
-        self._assign_ids()
+        self._read_rows([e for e in self._entries.values() if e.own_id is None], is_quick=True)
         entry = self._by_id.get(run_id)
         if entry is None or (self._only is not None and not _is_of(entry.place, self._only)):
             return None
@@ -318,7 +271,7 @@ class LocalStore:
             if not same:
                 return None
             entry = same[0]
-        self._read_rows([entry], whole=False)
+        self._read_rows([entry], is_quick=True)
         return self._open(entry)
 
     def _open(self, entry: Entry) -> LocalRun:
@@ -373,7 +326,7 @@ class LocalStore:
                 finally:
                     run.lock.release()
         unnamed = [entry for entry in self._entries.values() if entry.own_id is None]
-        self._read_rows(unnamed, whole=False, until=until)
+        self._read_rows(unnamed, until=until, is_quick=True)
         with self._lock:
             told = {
                 place: (entry.id, entry.signature)
@@ -464,8 +417,6 @@ class LocalStore:
         entry.signature, entry.stamp, entry.is_current = signature, None, False
         if indexed is not None or entry.own_id == os.path.basename(entry.place):
             entry.own_id = None  # a run that is just being created has no id for a moment
-        if indexed is not None:
-            entry.level = 0  # what an earlier process knew is out of date
         return True
 
     def _assign_ids(self) -> None:
@@ -495,32 +446,6 @@ class LocalStore:
         self._by_id[run_id] = entry
 
 
-class _Selection:
-    """A query and an order, parsed."""
-
-    def __init__(self, query: str | None, order: str | None) -> None:
-        self._query, self._order = query, order
-        self.condition = None if query is None else q.parse(query)
-        self._selects = None if query is None else parse_query(query)
-        self._sort = None if order is None else parse_order(order)
-        self.needs_points = needs_points(fields_in(query, order))
-
-    def of(self, runs: list[ListedRun], select: Callable[..., list[ListedRun]]) -> list[ListedRun]:
-        """The runs that the query selects, in order; a fault in judging one leaves it out.
-
-        Raises ``UsageError`` for a name that no run has, once all of them were read.
-        """
-        every = runs
-        if self._selects is not None:
-            runs = select(runs, self._selects, lambda run: run.entry.place)
-        if self.needs_points and not any(run.row.is_partial for run in every):
-            if self._query is not None and not runs and every:
-                check_fields(self._query, fields_in(self._query, None), every)
-            if self._order is not None and runs:
-                check_fields(None, fields_in(None, self._order), runs)
-        return runs if self._sort is None else self._sort(runs)
-
-
 class _Unchanged:
     """The folders whose runs are as the index knows them: a survey does not look into them."""
 
@@ -540,7 +465,12 @@ def recall(entry: Entry, indexed: IndexedRun) -> None:
     """Note what the index knows of a run."""
     entry.signature, entry.stamp = indexed.signature, indexed.stamp
     entry.own_id, entry.created = indexed.own_id, indexed.created
-    entry.level, entry.is_current = indexed.level, True
+    entry.is_current = True
+
+
+def _is_aside(entry: Entry) -> bool:
+    """Whether its row is not in the index."""
+    return entry.outline is not None or entry.is_unindexed
 
 
 def _is_of(place: str, runs: Set[str]) -> bool:

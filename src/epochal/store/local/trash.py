@@ -21,11 +21,11 @@ from pathlib import Path
 from epochal.base.atomic_file import make_folder, sync_folder
 from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
+from epochal.journal.row import RunRow
 from epochal.store.answers import TrashedRun
 from epochal.store.local.run import LocalRun
 from epochal.store.local.run_files import read_labels
 from epochal.store.lookup import choose
-from epochal.store.row import RunRow
 from epochal.store.status import GONE_AFTER_S
 
 TRASH_FOLDER = ".trash"

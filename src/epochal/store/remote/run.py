@@ -17,7 +17,8 @@ from urllib.parse import quote
 from epochal.base.atomic_file import between_processes
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import RunFolder
-from epochal.journal.row import Labels, Status
+from epochal.journal.row import Labels, RunRow, Status
+from epochal.journal.summaries import last_value
 from epochal.shipping.client import HubError
 from epochal.shipping.fetching import fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
@@ -27,7 +28,6 @@ from epochal.store.local.by_path import load_run
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.run import LocalRun
 from epochal.store.remote.server import RemoteServer
-from epochal.store.row import ListedInfo, RunRow
 from epochal.store.store import RunView
 
 P = ParamSpec("P")
@@ -103,9 +103,9 @@ def _of_copy(
 class RemoteRun(RunView):
     """A run of a server; see ``epochal.store.store`` for what may be asked."""
 
-    def __init__(self, listed: ListedInfo, server: RemoteServer, mirrors: Mirrors) -> None:
+    def __init__(self, row: RunRow, server: RemoteServer, mirrors: Mirrors) -> None:
         self.lock = threading.RLock()
-        self.listed = listed
+        self.row = row
         self._server = server
         self._mirrors = mirrors
         self._copy: LocalRun | None = None
@@ -114,41 +114,39 @@ class RemoteRun(RunView):
 
     @property
     def id(self) -> str:
-        return self.listed.info.id
+        return self.row.id
 
     @property
     def created(self) -> float | None:
-        return self.listed.info.created
+        return self.row.created
 
     @property
     def info(self) -> RunRow:
         """The run in one row, as of the last look."""
         with self.lock:
-            if self.listed.info.is_partial:
-                self.listed = self._server.run(self.id)
-            return self.listed.info
+            if not self.row.is_summarised:
+                self.row = self._server.run(self.id)
+            return self.row
 
     def outline(self) -> RunRow:
-        """The same as far as the server has read the run."""
-        return self.listed.info
+        """The same, also of a run that the server has not summarised."""
+        return self.row
 
     @property
     def status(self) -> Status:
         """The status that the server derived at the last look."""
-        return self.listed.info.status
+        return self.row.status
 
     @property
     def config(self) -> Mapping[str, Any]:
-        return self.info.config
+        return self.copy.config if self.info.is_cut else self.row.config
 
     @property
     def labels(self) -> Labels:
-        return self.listed.labels
+        return self.row.labels
 
     def latest(self, role: str) -> float | None:
-        if role in self.listed.latest:
-            return self.listed.latest[role]
-        return None if self._copy is None else self._copy.latest(role)
+        return last_value(self.row, role)
 
     def relabel(self, edit: LabelsEdit) -> None:
         with self.lock:
@@ -173,9 +171,9 @@ class RemoteRun(RunView):
 
     def refresh(self) -> bool:
         with self.lock:
-            before, self.listed = self.listed, self._server.run(self.id)
+            before, self.row = self.row, self._server.run(self.id)
             if self._copy is None:
-                return version(before) != version(self.listed)
+                return version(before) != version(self.row)
             self._mirrors.fetch(self.id)
             return self._copy.refresh()
 
@@ -209,7 +207,6 @@ class RemoteRun(RunView):
         return self.copy.blob_path(file)
 
 
-def version(one: ListedInfo) -> object:
+def version(row: RunRow) -> object:
     """What changes when a run has grown, was labelled, or has ended."""
-    info = one.info
-    return info.updated, info.step, info.epoch, info.attempts, info.status.state, repr(one.labels)
+    return row.updated, row.step, row.epoch, row.attempts, row.status.state, repr(row.labels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -12,15 +11,12 @@ from urllib.parse import urlencode
 import msgspec
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.row import RunRow
 from epochal.shipping.client import HubClient, HubError
-from epochal.store.row import InfoPage, ListedInfo, packed_decoder
+from epochal.store.row import RunPage, packed_decoder
 
-_INFO_PAGE = packed_decoder(InfoPage)
+_PAGE_OF_RUNS = packed_decoder(RunPage)
 _PAGE = 1000
-_PENDING_PAUSE_S = 0.2
-# A server that reads none of its runs within so many seconds is stuck, or far too busy.
-_PENDING_LIMIT_S = 60.0
-_LATEST = "loss"
 
 
 class RemoteServer:
@@ -59,31 +55,31 @@ class RemoteServer:
         limit: int | None = None,
         is_fresh: bool = False,
         is_patient: bool = True,
-    ) -> tuple[list[ListedInfo], int]:
-        """A part of the list, in as many pages as it takes; and how many runs are not read yet.
+    ) -> tuple[list[RunRow], int]:
+        """A part of the list, in as many pages as it takes; and how many runs have no summary.
 
-        With ``is_patient``, the server reads every run first: a query may be about anything.
+        With ``is_patient``, the server reads these first: a query may be about anything.
         """
-        fields = {"query": query or "", "order": order or "", "latest": _LATEST}
+        fields = {"query": query or "", "order": order or ""}
         page = self._page({**fields, "offset": offset, "limit": 1, "fresh": int(is_fresh)})
-        if is_patient and page.pending:
-            self._wait_until_read(page.pending)
-        found: dict[str, ListedInfo] = {}
+        if is_patient and page.unsummarised:
+            self._wait_until_read(page.unsummarised)
+        found: dict[str, RunRow] = {}
         wanted = limit
         while wanted is None or len(found) < wanted:
             size = _PAGE if wanted is None else min(_PAGE, wanted - len(found))
             page = self._page({**fields, "offset": offset, "limit": size})
             # A run that was created meanwhile moves others to the next page: they come once.
-            found.update({one.info.id: one for one in page.runs})
+            found.update({one.id: one for one in page.runs})
             offset += len(page.runs)
             if not page.runs or offset >= page.total:
                 break
-        return list(found.values()), page.pending
+        return list(found.values()), page.unsummarised
 
-    def run(self, run_id: str) -> ListedInfo:
+    def run(self, run_id: str) -> RunRow:
         """One run, read whole; raises ``RunNotFoundError``."""
         try:
-            return self._page({"run": run_id, "latest": _LATEST}).runs[0]
+            return self._page({"run": run_id}).runs[0]
         except HubError as error:
             raise self.not_found(error, run_id) from error
 
@@ -100,18 +96,14 @@ class RemoteServer:
         with self.client() as client:
             return msgspec.json.decode(client.request(method, path, body=sent, headers=headers))
 
-    def _wait_until_read(self, pending: int) -> None:
-        deadline_s = time.monotonic() + _PENDING_LIMIT_S
-        while pending:
-            if time.monotonic() > deadline_s:
-                raise HubError(f"{self.url} has not read {pending:,} of its runs yet: ask later.")
-            time.sleep(_PENDING_PAUSE_S)
-            left = self._page({"limit": 1}).pending
-            if left < pending:
-                deadline_s = time.monotonic() + _PENDING_LIMIT_S
-            pending = left
+    def _wait_until_read(self, left: int) -> None:
+        """Have the server read runs that carry no summary; it does so for seconds at each call."""
+        while left:
+            before, left = left, self._page({"limit": 1, "patient": 1}).unsummarised
+            if left >= before:
+                raise HubError(f"{self.url} cannot read {left:,} of its runs now: ask later.")
 
-    def _page(self, fields: Mapping[str, Any]) -> InfoPage:
+    def _page(self, fields: Mapping[str, Any]) -> RunPage:
         with self.client() as client:
             try:
                 answer = client.request("GET", f"/api/infos?{urlencode(fields)}")
@@ -126,7 +118,7 @@ class RemoteServer:
                     ) from error
                 raise
         try:
-            return _INFO_PAGE.decode(answer)
+            return _PAGE_OF_RUNS.decode(answer)
         except msgspec.DecodeError as error:
             raise HubError(
                 f"{self.url} did not answer like a server of Epochal: {error}."

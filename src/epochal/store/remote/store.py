@@ -19,6 +19,7 @@ import msgspec
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.boards import Board, StoredBoard
+from epochal.journal.row import RunRow
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url, hub_token, linked_token
 from epochal.store.answers import TrashedRun
@@ -26,9 +27,8 @@ from epochal.store.lookup import choose
 from epochal.store.projects import ProjectList
 from epochal.store.remote.run import Mirrors, RemoteRun, version
 from epochal.store.remote.server import RemoteServer
-from epochal.store.row import ListedInfo
 from epochal.store.selection import parse_order, parse_query
-from epochal.store.store import KnownRuns, RunView
+from epochal.store.store import SUMMARISE_S, KnownRuns, RunView
 
 # The deleted runs of a server.
 
@@ -142,24 +142,20 @@ class RemoteStore:
         *,
         order: str | None = None,
         group: str | None = None,
-        budget_s: float = 0.5,
+        budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
-        """Runs as far as the server knows them now; see ``epochal.store.store``."""
+        """Runs as the server knows them now; see ``epochal.store.store``."""
         _check(query, order)
         if group is not None:
             raise UsageError("group= cannot be asked of a store on another machine.")
-        listed, pending = self._server.listed(query, order, is_patient=False)
+        listed, unsummarised = self._server.listed(query, order, is_patient=False)
         runs = self._taken(listed)
         projects = sorted({run.outline().project for run in runs})
-        return KnownRuns(runs, pending, stored=len(runs), projects=projects)
+        return KnownRuns(runs, unsummarised, stored=len(runs), projects=projects)
 
-    def projects(self, *, budget_s: float = 0.5) -> ProjectList:
+    def projects(self, *, budget_s: float = SUMMARISE_S) -> ProjectList:
         """Every project in one row, as the server knows it now."""
         return msgspec.convert(self._server.send("GET", "/api/projects"), ProjectList)
-
-    def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
-        """Nothing: the server reads its runs by itself."""
-        return set(), 0
 
     def run(self, key: str) -> RemoteRun:
         known = self.find(key)
@@ -179,7 +175,7 @@ class RemoteStore:
     def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         """Ask for new runs and records; copies that are in use fetch what is new."""
         listed, _ = self._server.listed(is_fresh=True, is_patient=False)
-        told = {one.info.id: version(one) for one in listed}
+        told = {one.id: version(one) for one in listed}
         before, self._told = self._told, told
         changed = {run_id for run_id, _ in told.items() ^ before.items()}
         for run in self._taken(listed):
@@ -205,16 +201,16 @@ class RemoteStore:
     def boards(self) -> RemoteBoards:
         return RemoteBoards(self._server)
 
-    def _taken(self, listed: Iterable[ListedInfo]) -> list[RemoteRun]:
+    def _taken(self, listed: Iterable[RunRow]) -> list[RemoteRun]:
         """The runs of a list; one that was listed before is the same object."""
         found: list[RemoteRun] = []
         with self._lock:
             for one in listed:
-                run = self._runs.get(one.info.id)
+                run = self._runs.get(one.id)
                 if run is None:
-                    run = self._runs[one.info.id] = RemoteRun(one, self._server, self._mirrors)
+                    run = self._runs[one.id] = RemoteRun(one, self._server, self._mirrors)
                 else:
-                    run.listed = one
+                    run.row = one
                 found.append(run)
         return found
 

@@ -1,0 +1,390 @@
+"""Folds records into the summary of a run: how far it came, and what each series amounts to.
+
+A fold reads each record once and keeps no point, so it goes on from where the last one stopped. It
+needs nothing but Python: the companion folds while the run is going on, readers fold what was
+appended since.
+
+Folded extremes would be false where a step comes again or below the last one, or where an attempt
+takes over from a step. Such a series is no longer known until somebody reads all of its points.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from epochal.errors import FormatError
+from epochal.journal.facts import (
+    FACT_KINDS,
+    Extent,
+    Origin,
+    PartFacts,
+    RunFacts,
+    SeriesKey,
+    seconds,
+)
+from epochal.journal.layout import PartName, parse_part_name
+from epochal.journal.metrics import Metric, metrics_of
+from epochal.journal.reader import NewerFormatError, PartReader
+from epochal.journal.row import SUMMARY_VERSION, Mark, SeriesSummary, numbers_of_summary
+from epochal.records import DENSE_KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
+from epochal.series.summary import Summary
+
+# Of the first record of a part: who wrote it, and what a run without run.json is known by.
+_OF_HEADER = frozenset(
+    "log t v id name project group job_type owner tags notes created totals source fork rank rules"
+    " host boot_id pid_namespace pid pid_start".split()
+)
+_FACT_KINDS = frozenset(FACT_KINDS)
+
+
+class MustReadAllError(FormatError):
+    """What was folded does not fit the files: all of the run has to be read again."""
+
+
+class Points:
+    """One series as far as it was folded; its last point may still be replaced."""
+
+    __slots__ = (
+        "count", "first", "first_at", "has_last", "is_known", "is_shared", "last", "last_at",
+        "max", "max_at", "min", "min_at", "nonfinite", "older_at", "total",
+    )  # fmt: skip
+
+    def __init__(self, known: Summary | None = None) -> None:
+        self.is_known = True
+        # Whether several writers log it: then it is not clear which of two points at a step counts.
+        self.is_shared = False
+        # Whether the last point is still to be counted.
+        self.has_last = False
+        # How far attempts before the newest one came.
+        self.older_at = -math.inf
+        self.count = self.nonfinite = 0
+        self.total = self.first = self.last = 0.0
+        self.first_at, self.last_at = math.inf, -math.inf
+        self.min, self.max = math.inf, -math.inf
+        self.min_at = self.max_at = 0.0
+        if known is not None and known.last is not None and known.last_step is not None:
+            self.count, self.nonfinite = known.count, known.nonfinite
+            self.first, self.last = known.first or 0.0, known.last
+            self.first_at, self.last_at = -math.inf, known.last_step
+            self.older_at = known.last_step
+            if known.min is not None and known.max is not None:
+                self.min, self.min_at = known.min, known.min_step or 0
+                self.max, self.max_at = known.max, known.max_step or 0
+                self.total = (known.mean or 0.0) * (known.count - known.nonfinite)
+
+    def add(self, at: float, value: float) -> None:
+        """Add the next point along steps or epochs; one at the step of the last one replaces it."""
+        if at > self.last_at:
+            if self.has_last:
+                self._count(self.last_at, self.last)
+            self.has_last = True
+            self.last, self.last_at = value, at
+        elif at == self.last_at and self.has_last and not self.is_shared:
+            self.last = value
+        else:
+            self.is_known = False
+
+    def add_at_time(self, at: float, value: float) -> None:
+        """Add a point along the time, which keeps every point in whichever order they come."""
+        self._count(at, value)
+        if at >= self.last_at:
+            self.last, self.last_at = value, at
+        elif at != at:
+            self.is_known = False
+
+    def settle(self) -> None:
+        """Count the last point: none will replace it."""
+        if self.has_last:
+            self._count(self.last_at, self.last)
+            self.has_last = False
+
+    def _count(self, at: float, value: float) -> None:
+        if at < self.first_at:
+            self.first, self.first_at = value, at
+        self.count += 1
+        if value - value != 0.0:  # nan or infinite
+            self.nonfinite += 1
+            return
+        self.total += value
+        if value <= self.min and (value < self.min or at < self.min_at):
+            self.min, self.min_at = value, at
+        if value >= self.max and (value > self.max or at < self.max_at):
+            self.max, self.max_at = value, at
+
+    def summary(self) -> Summary | None:
+        """What the points amount to; None where only the points themselves tell."""
+        if self.has_last:
+            whole = copy.copy(self)
+            whole.settle()
+            return whole.summary()
+        num_finite = self.count - self.nonfinite
+        if not self.is_known or not self.count or not math.isfinite(self.total):
+            return None
+        summary = Summary(self.count, self.nonfinite, self.first, self.last, self.last_at)
+        if not num_finite:
+            return summary
+        return msgspec.structs.replace(
+            summary,
+            min=self.min,
+            min_step=self.min_at,
+            max=self.max,
+            max_step=self.max_at,
+            # Rounding may bring it just above the largest value or below the smallest.
+            mean=min(max(self.total / num_finite, self.min), self.max),
+        )
+
+
+class RunMetrics(msgspec.Struct, kw_only=True):
+    """The content of ``metrics.json``: the summary of every series, and what a fold goes on from.
+
+    ``writers`` has the facts of each writer in each attempt; ``marks`` how far each was read, by
+    the stem of its newest part.
+    """
+
+    v: int = SUMMARY_VERSION
+    metrics: list[SeriesSummary] = []
+    writers: list[PartFacts] = []
+    marks: dict[str, Mark] = {}
+    kinds: list[str] = []
+
+    @property
+    def facts(self) -> RunFacts:
+        """What the records say about the run as a whole."""
+        return RunFacts(self.writers)
+
+
+# What is folded of a writer in an attempt.
+_Writer = tuple[str, int]
+
+
+class Fold:
+    """The summary of a run, record by record."""
+
+    def __init__(self, known: RunMetrics | None = None) -> None:
+        self.marks: dict[_Writer, Mark] = {}
+        self.kinds: set[str] = set()
+        self._facts: dict[_Writer, PartFacts] = {}
+        self._points: dict[tuple[SeriesKey, int], Points] = {}
+        # Who logged a series last; and by writer and axis, the series by their names.
+        self._logged_by: dict[tuple[SeriesKey, int], Origin] = {}
+        self._by_name: dict[tuple[Axis, Origin], dict[str, Points]] = {}
+        # By axis and attempt, from where the attempt replaces older ones.
+        self._takeovers: dict[Axis, dict[int, int]] = {"step": {}, "epoch": {}}
+        if known is not None:
+            self._restore(known)
+
+    def _restore(self, known: RunMetrics) -> None:
+        for facts in known.writers:
+            self._facts[facts.name[:2]] = facts
+            self._note_takeovers(facts)
+        for stem, mark in known.marks.items():
+            name = parse_part_name(f"{stem}.jsonl", ".jsonl")
+            if name is not None:
+                self.marks[name[:2]] = mark
+        self.kinds = set(known.kinds)
+        for one in known.metrics:
+            points = self._points[SeriesKey(one.name, one.axis), one.rank] = Points(one.summary)
+            points.is_known = one.is_known
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(
+        self,
+        parts: Mapping[PartName, Path],
+        sealed: Collection[PartName] = (),
+        *,
+        enough: int | None = None,
+    ) -> int:
+        """Fold what was written since; returns how many records that were.
+
+        Raises ``MustReadAllError`` where something is sealed that was not read before, or where a
+        part became shorter: then this fold is of no use any more. With ``enough``, hardly more
+        records than that.
+        """
+        for name in sealed:
+            if name not in parts and not self._covers_sealed(name):
+                raise MustReadAllError(f"{name.stem} was sealed before it was summarised.")
+        num_read = 0
+        # An attempt after the other, as they came: what a newer one replaced is met first.
+        for name in sorted(parts, key=lambda name: (name.attempt, name)):
+            try:
+                num_read += self._read_part(name, parts[name])
+            except NewerFormatError:
+                raise
+            except (FormatError, OSError) as error:
+                raise MustReadAllError(str(error)) from error
+            if enough is not None and num_read >= enough:
+                break
+        return num_read
+
+    def _covers_sealed(self, name: PartName) -> bool:
+        mark = self.marks.get(name[:2])
+        return mark is not None and (
+            mark.part > name.part or (mark.part == name.part and mark.is_whole)
+        )
+
+    def _read_part(self, name: PartName, path: Path) -> int:
+        mark = self.marks.get(name[:2], Mark(-1, 0, 0))
+        if mark.part > name.part:
+            return 0
+        start = mark if mark.part == name.part else Mark(name.part, 0, 0)
+        if path.stat().st_size == start.bytes:
+            return 0
+        reader = PartReader(path, name, offset=start.bytes, ordinal=start.records)
+        for records in reader.read_blocks():
+            if records:
+                self.add(name, records, first=reader.ordinal - len(records))
+        facts = self._facts.get(name[:2])
+        if reader.damaged:
+            facts = self._facts_of(name)
+            facts.num_damaged += reader.damaged
+        is_whole = facts is not None and facts.finish is not None
+        self.marks[name[:2]] = Mark(name.part, reader.ordinal, reader.offset, is_whole)
+        return reader.ordinal - start.records
+
+    def _facts_of(self, name: PartName) -> PartFacts:
+        facts = self._facts.get(name[:2])
+        if facts is None:
+            facts = self._facts[name[:2]] = PartFacts(name)
+        facts.name = name
+        return facts
+
+    def add(self, name: PartName, records: Sequence[Record], *, first: int) -> None:
+        """Add the next records of a part; ``first`` is the ordinal of the first of them."""
+        facts = self._facts_of(name)
+        if first == 0:  # each part begins with a header
+            facts.header, facts.finish = {}, None
+        for ordinal, record in enumerate(records, first):
+            if record["log"] in _FACT_KINDS:
+                facts.note(ordinal, record)
+                self._note_takeovers(facts)
+            self._add_numbers(facts, record)
+        self.kinds.update(record["log"] for record in records)
+        facts.num_records += len(records)
+
+    def _add_numbers(self, facts: PartFacts, record: Record) -> None:
+        axis, t = axis_of(record), seconds(record)
+        at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+        step = at if axis != "epoch" else whole_number(record.get("step"))
+        facts.extend(axis, Extent(step, t if math.isfinite(t) else None))
+        if axis == "none" or (at is None and axis != "time"):
+            return
+        try:
+            numbers = list(stored_numbers_of(record))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            facts.num_damaged += 1
+            return
+        if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
+            facts.num_damaged += 1
+            return
+        if not numbers:
+            return
+        origin = facts.origin
+        points_of = self._by_name.setdefault((axis, origin), {})
+        is_hidden = at is not None and at >= self._cut(axis, origin.attempt)
+        for series, value in numbers:
+            points = points_of.get(series)
+            if points is None:
+                points = points_of[series] = self._series(SeriesKey(series, axis), origin)
+            if axis == "time":
+                points.add_at_time(t, value)
+            elif not is_hidden and at is not None:
+                points.add(at, value)
+
+    def _series(self, key: SeriesKey, origin: Origin) -> Points:
+        points = self._points.setdefault((key, origin.rank), Points())
+        before = self._logged_by.get((key, origin.rank))
+        self._logged_by[key, origin.rank] = origin
+        if before is not None and before != origin:
+            points.settle()
+            points.is_shared = before.attempt == origin.attempt
+            if before.attempt < origin.attempt:
+                points.older_at = points.last_at
+        return points
+
+    # -- attempts that take over ------------------------------------------------------------------
+
+    def _note_takeovers(self, facts: PartFacts) -> None:
+        """Note from where an attempt replaces older ones; what was folded beyond is not known."""
+        if not facts.is_loop:
+            return
+        found = dict(facts.takeovers)
+        if facts.first_epoch is not None:
+            found.setdefault("epoch", facts.first_epoch)
+        attempt = facts.name.attempt
+        for axis, at in found.items():
+            if self._takeovers[axis].get(attempt) == at:
+                continue
+            self._takeovers[axis][attempt] = at
+            if attempt > min(number for _, number in self._facts):
+                for (key, rank), points in self._points.items():
+                    by = self._logged_by.get((key, rank))
+                    is_own = by is not None and by.attempt == attempt
+                    if key.axis == axis and (points.older_at if is_own else points.last_at) >= at:
+                        points.is_known = False
+
+    def _cut(self, axis: Axis, attempt: int) -> float:
+        newer = (at for number, at in self._takeovers.get(axis, {}).items() if number > attempt)
+        return min(newer, default=math.inf)
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> RunFacts:
+        """What the records say about the run as a whole."""
+        return RunFacts(self._facts[key] for key in sorted(self._facts))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every series is known without its points."""
+        return all(points.is_known for points in self._points.values())
+
+    def metrics(self) -> list[SeriesSummary]:
+        """Every series there is, in order of first appearance."""
+        ranks: dict[SeriesKey, set[int]] = {}
+        for key, rank in self._points:
+            ranks.setdefault(key, set()).add(rank)
+        meant = {
+            SeriesKey(one.name, one.axis): one for one in metrics_of(ranks, self.facts.definitions)
+        }
+        return [
+            series_summary(meant[key], rank, points.summary())
+            for (key, rank), points in self._points.items()
+        ]
+
+    def known(self) -> RunMetrics:
+        """What was folded so far, as ``metrics.json`` holds it."""
+        return RunMetrics(
+            metrics=self.metrics(),
+            writers=[without_details(self._facts[key]) for key in sorted(self._facts)],
+            marks={PartName(*key, mark.part).stem: mark for key, mark in self.marks.items()},
+            kinds=sorted(self.kinds - DENSE_KINDS),
+        )
+
+
+def series_summary(metric: Metric, rank: int, summary: Summary | None) -> SeriesSummary:
+    """A series of one rank with its meaning; ``summary`` is None where it is not known."""
+    return SeriesSummary(
+        name=metric.name,
+        axis=metric.axis,
+        rank=rank,
+        unit=metric.unit,
+        goal=metric.goal,
+        role=metric.role,
+        x=metric.x,
+        is_known=summary is not None,
+        **({} if summary is None else numbers_of_summary(summary)),
+    )
+
+
+def without_details(facts: PartFacts) -> PartFacts:
+    """The facts without what only ``run.json`` and the journal need to hold."""
+    header = facts.header
+    if header is not None:
+        header = {name: value for name, value in header.items() if name in _OF_HEADER}
+    return msgspec.structs.replace(facts, header=header)

@@ -1,0 +1,290 @@
+"""``summary.json`` and ``metrics.json``: a run carries its own answers.
+
+The first says how a run stands in at most 8 kB, which is what a list reads. The second has the
+summary of every series, and what a fold needs to go on. Both are made again where they are missing
+or cannot be read, so neither is ever waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from epochal.base.atomic_file import replaced_file
+from epochal.errors import FormatError
+from epochal.journal.facts import unix_time
+from epochal.journal.fold import RunMetrics
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.line import encode_json, without_surrogates
+from epochal.journal.metrics import set_number
+from epochal.journal.process import PROCESS_FIELDS
+from epochal.journal.regular_file import read_regular
+from epochal.journal.row import SUMMARY_VERSION, FindingCounts, Fork, Mark, RunRow, SeriesSummary
+from epochal.records import whole_number
+
+MOST_BYTES = 8 * 1024
+_MOST_CONFIG_BYTES = 4 * 1024
+_MOST_SUMMARY_BYTES = 1024
+_MOST_HEADLINE = 12
+_MOST_SENTENCES = 3
+_LONGEST_TEXT = 200
+# Longer than any id that was ever made here; links and positions have to hold it.
+_MAX_ID = 200
+# A hundred thousand series take a quarter of this.
+_MOST_METRICS_BYTES = 256 * 1024 * 1024
+# What only a reader knows: it is not stored.
+_OF_READERS = frozenset(
+    "folder status labels hidden tracker errors warnings open_errors open_warnings written"
+    " is_partly_watched summaries ends_at host phase unfinished problem is_unreadable".split()
+)
+_STORED = {
+    field.encode_name: field.default
+    for field in msgspec.structs.fields(RunRow)
+    if field.name not in _OF_READERS
+}
+T = TypeVar("T")
+# Gives a field of run.json, or of the journal's header where run.json is missing.
+FieldOf = Callable[[str], Any]
+
+
+# -- what a row is made of -------------------------------------------------------------------------
+
+
+def summarise(known: RunMetrics, run_json: Mapping[str, Any], *, place: str) -> RunRow:
+    """The row of a run from its facts and series, and from what ``run.json`` says of it."""
+    facts = known.facts
+    header, finish = facts.header, facts.finish
+    told = run_json or header or {}
+    totals, given = told.get("totals"), told.get("config")
+    totals = totals if isinstance(totals, dict) else {}
+    process, origin = header or run_json or None, told.get("source")
+    if "pid" in (process or {}) or not isinstance(origin, dict):
+        origin = None  # of our own, or continued here, whoever began it
+    findings = facts.findings
+    headline = _headline(known.metrics)
+    loss = next((one for one in headline if one.role == "loss"), None)
+    created = unix_time(told.get("created"))
+    return RunRow(
+        id=recorded_id(told.get) or os.path.basename(place),
+        **names_of(told.get, place),
+        created=unix_time((header or {}).get("t")) if created is None else created,
+        updated=facts.updated,
+        attempts=facts.attempts,
+        step=facts.reached("step"),
+        epoch=facts.reached("epoch"),
+        total_steps=whole_number(totals.get("steps")),
+        num_epochs=facts.num_epochs or whole_number(totals.get("epochs")),
+        records=facts.num_records,
+        damaged=facts.num_damaged,
+        config={**(given if isinstance(given, dict) else {}), **facts.config},
+        summary=facts.summary,
+        nonfinite=loss is not None and loss.last_is is not None,
+        fork=fork_of(run_json),
+        recorded=tuple(known.kinds),
+        found=_sentences(findings.values()),
+        counts=count_findings(findings.values()) if facts.is_judged else None,
+        unwatched=facts.num_unwatched,
+        vanished=facts.vanished if finish is None else None,
+        ending=None if finish is None else chosen_fields(finish, ("status", "reason")),
+        process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
+        source=None if origin is None else chosen_fields(origin, ("format", "in_place")),
+        has_companion=facts.has_companion,
+        is_ended=facts.is_ended,
+        headline=headline,
+        positions=known.marks,
+    )
+
+
+def names_of(field: FieldOf, place: str) -> dict[str, Any]:
+    """What a run recorded of its names."""
+    return {
+        "name": _text(field("name")) or os.path.basename(place),
+        "project": _text(field("project")) or os.path.basename(os.path.dirname(place)),
+        "tags": _texts(field("tags")),
+        **{name: _text(field(name)) for name in ("notes", "group", "job_type", "owner")},
+    }
+
+
+def recorded_id(field: FieldOf) -> str | None:
+    """The id that a run recorded; None where it has none that can be used."""
+    recorded = _text(field("id")) or ""
+    return recorded if 0 < len(recorded) <= _MAX_ID else None
+
+
+def fork_of(run_json: Mapping[str, Any]) -> Fork | None:
+    """The parent that run.json names; None for a run that is not a fork."""
+    try:
+        return msgspec.convert(run_json["fork"], Fork)
+    except (KeyError, msgspec.ValidationError):
+        return None
+
+
+def chosen_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Some of a record's fields, as far as it has them."""
+    return {field: record[field] for field in fields if field in record}
+
+
+def count_findings(findings: Iterable[Mapping[str, Any]]) -> FindingCounts:
+    """How many errors and warnings there are, and how many of them hold: the one count for all."""
+    listed = list(findings)
+    every = [finding.get("severity") for finding in listed]
+    held = [finding.get("severity") for finding in listed if finding.get("state") == "open"]
+    return FindingCounts(
+        every.count("error"), every.count("warning"), held.count("error"), held.count("warning")
+    )
+
+
+def _sentences(findings: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The newest sentences of open findings, errors first."""
+    held = [one for one in findings if one.get("state") == "open" and one.get("sentence")]
+    held.sort(key=lambda one: (one.get("severity") == "error", unix_time(one.get("t")) or 0.0))
+    return tuple(str(one["sentence"])[:_LONGEST_TEXT] for one in held[: -_MOST_SENTENCES - 1 : -1])
+
+
+def _headline(metrics: Iterable[SeriesSummary]) -> tuple[SeriesSummary, ...]:
+    """The most important metrics, each on the lowest rank that has it."""
+    lowest: dict[tuple[str, str], SeriesSummary] = {}
+    for one in metrics:
+        other = lowest.setdefault((one.name, one.axis), one)
+        if one.rank < other.rank:
+            lowest[one.name, one.axis] = one
+    known = [one for one in lowest.values() if one.is_known]
+    known.sort(key=lambda one: (one.role is None, one.goal is None, one.axis, one.name))
+    return tuple(known[:_MOST_HEADLINE])
+
+
+def last_value(row: RunRow, role: str) -> float | None:
+    """The last value of the metric that plays a role, on rank 0; None where there is none.
+
+    A number that the program set replaces the last value that was logged.
+    """
+    found = row.of_role(role)
+    if found is None or found.rank != 0 or found.summary is None:
+        return None
+    said = set_number(row.summary, found.name)
+    return found.summary.last if said is None else said
+
+
+def _text(value: Any) -> str | None:
+    """A text, or a number as people write it in a name; None for anything else."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if value is None or not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(text for item in value if (text := _text(item)) is not None)
+
+
+# -- the files ------------------------------------------------------------------------------------
+
+
+def covers(
+    marks: Mapping[str, Mark], sizes: Mapping[PartName, int], sealed: Collection[PartName]
+) -> bool:
+    """Whether nothing was written since: ``sizes`` are of the parts that are not sealed."""
+    newest: dict[tuple[str, int], Mark] = {}
+    for stem, mark in marks.items():
+        writer, _, attempt = stem.rpartition(".")[0].rpartition(".")
+        newest[writer, int(attempt)] = mark
+    for name, size in sizes.items():
+        mark = newest.get(name[:2], Mark(-1, 0, 0))
+        if mark.part < name.part or (mark.part == name.part and mark.bytes != size):
+            return False
+    for name in sealed:
+        mark = newest.get(name[:2], Mark(-1, 0, 0))
+        is_open = mark.part == name.part and not mark.is_whole and name not in sizes
+        if mark.part < name.part or is_open:
+            return False
+    return True
+
+
+def read_summary(place: str) -> RunRow | None:
+    """What a run says of itself; None where it says nothing that can be read here."""
+    found = _read(f"{place}/summary.json", RunRow, 4 * MOST_BYTES)
+    return found if found is not None and found.v == SUMMARY_VERSION else None
+
+
+def read_metrics(place: str) -> RunMetrics | None:
+    """The summaries of all series, and what a fold goes on from; None where there are none."""
+    found = _read(f"{place}/metrics.json", RunMetrics, _MOST_METRICS_BYTES)
+    return found if found is not None and found.v == SUMMARY_VERSION else None
+
+
+def _read(path: str, kind: type[T], most_bytes: int) -> T | None:
+    try:
+        return msgspec.json.decode(read_regular(path, max_bytes=most_bytes), type=kind)
+    except (OSError, FormatError, ValueError, RecursionError):
+        return None
+
+
+def write_summary(folder: RunFolder, row: RunRow) -> bool:
+    """Replace ``summary.json``; False where a reader keeps the file from being replaced."""
+    return _write(folder.summary, summary_bytes(row))
+
+
+def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
+    """Replace ``metrics.json``; False where a reader keeps the file from being replaced."""
+    return _write(folder.metrics, _encoded(known))
+
+
+def _write(path: Path, text: bytes) -> bool:
+    # Windows lets nobody replace a file that a reader holds open: the next time it works.
+    with contextlib.suppress(PermissionError), replaced_file(path) as temporary:
+        temporary.write_bytes(text)
+        return True
+    return False
+
+
+def summary_bytes(row: RunRow) -> bytes:
+    """A row as ``summary.json`` has it: at most 8 kB, of the configuration the first 4 kB."""
+    config = _cut(row.config, _MOST_CONFIG_BYTES)
+    summary = _cut(row.summary, _MOST_SUMMARY_BYTES)
+    is_cut = row.is_cut or len(config) < len(row.config) or len(summary) < len(row.summary)
+    fields = {name: getattr(row, name) for name in _STORED}
+    fields |= {"config": config, "summary": summary, "is_cut": is_cut}
+    fields = {
+        name: value for name, value in fields.items() if name == "v" or value != _STORED[name]
+    }
+    text = _encoded(fields)
+    if len(text) > MOST_BYTES:  # a thousand ranks: readers ask metrics.json how far it was read
+        fields.pop("positions", None)
+        text = _encoded(fields)
+    headline = list(row.headline)
+    while len(text) > MOST_BYTES and headline:
+        headline.pop()
+        text = _encoded({**fields, "headline": headline})
+    return text
+
+
+def _cut(values: Mapping[str, Any], most_bytes: int) -> Mapping[str, Any]:
+    """The first entries of a mapping that take at most so many bytes."""
+    if len(_encoded(values)) <= most_bytes:
+        return values
+    kept: dict[str, Any] = {}
+    left = most_bytes
+    for name, value in values.items():
+        left -= len(_encoded({name: value}))
+        if left < 0:
+            break
+        kept[name] = value
+    return kept
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:  # a path or an argument that is not UTF-8
+        return _encoded(without_surrogates(msgspec.to_builtins(value)))
+    except OverflowError:  # a whole number beyond 64 bits
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
