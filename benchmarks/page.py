@@ -63,7 +63,7 @@ def _wait_until_read(url: str) -> None:
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
         with urllib.request.urlopen(f"{url.rstrip('/')}/api/runs?limit=1") as answer:
-            if json.load(answer)["pending"] == 0:
+            if json.load(answer)["unsummarised"] == 0:
                 return
         time.sleep(1.0)
     raise TimeoutError("the server has not read all runs.")

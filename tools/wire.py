@@ -207,6 +207,8 @@ def _type(kind: inspect.Type) -> str:
         return f"{_type(kind.type)} | null"
     if isinstance(kind, inspect.TupleType):
         return f"[{', '.join(map(_type, kind.item_types))}]"
+    if isinstance(kind, inspect.NamedTupleType):
+        return f"[{', '.join(f'{one.name}: {_type(one.type)}' for one in kind.fields)}]"
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         item = _type(kind.item_type)
         return f"({item})[]" if "|" in item else f"{item}[]"

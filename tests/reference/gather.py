@@ -166,7 +166,7 @@ REQUESTS: Mapping[str, str] = {
     "vanished-findings": "/api/runs/id-vanished/findings",
     "failed-findings": "/api/runs/id-failed/findings",
     "live": "/api/runs/id-live?summary=0",
-    "infos": '/api/infos?query=project == "lineage"&order=name&latest=loss',
+    "infos": '/api/infos?query=project == "lineage"&order=name',
     "infos-run": "/api/infos?run=id-four-ranks",
     "export-unknown": "/api/export?run=id-unknown",
     "boards": "/api/boards",
@@ -271,7 +271,7 @@ def _foreign(folder: Path) -> Iterator[tuple[str, Any]]:
 
 def wait_until_read(server: Server) -> None:
     """Wait until every run is read whole: a busy machine lists some in part first."""
-    while server.ask("/api/runs").json["pending"]:
+    while server.ask("/api/runs").json["unsummarised"]:
         time.sleep(0.05)
 
 

@@ -5,11 +5,9 @@ import math
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.doubles.companions import wait_for
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
@@ -224,9 +222,9 @@ def test_the_list_is_windowed_and_counts_all(tmp_path: Path, server: Server) -> 
         Journal(tmp_path, f"r{number}", config={"lr": number % 2}).metrics(number, loss=number)
     answer = server.ask("/api/runs", query="config.lr == 1", order="-step", limit="2").json
     assert [row["name"] for row in answer["rows"]] == ["r5", "r3"]
-    assert (answer["total"], answer["pending"], answer["groups"]) == (3, 0, None)
+    assert (answer["total"], answer["unsummarised"], answer["groups"]) == (3, 0, None)
     assert answer["rows"][0]["config"] == {}
-    assert answer["rows"][0]["is_partial"] is False
+    assert answer["rows"][0]["is_summarised"] is True
     rest = server.ask("/api/runs", query="config.lr == 1", order="-step", offset="2").json
     assert [row["name"] for row in rest["rows"]] == ["r1"]
 
@@ -249,11 +247,8 @@ def test_a_large_run_is_listed_before_it_was_read(tmp_path: Path, server: Server
     journal.add(*[text] * 100).metrics(7, loss=0.5).finish()
     first = server.ask("/api/runs", summary="role:loss").json
     (row,) = first["rows"]
-    assert (row["step"], row["status"]["state"]) == (7, "finished")
-    assert row["summaries"]["role:loss"]["last"] == 0.5
-
-    def whole() -> Any:
-        (row,) = server.ask("/api/runs").json["rows"]
-        return None if row["is_partial"] else row
-
-    assert wait_for(whole)["records"] == 103
+    assert (row["step"], row["status"]["state"], first["unsummarised"]) == (None, "finished", 1)
+    assert server.ask(f"/api/runs/{row['id']}").json["row"]["step"] == 7  # that reads it
+    second = server.ask("/api/runs", summary="role:loss").json
+    assert (second["rows"][0]["records"], second["unsummarised"]) == (103, 0)
+    assert second["rows"][0]["summaries"]["role:loss"]["last"] == 0.5

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from epochal.shipping.protocol import RunState
-from epochal.store.row import InfoPage
+from epochal.store.row import RunPage
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 
@@ -81,8 +81,8 @@ def test_a_list_for_another_machine_needs_the_token(tmp_path: Path) -> None:
         for path in ("/api/infos", "/api/hub/runs/id-x"):
             assert server.ask(path).status == 401
         answer = server.ask("/api/infos", headers={"Authorization": "Bearer a-long-token"})
-        page = msgspec.msgpack.decode(answer.body, type=InfoPage)
-        assert [one.info.name for one in page.runs] == ["x"]
+        page = msgspec.msgpack.decode(answer.body, type=RunPage)
+        assert [one.name for one in page.runs] == ["x"]
 
 
 def test_a_run_in_another_trackers_files_is_listed_but_not_copied(
@@ -90,7 +90,7 @@ def test_a_run_in_another_trackers_files_is_listed_but_not_copied(
 ) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "lines.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
-    page = msgspec.msgpack.decode(server.ask("/api/infos", fresh=1).body, type=InfoPage)
-    assert [one.info.name for one in page.runs] == ["lines"]
-    answer = server.ask(f"/api/hub/runs/{page.runs[0].info.id}")
+    page = msgspec.msgpack.decode(server.ask("/api/infos", fresh=1).body, type=RunPage)
+    assert [one.name for one in page.runs] == ["lines"]
+    answer = server.ask(f"/api/hub/runs/{page.runs[0].id}")
     assert (answer.status, "cannot be copied" in answer.json["error"]) == (400, True)

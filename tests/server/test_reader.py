@@ -99,18 +99,3 @@ def test_a_change_is_searched_for_however_long_the_last_search_took(tmp_path: Pa
     Journal(tmp_path, "restored", id="id-restored").finish()
     assert catalog.refresh(is_due=True)
     assert catalog.store.find("id-restored") is not None
-
-
-def test_rows_of_runs_that_grow_are_made_again_with_rests(tmp_path: Path) -> None:
-    journal = Journal(tmp_path).metrics(1, loss=0.5)
-    with LocalStore(tmp_path) as store:
-        catalog = Catalog(store)
-        catalog.refresh(is_due=True)
-        catalog.refresh(is_due=True)
-        assert catalog.read_on() == (0, 0.0)
-        for step in range(2, 5):
-            journal.metrics(step, loss=0.5)
-            catalog.refresh(is_due=True)
-            left, rest_s = catalog.read_on()
-            assert left == 0
-            assert rest_s > 0.0

@@ -25,31 +25,6 @@ export interface Labels {
   hidden: boolean;
 }
 
-/** The newest readings of one machine; `t` is when they were written, in Unix seconds. `gpus` and `system` have the fields of `gpu` and `system` records, and a `t` of their own: when they were measured. Readings that are too old are left out. */
-export interface Machine {
-  node: string;
-  rank: number;
-  t: number;
-  gpus: (Record<string, number | string>)[];
-  system: Record<string, number | string>;
-}
-
-/** `share` is `productive_s / wall_s`; the other times are the rest of the wall time. `lost_steps` were repeated by a later attempt, or come after the last checkpoint of a run that crashed and was not resumed. `unit` is what is counted, "step" or "epoch". `text` is a line for people, `advice` what to do about the largest part of the rest if goodput is low. */
-export interface Goodput {
-  share: number;
-  wall_s: number;
-  productive_s: number;
-  startup_s: number;
-  paused_s: number;
-  down_s: number;
-  lost_s: number;
-  lost_steps: number;
-  restarts: number;
-  unit: string;
-  text: string;
-  advice: string | null;
-}
-
 /** The summary of a series; `*_x` are steps, epochs or times, depending on its axis. */
 export interface MetricSummary {
   count: number;
@@ -66,8 +41,9 @@ export interface MetricSummary {
   best_x: number | null;
 }
 
-/** A run in one row of a list; times in Unix seconds. `name`, `tags` and `notes` come from the labels where people set them. `step` and `epoch` are the highest of rank 0 in the newest attempt. `damaged` counts lines that cannot be read. `problem` is a sentence about a run that cannot be read, or not completely. `tracker` names the tool whose files the run was converted from; null for our own. `errors` and `warnings` count all findings and a bad ending, `open_errors` and `open_warnings` those that are still active; all are null where no rule has run. `is_partly_watched`: a companion did not see the end of an attempt, and no rule has read the rest yet. `nonfinite`: the last loss is nan or infinite. `is_partial`: only identity and the newest records were read so far; counts of records and findings are not known, and a summary has its last value alone. `summary` is what the program set with `run.summary`; `group`, `job_type` and `owner` are as `init` was given them. `fork` says which run it was forked from. The other fields are filled for a list that asks for them. `config` is empty unless it was requested. `summaries` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `ends_at` is when a running run is expected to end; null while that cannot be known. `host` and `phase` say where a live run runs and what its training is doing. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
+/** A run in one row of a list; times in Unix seconds. `name`, `tags` and `notes` come from the labels where people set them. `step` and `epoch` are the highest of rank 0 in the newest attempt. `damaged` counts lines that cannot be read. `problem` is a sentence about a run that cannot be read, or not completely. `tracker` names the tool whose files the run was converted from; null for our own. `errors` and `warnings` count all findings and a bad ending, `open_errors` and `open_warnings` those that are still active; all are null where no rule has run. `is_partly_watched`: a companion did not see the end of an attempt, and no rule has read the rest yet. `nonfinite`: the last loss is nan or infinite. `is_summarised`: false where only identity and status are known, because nobody has summarised the run yet. `summary` is what the program set with `run.summary`; `group`, `job_type` and `owner` are as `init` was given them. `fork` says which run it was forked from. `recorded` has the kinds of its records. `found` has the newest sentences of open findings. What the row is derived from at each moment: `labels` are as people set them; `process` identifies the process that wrote the newest attempt, `ending` is its last record; `vanished` is what its companion said of a process that was gone; `source` is where another tracker's run was converted or copied from; `counts` are the findings without a bad ending; `unwatched` counts records that no companion watched; `written` is when the journal was written, by the clock of its disk. `headline` has the most important metrics. `positions` says by part how far all this holds. `is_cut`: the configuration or the summary has more. The other fields are filled for a list that asks for them. `config` is empty unless it was requested. `summaries` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `ends_at` is when a running run is expected to end; null while that cannot be known. `host` and `phase` say where a live run runs and what its training is doing. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
 export interface RunRow {
+  v: number;
   id: string;
   name: string;
   project: string;
@@ -94,17 +70,58 @@ export interface RunRow {
   open_warnings: number | null;
   nonfinite: boolean;
   is_partly_watched: boolean;
-  is_partial: boolean;
+  is_summarised: boolean;
   summary: Record<string, unknown>;
   group: string | null;
   job_type: string | null;
   owner: string | null;
   fork: Fork | null;
+  recorded: string[];
+  found: string[];
+  labels: Labels;
+  process: Record<string, unknown> | null;
+  ending: Record<string, unknown> | null;
+  vanished: string | null;
+  source: Record<string, unknown> | null;
+  counts: [errors: number, warnings: number, open_errors: number, open_warnings: number] | null;
+  unwatched: number;
+  written: number | null;
+  has_companion: boolean;
+  is_ended: boolean;
+  is_unreadable: boolean;
+  is_cut: boolean;
+  headline: SeriesSummary[];
+  positions: Record<string, [part: number, records: number, bytes: number, is_whole: boolean]>;
   summaries: Record<string, MetricSummary>;
   ends_at: number | null;
   host: string | null;
   phase: string | null;
   unfinished: string | null;
+}
+
+/** The newest readings of one machine; `t` is when they were written, in Unix seconds. `gpus` and `system` have the fields of `gpu` and `system` records, and a `t` of their own: when they were measured. Readings that are too old are left out. */
+export interface Machine {
+  node: string;
+  rank: number;
+  t: number;
+  gpus: (Record<string, number | string>)[];
+  system: Record<string, number | string>;
+}
+
+/** `share` is `productive_s / wall_s`; the other times are the rest of the wall time. `lost_steps` were repeated by a later attempt, or come after the last checkpoint of a run that crashed and was not resumed. `unit` is what is counted, "step" or "epoch". `text` is a line for people, `advice` what to do about the largest part of the rest if goodput is low. */
+export interface Goodput {
+  share: number;
+  wall_s: number;
+  productive_s: number;
+  startup_s: number;
+  paused_s: number;
+  down_s: number;
+  lost_s: number;
+  lost_steps: number;
+  restarts: number;
+  unit: string;
+  text: string;
+  advice: string | null;
 }
 
 /** Runs with equal values in the fields that were grouped by; null where a run has none. `states` counts the runs by state. `last` has the last values of the requested summaries. */
@@ -123,12 +140,12 @@ export interface Spread {
   max: number;
 }
 
-/** One window of the list of runs; `total` counts all runs that match the query. `pending` counts the runs that have not been read whole, or not as far as the query needs: rows of some are `partial`, others are not listed yet. `groups`, `stored` and `projects` are null unless they were requested. `stored` counts all runs, whatever the query. `projects` names their projects. */
+/** One window of the list of runs; `total` counts all runs that match the query. `unsummarised` counts the runs of which only identity and status are known. `groups`, `stored` and `projects` are null unless they were requested. `stored` counts all runs, whatever the query. `projects` names their projects. */
 export interface RunList {
   rows: RunRow[];
   total: number;
   offset: number;
-  pending?: number;
+  unsummarised?: number;
   groups?: RunGroup[] | null;
   stored?: number | null;
   projects?: string[] | null;
@@ -354,10 +371,33 @@ export interface Fork {
   step: number;
 }
 
-/** Every project, the one that was written last first; `pending` as in `RunList`. */
+/** A series of one rank and what it amounts to; `*_at` are steps, epochs or times. `is_known` is false where only its points tell what it amounts to: steps came again, or not in order. `first_is` and `last_is` say which value that is not finite stands there. */
+export interface SeriesSummary {
+  name: string;
+  axis: "epoch" | "none" | "step" | "time";
+  rank: number;
+  unit: string | null;
+  goal: "max" | "min" | null;
+  role: string | null;
+  x: string | null;
+  is_known: boolean;
+  count: number;
+  nonfinite: number;
+  first: number | null;
+  first_is: string | null;
+  last: number | null;
+  last_is: string | null;
+  last_at: number | null;
+  min: number | null;
+  min_at: number | null;
+  max: number | null;
+  max_at: number | null;
+  mean: number | null;
+}
+
+/** Every project, the one that was written last first. */
 export interface ProjectList {
   projects: ProjectRow[];
-  pending: number;
 }
 
 /** A project: its runs by state, its owners, its best value and when a run last wrote. Hidden runs count as well. `best` is null while no run that was read has an evaluation loss or a loss. `running` has the ids of live runs, the newest first, at most ten. */

@@ -31,4 +31,4 @@ def test_a_change_of_the_files_makes_another_row(tmp_path: Path) -> None:
     journal.metrics(2, loss=0.25)
     assert run.refresh()
     assert run.read_row() is not before
-    assert run.read_row().row.records == 3
+    assert run.read_row().records == 3

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from epochal.journal.row import Labels
-from epochal.store.local.listed import ListedRun
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 
@@ -84,62 +80,6 @@ def test_all_runs_and_projects_are_counted_whatever_the_query(tmp_path: Path) ->
     assert (len(known.runs), known.stored, known.projects) == (1, 4, ["p", "q"])
 
 
-def many(root: Path, count: int) -> None:
-    for at in range(count):
-        journal = Journal(root, f"r{at:03}", created=1000.0 + at)
-        journal.metrics(1, loss=9.0).metrics(2, loss=float(at)).finish()
-
-
-def read_all(store: LocalStore) -> None:
-    while store.read_on(60)[1]:
-        pass
-
-
-def test_a_list_does_not_wait_for_the_last_points_of_all_runs(tmp_path: Path) -> None:
-    many(tmp_path, 130)
-    with LocalStore(tmp_path) as store:
-        read_all(store)
-        query = "summary.loss.mean@1 < 20"
-        first = store.known_runs(query, budget_s=0)
-        # Of 100 runs they are read whatever the clock says, the newest first.
-        assert (len(first.runs), first.pending) == (0, 30)
-        assert store.known_runs(f"not ({query})", budget_s=0).pending == 0  # 30 more were read
-        assert [
-            run.info.name for run in store.known_runs(query, order="name", budget_s=0).runs
-        ] == [f"r{at:03}" for at in range(20)]
-
-
-def test_runs_that_were_not_judged_are_not_chosen_by_a_negation(tmp_path: Path) -> None:
-    many(tmp_path, 130)
-    with LocalStore(tmp_path) as store:
-        read_all(store)
-        known = store.known_runs("not summary.loss.mean@1 < 20", budget_s=0)
-        assert (len(known.runs), known.pending) == (100, 30)
-
-
-def test_last_points_that_a_query_left_are_read_in_the_background(tmp_path: Path) -> None:
-    many(tmp_path, 130)
-    with LocalStore(tmp_path) as store:
-        read_all(store)
-        assert store.known_runs(order="summary.loss.mean@1", budget_s=0).pending == 30
-        assert store.read_on(60) == (set(), 0)
-        known = store.known_runs(order="summary.loss.mean@1", budget_s=0)
-        assert known.pending == 0
-        assert [run.info.name for run in known.runs[:2]] == ["r000", "r001"]
-
-
-def test_a_run_that_was_not_read_is_not_judged_by_its_numbers(tmp_path: Path) -> None:
-    large = {"log": "text", "name": "t", "text": "x" * 1_000_000}
-    Journal(tmp_path).add(*[large] * 9).metrics(1, loss=0.5)
-    with LocalStore(tmp_path) as store:
-        assert len(store.known_runs('not name == "a"', budget_s=0).runs) == 1
-        known = store.known_runs("not summary.loss > 50", budget_s=0)
-        assert (len(known.runs), known.pending) == (0, 1)
-        read_all(store)
-        whole = store.known_runs("not summary.loss > 50", budget_s=0)
-        assert (len(whole.runs), whole.pending) == (1, 0)
-
-
 def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> None:
     root, cache = tmp_path / "runs", tmp_path / "cache"
     three(root)
@@ -150,21 +90,3 @@ def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> N
         known = store.known_runs(query, budget_s=60)
         assert len(known.runs) == 2
         assert all(run.source.signature is None for run in store.runs())
-
-
-def test_runs_that_another_thread_reads_while_a_list_is_made_are_pending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many(tmp_path, 130)
-    listed = LocalStore._listed
-
-    def listed_then_read(store: LocalStore, *args: Any) -> list[ListedRun]:
-        found = listed(store, *args)
-        read_all(store)
-        return found
-
-    with LocalStore(tmp_path) as store:
-        monkeypatch.setattr(LocalStore, "_listed", listed_then_read)
-        first = store.known_runs(budget_s=0)
-        assert len(first.runs) + first.pending >= 130 > len(first.runs)
-        assert store.known_runs(budget_s=0).pending == 0

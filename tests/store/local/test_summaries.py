@@ -146,4 +146,4 @@ def test_summaries_of_a_wide_run_with_much_telemetry_are_made_together(tmp_path:
     journal.add(*({"log": "system", "cpu_pct": float(tick)} for tick in range(1500)))
     with LocalStore(tmp_path) as store:
         (run,) = store.runs()
-        assert len(run.details.summaries) == len(run.metrics()) == 1501
+        assert len(run.known.metrics) == len(run.metrics()) == 1501

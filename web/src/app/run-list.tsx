@@ -35,11 +35,7 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
     <div class="runs">
       <RunFilter page={page} />
       <RunTools page={page} onTrash={() => setTrashOpen(true)} />
-      {runs.numUnread.value > 0 && count > 0 && (
-        <p class="runs-reading" role="status">
-          Reading {formatWhole(runs.numUnread.value)} more runs; the list grows meanwhile.
-        </p>
-      )}
+      {runs.numUnsummarised.value > 0 && count > 0 && <Unsummarised page={page} />}
       <ValueName page={page} />
       <div class="runs-list" onKeyDown={moveInList}>
         {count === 0 ? (
@@ -154,12 +150,7 @@ function NoLines({ page }: { readonly page: Page }): JSX.Element {
         Searching…
       </p>
     );
-  if (runs.numUnread.value > 0)
-    return (
-      <p class="runs-empty" aria-busy="true">
-        Reading {formatWhole(runs.numUnread.value)} runs for this filter…
-      </p>
-    );
+  if (runs.numUnsummarised.value > 0) return <Unsummarised page={page} />;
   if (view.filter.value.trim() !== "") {
     return (
       <p class="runs-empty">
@@ -326,5 +317,16 @@ function RunTools({
         ⋯
       </Menu>
     </div>
+  );
+}
+
+/** Runs of which only identity and status are known, and how to change that. */
+function Unsummarised({ page }: { readonly page: Page }) {
+  const count = page.runs.numUnsummarised.value;
+  return (
+    <p class="runs-reading" role="status">
+      {count === 1 ? "1 run is" : `${formatWhole(count)} runs are`} not summarised yet:{" "}
+      <code>epochal manage pack --all</code>
+    </p>
   );
 }

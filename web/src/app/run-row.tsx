@@ -82,8 +82,8 @@ export function RunRow({ page, row, isOpen }: RunRowProps): JSX.Element {
               {row.phase}
             </em>
           )}
-          {row.is_partial ? (
-            <em class="run-note" title="Read in part; findings follow">
+          {!row.is_summarised ? (
+            <em class="run-note" title="Not summarised yet: only who it is and how it stands">
               …
             </em>
           ) : (

@@ -68,7 +68,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     updateLabels: null,
     changes: null,
     control: null,
-    projects: async () => ({ projects: [...projectRows(body.runs.rows)], pending: 0 }),
+    projects: async () => ({ projects: [...projectRows(body.runs.rows)] }),
     supportsQueries: false,
     sweep: sweepOf(body),
     async runs({ query = "", choice, offset = 0, limit = Infinity, summaries = [] }) {
@@ -87,7 +87,6 @@ export function createArchiveSource(body: ArchiveBody): Source {
           .map((row) => withSummaries(row, summaries, responsesOf(body, row.id))),
         total: rows.length,
         offset,
-        pending: 0,
         stored: body.runs.total,
         projects: [...new Set(body.runs.rows.map(({ project }) => project))].sort(),
         groups:

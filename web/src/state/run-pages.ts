@@ -17,8 +17,8 @@ export interface ListAnswer {
   /** How many runs fit. */
   readonly total: number;
   readonly groups: readonly RunGroup[];
-  /** How many runs the server has not read yet as far as the list needs. */
-  readonly pending: number;
+  /** Of how many runs only identity and status are known: a filter could not judge them. */
+  readonly unsummarised: number;
 }
 
 /** Lists up to here come with all rows; of a longer one the page has the rows in view, and at most this many for a picture of all. */
@@ -88,7 +88,7 @@ export function createRunPages(
             request: current,
             total,
             groups: list.groups ?? [],
-            pending: list.pending ?? 0,
+            unsummarised: list.unsummarised ?? 0,
           };
         problem.value = null;
         settled.value = key;

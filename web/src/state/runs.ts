@@ -156,7 +156,6 @@ export function createRuns(
     numStored.value = list.stored ?? numStored.peek();
     projects.value = list.projects ?? projects.peek();
     merge(list.rows);
-    if ((list.pending ?? 0) > 0) reloadSoon(isMoving.peek() ? RELOAD_MS : LONG_RELOAD_MS);
   });
   effect(() => {
     const found = pages.problem.value;
@@ -188,11 +187,8 @@ export function createRuns(
       ? null
       : pages.problem.value.message,
   );
-  /** How many runs the server still reads: a filter could not judge them yet. */
-  const numUnread = computed(() => {
-    const { pending = 0 } = pages.answer.value ?? {};
-    return isMoving.value || numStored.value + pending > MOST_ROWS ? pending : 0;
-  });
+  /** Of how many runs only identity and status are known: a filter could not judge them. */
+  const numUnsummarised = computed(() => pages.answer.value?.unsummarised ?? 0);
   /** Configuration keys that any run has, in dotted form. */
   const configKeys = computed(() => {
     const keys = new Set<string>();
@@ -341,10 +337,7 @@ export function createRuns(
           (list) => {
             merge(list.rows);
             const left = ids.filter((id) => !rows.peek().has(id));
-            // A run that the server has not read yet comes with a later answer.
-            if (left.length > 0 && (list.pending ?? 0) > 0)
-              setTimeout(() => (unknown.value = new Set(unknown.peek())), RELOAD_MS);
-            else unknown.value = new Set([...unknown.peek(), ...left]);
+            unknown.value = new Set([...unknown.peek(), ...left]);
           },
           () => undefined,
         );
@@ -456,7 +449,7 @@ export function createRuns(
     projects,
     fitting,
     numFitting,
-    numUnread,
+    numUnsummarised,
     isSettled: pages.isSettled,
     filterProblem,
     missing,

@@ -46,7 +46,7 @@ function row(id: string, config: Record<string, unknown>): RunRow {
     open_errors: null,
     open_warnings: null,
     is_partly_watched: false,
-    is_partial: false,
+    is_summarised: true,
     ends_at: null,
     host: null,
     phase: null,

@@ -23,7 +23,7 @@ const TABLES = {
 const BODY: ArchiveBody = {
   wire: WIRE_VERSION,
   made: 0,
-  runs: { rows: [], total: 0, offset: 0, pending: 0, groups: null },
+  runs: { rows: [], total: 0, offset: 0, groups: null },
   axes: {},
   responses: {},
   blobs: {},

@@ -27,7 +27,7 @@ test("an answer does not have the list asked for again", async () => {
         rows: [{ id: "a" }],
         total: 1,
         offset: 0,
-        pending: 0,
+       
         groups: null,
       });
     },
@@ -96,7 +96,7 @@ function storeOf(
       rows: found.slice(offset, offset + limit).map((id) => runRow(id)),
       total: found.length,
       offset,
-      pending: 0,
+     
       groups: null,
       ...(request.withProjects === true ? { stored: ids.length, projects: ["p", "q"] } : {}),
       ...(await answer(request)),
@@ -213,16 +213,11 @@ test("no run is listed twice while a list that has become shorter is asked for a
   expect([runs.numFitting.value, new Set(listed).size]).toEqual([299, listed.length]);
 });
 
-test("a filter that the server cannot answer yet for all runs is asked again until it can", async () => {
-  let pending = 2;
-  const { source, asked } = storeOf(5, () => ({ pending: pending === 0 ? 0 : pending-- }));
-  const view = emptyView();
-  view.filter.value = "summary.loss.mean@10 < 2";
-  const runs = createRuns(source, view);
+test("runs of which only identity and status are known are counted", async () => {
+  const { source } = storeOf(5, () => ({ unsummarised: 2 }));
+  const runs = createRuns(source, emptyView());
   await vi.advanceTimersByTimeAsync(100);
-  expect(runs.numUnread.value).toBe(2);
-  await vi.advanceTimersByTimeAsync(10_000);
-  expect([runs.numUnread.value, asked.length]).toEqual([0, 3]);
+  expect(runs.numUnsummarised.value).toBe(2);
 });
 
 test("a mistake in the query of the address leaves the list as it is without it", async () => {
@@ -279,7 +274,7 @@ test("a saved page filters, orders and groups the runs that are in it", async ()
   const source = createArchiveSource({
     wire: WIRE_VERSION,
     made: 0,
-    runs: { rows, total: 4, offset: 0, pending: 0, groups: null },
+    runs: { rows, total: 4, offset: 0, groups: null },
     axes: {},
     responses: {},
     blobs: {},

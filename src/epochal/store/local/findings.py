@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -29,15 +29,13 @@ from epochal.journal.part import Part
 from epochal.journal.row import FindingCounts, Status
 from epochal.journal.state import RunState
 from epochal.journal.summaries import count_findings
-from epochal.records import Position, Record, moment_of, whole_number
+from epochal.records import Position, moment_of, whole_number
 from epochal.store.row import latest_findings
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
 _WRITER = "diagnosis"
-# Events that rules with these names look for; the rules are loaded when one has something to read.
 _OUT_OF_MEMORY = "out-of-memory"
-_ALERT_FAILED = "alert-failed"
 _READER = "reader"
 _FAULT = "internal-error"
 _FAULT_COUNTS = "internal-errors"
@@ -45,7 +43,6 @@ _FAULT_COUNTS = "internal-errors"
 _LOOK_BUDGET_S = 60.0
 # Behind what the rules found.
 _ENDING_PART = 1
-_LATE_PART = 2
 
 
 class Diagnosis:
@@ -86,10 +83,6 @@ class Diagnosis:
                 attempt.rules.flush()  # extremes wait for a record, and there will be none
             self.is_complete &= is_read
             found += [entry for entry in attempt.found() if dedup_key(entry.record) not in written]
-        written |= {dedup_key(entry.record) for entry in found}
-        late = late_findings(state, written, rules, guard=self.guard)
-        for place, (number, record) in enumerate(late):
-            found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
         ending = None if is_live else self._ending(state, status)
         if ending is not None:
             position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
@@ -215,31 +208,6 @@ def _event(state: RunState, name: str) -> Mapping[str, Any]:
     """The newest event of this name in the newest attempt."""
     events = state.entries("event", name=name)
     return next((e.record for e in reversed(events) if e.position.attempt == state.attempts), {})
-
-
-def late_findings(
-    state: RunState,
-    written: Collection[tuple[str, ...]],
-    rules: RuleSettings,
-    *,
-    guard: Guard | None = None,
-) -> Iterator[tuple[int, Record]]:
-    """Findings of failed alerts that are not ``written``, each with its attempt."""
-    failed = state.entries("event", name=_ALERT_FAILED)
-    if not failed:
-        return
-    from epochal.health.engine import Health
-    from epochal.health.rules.condition import AlertFailed
-
-    by_attempt: dict[int, Health] = {}
-    for entry in failed:
-        attempt = entry.position.attempt
-        feed = by_attempt.setdefault(
-            attempt, Health(rules=[AlertFailed], silenced=rules.silenced, guard=guard)
-        ).feed
-        for finding in feed(entry.record, writer=entry.position.writer):
-            if dedup_key(finding.record()) not in written:
-                yield attempt, finding.record()
 
 
 def recorded_errors(state: RunState) -> list[Entry]:

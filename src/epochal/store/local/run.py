@@ -271,12 +271,27 @@ class LocalRun(RunView):
         return None if self._index is None else self._index.get(self.place, self._signature())
 
     def _make(self) -> RunRow:
+        row = self._make_quickly()
+        if row is None:
+            row = self._made_of(self._ask(run_metrics))
+        return row
+
+    def _make_quickly(self) -> RunRow | None:
+        """The row as far as it takes no time to speak of; None where the run has to be read."""
         self._look_once()
         row = self._carried()
         if row is None:
-            self._known = self._folded() or self._ask(run_metrics)
-            row = summarise(self._known, self.source.run_json, place=self.source.place)
-            row = completed(row, self.source, self.source.problems)
+            known = self._folded()
+            return None if known is None else self._made_of(known)
+        return self._noted(row)
+
+    def _made_of(self, known: RunMetrics) -> RunRow:
+        self._known = known
+        row = summarise(known, self.source.run_json, place=self.source.place)
+        return self._noted(completed(row, self.source, self.source.problems))
+
+    def _noted(self, row: RunRow) -> RunRow:
+        """Note whether the run has grown, and keep the row."""
         if self._num_records is not None and row.records > self._num_records:
             self.grew_at = time.time()
         self._num_records = row.records
@@ -393,18 +408,9 @@ class LocalRun(RunView):
     def outline_row(self) -> RunRow:
         """The row without its status; of a run that nobody has summarised who it is."""
         row = self._row or self._held.guard.run(self.place, self._recall)
-        row = row or self._held.guard.run(self.place, self._quick_row)
+        self._row = row = row or self._held.guard.run(self.place, self._make_quickly)
         row = row or self._held.guard.run(self.place, identity_row, self.source)
         return row or self.read_row()
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether the row takes no time to speak of: the run carries it, or a fold goes on."""
-        self._look_once()
-        return self._fold is not None or self.source.carried is not None
-
-    def _quick_row(self) -> RunRow | None:
-        return self.read_row() if self.is_quick else None
 
     @property
     @locked

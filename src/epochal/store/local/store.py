@@ -226,10 +226,9 @@ class LocalStore:
         """Read the row of a run, and note what is known of it."""
         if run.source.signature not in (None, entry.signature):
             run.look_again()  # another thread was reading it at the last scan
-        is_old = entry.own_id is not None and entry.outline is None and not entry.is_current
-        if is_quick and is_old and entry.index.has(entry.place) and not run.is_quick:
-            return  # the list shows it as it was read before
         row = run.outline_row() if is_quick else run.read_row()
+        if not row.is_summarised and entry.own_id is not None and entry.index.has(entry.place):
+            return  # the list shows it as it was read before
         with self._lock:
             entry.own_id, entry.created = row.id, row.created
             self._unassigned[entry.place] = entry
