@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.store.journals import Journal
 def large_run(root: Path, name: str = "x") -> Journal:
     """A run that takes too long to be read for a list."""
     large = {"log": "text", "name": "t", "text": "x" * 1_000_000}
-    facts = {"config": {"lr": 0.5}, "tags": ["a"], "totals": {"steps": 500}}
+    facts: dict[str, Any] = {"config": {"lr": 0.5}, "tags": ["a"], "totals": {"steps": 500}}
     return Journal(root, name, **facts).add(*[large] * 9).metrics(1, loss=0.5)
 
 
