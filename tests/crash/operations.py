@@ -31,7 +31,7 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.blobs import encode_pending
 from epochal.journal.boards import Board, save_board
-from epochal.journal.layout import RunFolder, create_run_folder
+from epochal.journal.layout import RunFolder, claim, free_names, staged_folder
 from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.run.resume import find_parent
@@ -198,8 +198,9 @@ def fork(program: Program) -> None:
 
     def copy() -> None:
         parent = find_parent("run?step=3", root=project.parent, project="tests")
-        folder, name = create_run_folder(project, "fork")
-        parent.copy_history(folder, {"id": name, "name": name, "project": "tests"})
+        with staged_folder(project) as staged:
+            parent.copy_history(staged, {"id": "fork", "name": "fork", "project": "tests"})
+            assert any(claim(staged, target) for target, _ in free_names(project, "fork"))
 
     program.attempt(copy, {"forks": 1})
     program.succeed(copy, {"forks": 1})

@@ -19,7 +19,7 @@ from epochal.errors import EpochalError
 from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
-from epochal.journal.layout import RunFolder, create_run_folder
+from epochal.journal.layout import RunFolder, claim, staged_folder
 from epochal.run.resume import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
@@ -182,8 +182,9 @@ def test_a_run_that_is_forked(original: Path, run: Run) -> None:
         parent = find_parent("run?step=3", root=folder / "runs", project="tests")
 
         def call() -> None:
-            forked, name = create_run_folder(folder / "runs" / "tests", "fork")
-            parent.copy_history(forked, {"id": name, "name": name, "project": "tests"})
+            with staged_folder(folder / "runs" / "tests") as staged:
+                parent.copy_history(staged, {"id": "fork", "name": "fork", "project": "tests"})
+                assert claim(staged, folder / "runs" / "tests" / "fork")
 
         child.attempt(call)
         child.acknowledge("copied")

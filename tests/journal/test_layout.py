@@ -1,3 +1,5 @@
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import (
     PartName,
     RunFolder,
+    claim,
     create_run_folder,
     parse_part_name,
     rank_of_writer,
@@ -16,7 +19,9 @@ from epochal.journal.layout import (
     read_json,
     run_folders,
     slugify,
+    staged_folder,
     write_json,
+    write_new_json,
 )
 
 _DEVICES = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
@@ -68,6 +73,39 @@ def test_folders_are_unique_whatever_the_case(
 
 def test_a_taken_name_gets_the_next_free_number(tmp_path: Path) -> None:
     assert [create_run_folder(tmp_path, "run")[1] for _ in range(3)] == ["run", "run-2", "run-3"]
+
+
+def test_a_file_system_that_renames_no_folders_still_gets_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def rename_files(source: Path, target: Path) -> None:
+        if source.name.startswith(".new-"):
+            raise OSError(errno.EMFILE, "too many open files")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", rename_files)
+    assert [create_run_folder(tmp_path, "run")[1] for _ in range(2)] == ["run", "run-2"]
+    with staged_folder(tmp_path) as staged:
+        write_json(staged.identity, {})
+        assert not claim(staged, tmp_path / "run")
+        assert claim(staged, tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "run", "run-2"]
+    assert [folder.path.name for folder in run_folders(tmp_path)] == ["new"]
+
+
+def test_a_file_is_made_once_without_hard_links_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "run.json"
+    assert [write_new_json(path, {"n": n}) for n in range(2)] == [True, False]
+    assert read_json(path) == {"n": 0}
+    assert os.listdir(tmp_path) == ["run.json"]
 
 
 def test_a_folder_that_differs_only_by_case_counts_as_taken(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.exchange.media.types import Image
-from epochal.journal.layout import RunFolder
+from epochal.journal.layout import RunFolder, read_json
 from epochal.run import current
 from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
@@ -271,23 +271,60 @@ def test_a_folder_outside_git_has_no_commit(
     assert identity(init("tests", "x", dir=tmp_path, console=False))["git"] is None
 
 
-def test_two_processes_that_want_one_name_get_two_runs(tmp_path: Path) -> None:
+def at_once(folder: Path, source: str, number: int) -> list[str]:
+    """What processes print that run a script at the same moment."""
+    gated = "print('ready', flush=True); input(); n = int(os.environ['NUMBER']); " + source
+    children = [start_script(folder, gated, NUMBER=str(n)) for n in range(number)]
+    for child in children:
+        assert child.stdout is not None
+        child.stdout.readline()
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    return [child.communicate(timeout=120)[0].strip() for child in children]
+
+
+def test_processes_that_want_one_name_at_once_get_a_run_each(tmp_path: Path) -> None:
     source = "run = start('same'); [run.log({'a': 1}) for _ in range(50)]; print(run.name)"
-    children = [start_script(tmp_path, source) for _ in range(4)]
-    names = [child.communicate(timeout=120)[0].strip() for child in children]
+    names = at_once(tmp_path, source, 4)
     assert sorted(names) == ["same", "same-2", "same-3", "same-4"]
+    assert sorted(os.listdir(tmp_path / "tests")) == sorted(names)
     for name in names:
         assert steps(tmp_path / "tests" / name) == list(range(50))
 
 
-def test_two_processes_that_resume_one_run_at_once_get_two_attempts(
+@pytest.mark.parametrize(
+    "start",
+    [
+        "start('same', resume='allow')",
+        "init('tests', id='same', resume='allow', dir=os.environ['FOLDER'], console=False)",
+        "init_in(Path(os.environ['FOLDER'], 'tests', 'same'))",
+    ],
+)
+def test_processes_that_begin_or_resume_one_run_at_once_get_an_attempt_of_it_each(
+    tmp_path: Path, start: str
+) -> None:
+    source = "from pathlib import Path; from epochal.run.start import init_in; run = " + start
+    source += "; [run.log({f'a{n}': i}, step=i) for i in range(20)]; print(run.attempt, run.id)"
+    printed = [line.split() for line in at_once(tmp_path, source, 8)]
+    assert sorted(int(attempt) for attempt, _ in printed) == list(range(1, 9))
+    assert [path.name for path in (tmp_path / "tests").iterdir()] == ["same"]
+    folder = RunFolder(tmp_path / "tests" / "same")
+    ids = {read_json(folder.identity)["id"], *(header["id"] for header in of_kind(folder, "run"))}
+    assert ids == {run_id for _, run_id in printed}
+    assert len(ids) == 1
+    logged = [record["m"] for record in of_kind(folder, "metrics")]
+    for n in range(8):
+        assert [m[f"a{n}"] for m in logged if f"a{n}" in m] == list(range(20))
+
+
+def test_processes_that_resume_one_run_at_once_get_an_attempt_each(
     start_run: StartRun, tmp_path: Path
 ) -> None:
     start_run("same").finish()
     source = "run = start('same', resume='must'); run.log({'a': 1}, step=1); print(run.attempt)"
-    children = [start_script(tmp_path / "runs", source) for _ in range(3)]
-    attempts = [child.communicate(timeout=120)[0].strip() for child in children]
-    assert sorted(attempts) == ["2", "3", "4"]
+    assert sorted(at_once(tmp_path / "runs", source, 3)) == ["2", "3", "4"]
     parts = RunFolder(tmp_path / "runs" / "tests" / "same").parts()
     assert [(p.attempt, p.part) for p in parts] == [(1, 0), (2, 0), (3, 0), (4, 0)]
 

@@ -8,6 +8,7 @@ runs/<project>/<slug>/
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import unicodedata
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from epochal.base.atomic_file import replaced_file
+from epochal.base.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.line import (
     MAX_DEPTH,
@@ -181,20 +182,59 @@ def _name_digest(name: str) -> str:
 def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:
     """Make a new folder for a run; a taken name gets the next free number.
 
-    Making the folder is the claim: two processes that ask for one name at once get two folders. It
-    is empty, so readers list no run there until its identity is written.
+    Readers list no run there until its identity is written.
     """
+    for target, candidate in free_names(project_folder, name):
+        with staged_folder(project_folder) as staged:
+            staged.segments.mkdir()
+            if claim(staged, target):
+                return RunFolder(target), candidate
+    raise UsageError(f"no free folder for a run named {name!r} in {project_folder}.")
+
+
+def free_names(project_folder: Path, name: str) -> Iterator[tuple[Path, str]]:
+    """The folders that a new run may get, and its name in each: that name, then with numbers."""
     project_folder.mkdir(parents=True, exist_ok=True)
     taken = {BOARDS_FOLDER, *(entry.name.lower() for entry in project_folder.iterdir())}
     for number in range(1, 1_000_000):
         candidate = name if number == 1 else f"{name}-{number}"
         slug = slugify(candidate)
-        if slug in taken:
-            continue
-        with contextlib.suppress(FileExistsError):
-            (project_folder / slug).mkdir()
-            return RunFolder(project_folder / slug), candidate
-    raise UsageError(f"no free folder for a run named {name!r} in {project_folder}.")
+        if slug not in taken and not (project_folder / slug).exists():
+            yield project_folder / slug, candidate
+
+
+@contextlib.contextmanager
+def staged_folder(project_folder: Path) -> Iterator[RunFolder]:
+    """A hidden folder beside the runs, which no reader takes for one; gone afterwards."""
+    folder = RunFolder(project_folder / f".new-{os.getpid()}-{os.urandom(4).hex()}")
+    folder.path.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        if folder.path.exists():
+            import shutil  # a training that starts without a fault needs none
+
+            shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def claim(staged: RunFolder, target: Path) -> bool:
+    """Give a staged folder its name; False if another process has taken that.
+
+    The staged folder must not be empty. A claimed one is never empty then, so no rename replaces
+    it: of several processes that claim one name at once, exactly one gets it.
+    """
+    try:
+        os.rename(staged.path, target)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            return False
+        try:
+            target.mkdir()  # a mounted bucket may not rename folders
+        except FileExistsError:
+            return False
+        for path in sorted(staged.path.iterdir()):  # run.json is the last one
+            os.rename(path, target / path.name)
+    return True
 
 
 def is_patch(blob_name: str) -> bool:
@@ -225,6 +265,24 @@ def write_json(path: Path, value: Any) -> None:
     """Write a small JSON file so that a reader sees the old one or the new one, never a half."""
     with replaced_file(path, durable=True) as temporary:
         temporary.write_bytes(json_bytes(value) + b"\n")
+
+
+def write_new_json(path: Path, value: Any) -> bool:
+    """Write a small JSON file that is not there yet; False if another process was faster."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    write_json(temporary, value)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        if path.exists():
+            return False
+        os.rename(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return True
 
 
 def json_bytes(value: Any) -> bytes:

@@ -106,7 +106,7 @@ def checked_request(arguments: Mapping[str, Any], folder: Path | None = None) ->
     return Request(
         settings=settings,
         launch=launch,
-        name=settings.name or time.strftime("%Y%m%d-%H%M%S"),
+        name=settings.name or own["id"] or time.strftime("%Y%m%d-%H%M%S"),
         config=entries,
         reporting=options_from({**located_options(settings.sinks), **given}),
         console=console,

@@ -7,7 +7,6 @@ treat it as any other attempt, so a fork does not need its parent any more.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
@@ -80,9 +79,11 @@ def resumed_identity(folder: RunFolder, request: Request) -> tuple[dict[str, Any
     _finish_here(folder)
     identity = read_json(folder.identity)
     if liveness(identity) == "alive" and identity.get("pid") != os.getpid():
+        hides = request.folder is None or request.resume_step is not None
         request.console.notice(
             f"run {identity['name']!r} is still being written by process {identity['pid']};"
-            " this process adds an attempt of its own."
+            " this process adds an attempt of its own"
+            + (", which hides the same and later steps of the other." if hides else ".")
         )
     identity["config"] = {**(identity.get("config") or {}), **request.config}
     identity["totals"] = {**(identity.get("totals") or {}), **request.totals.as_record()}
@@ -154,26 +155,21 @@ class Parent:
         return {**names, "step": self.step}
 
     def copy_history(self, folder: RunFolder, identity: Mapping[str, Any]) -> None:
-        """Copy the history up to the step into the empty folder of a fork.
+        """Copy the history up to the step into the folder of a fork, which has none yet.
 
-        If that fails, it raises and leaves no run.
+        If that fails, it raises, and no history is there.
         """
-        try:
-            with tempfile.TemporaryDirectory(
-                dir=folder.path, prefix=".fork-", ignore_cleanup_errors=True
-            ) as place:
-                copy = RunFolder(Path(place))
-                self._write_copy(copy, identity)
-                for made in (copy.blobs, copy.journal):
-                    if made.exists():
-                        sync_folder(made)
-                if copy.blobs.exists():
-                    os.replace(copy.blobs, folder.blobs)
-                os.replace(copy.journal, folder.journal)  # from here on it is listed as a run
-        except BaseException:
-            with contextlib.suppress(OSError):
-                folder.path.rmdir()
-            raise
+        with tempfile.TemporaryDirectory(
+            dir=folder.path, prefix=".fork-", ignore_cleanup_errors=True
+        ) as place:
+            copy = RunFolder(Path(place))
+            self._write_copy(copy, identity)
+            for made in (copy.blobs, copy.journal):
+                if made.exists():
+                    sync_folder(made)
+            if copy.blobs.exists():
+                os.replace(copy.blobs, folder.blobs)
+            os.replace(copy.journal, folder.journal)
 
     def _write_copy(self, copy: RunFolder, identity: Mapping[str, Any]) -> None:
         """Write the parts of rank 0 first, then of the others, and the blobs that they name."""

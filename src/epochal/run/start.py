@@ -18,12 +18,13 @@ import multiprocessing
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from epochal.errors import UsageError
 from epochal.exchange.sinks.unsent import SINKS_FILE
 from epochal.journal import ranks
 from epochal.journal.blobs import store_blob
@@ -31,12 +32,15 @@ from epochal.journal.layout import (
     LOOP,
     PartName,
     RunFolder,
-    create_run_folder,
+    claim,
+    free_names,
     rank_of_writer,
     rank_writer,
     read_json,
     slugify,
+    staged_folder,
     write_json,
+    write_new_json,
 )
 from epochal.journal.line import now
 from epochal.journal.process import liveness, part_header, process_identity
@@ -110,7 +114,8 @@ def init(
 
     Args:
         project: The project that the run belongs to.
-        name: The name of the run, by default the date and time. If it exists, a number is added.
+        name: The name of the run, by default the ``id`` that you give, else the date and time. If
+            the name exists, a number is added.
         config: The hyperparameters: a mapping, a dataclass, a namespace, or the path of a YAML
             file. Such a file may also contain ``verbosity``, ``report_to`` and options of sinks.
         dir: The folder that contains the projects, by default ``runs``.
@@ -121,7 +126,8 @@ def init(
         job_type: What the run does in its group, such as "train" or "eval".
         resume: "never" starts a new run. "allow" continues the run of this name if there is one,
             "must" raises an error if there is none, and "latest" continues the newest run of the
-            project. True means "allow".
+            project. True means "allow". If another process still writes the run, this one gets an
+            attempt of its own, which hides the same and later steps of the other.
         resume_step: The first step that you will log again, by default the first step you log.
         fork_from: ``"RUN?step=N"`` starts with a copy of another run's history up to a step, by
             default its last one. RUN is an id, a name, ``project/name`` or a folder.
@@ -296,49 +302,39 @@ def _labels(request: Request) -> dict[str, Any]:
 
 
 def _place_of_rank_zero(request: Request) -> _Place:
-    """Make the folder of the run or take that of an earlier one, and write ``run.json``."""
-    launch, folder = request.launch, find_resumable(request)
-    if folder is None:
-        identity, folder = _new_run(request)
-        attempt = 1
-    else:
-        identity, attempt = resumed_identity(folder, request)
-    identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
-    identity.update(provenance.describe_process(), packages=provenance.describe_packages())
-    if request.settings.git:
-        identity["git"] = _describe_git(folder)
-    identity.pop("rules", None)  # those of the attempt before
-    if request.rules:
-        identity["rules"] = request.rules
-    if not request.redactor.is_on:
-        identity["redact"] = False
-    write_json(folder.identity, request.redactor.identity(identity))
+    """Take the folder of an earlier run or make a new one, and write ``run.json``."""
+    place = None
+    while place is None:
+        folder = find_resumable(request)
+        place = _begin(request) if folder is None else _resume(folder, request)
+    folder = place.meeting.folder
     folder.journal.mkdir(exist_ok=True)
     if (reporting := request.reporting).report_to:
         path = folder.path / SINKS_FILE
         kept = read_json(path) if path.exists() else {}
         kept.update(report_to=list(reporting.report_to), options=dict(reporting.given))
         write_json(path, kept)
+    return place
+
+
+def _resume(folder: RunFolder, request: Request) -> _Place:
+    identity, attempt = resumed_identity(folder, request)
+    patch = _add_circumstances(identity, request)
+    _store_patch(folder, identity, patch)
+    write_json(folder.identity, request.redactor.identity(identity))
     last_step = last_step_of(folder, identity, before_attempt=attempt)
     return _Place(identity, RankRendezvous(folder, attempt, last_step))
 
 
-def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder]:
+def _begin(request: Request) -> _Place | None:
+    """Make a new run; None if another process has just begun the one that the request resumes.
+
+    The folder of a run appears complete, so whoever meets it can resume it.
+    """
     labels, parent = _labels(request), None
-    project = labels["project"]
     if request.fork_from is not None:
-        parent = find_parent(request.fork_from, root=request.root, project=project)
+        parent = find_parent(request.fork_from, root=request.root, project=labels["project"])
         labels["config"] = {**parent.config, **request.config}
-    if request.folder is not None:
-        folder = RunFolder(request.folder)
-        folder.path.mkdir(parents=True, exist_ok=True)
-    else:
-        folder, labels["name"] = create_run_folder(request.root / slugify(project), request.name)
-    if labels["name"] != request.name and request.settings.name is not None:
-        request.console.notice(
-            f"a run named {request.name!r} exists already, so this one is {labels['name']!r}"
-            " (resume='allow' would continue the existing one)."
-        )
     identity = {
         "v": FORMAT_VERSION,
         "id": request.id or secrets.token_hex(6),
@@ -348,21 +344,72 @@ def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder]:
     }
     if parent is not None:
         identity["fork"] = parent.record()
-        parent.copy_history(folder, request.redactor.identity(identity))
-    return identity, folder
+    patch = _add_circumstances(identity, request)
+
+    def fill(folder: RunFolder) -> None:
+        if parent is not None:
+            parent.copy_history(folder, request.redactor.identity(identity))
+        _store_patch(folder, identity, patch)
+
+    folder = _new_folder(request, identity, fill)
+    if folder is None:
+        return None
+    if identity["name"] != request.name and request.settings.name is not None:
+        request.console.notice(
+            f"a run named {request.name!r} exists already, so this one is {identity['name']!r}"
+            " (resume='allow' would continue the existing one)."
+        )
+    last_step = last_step_of(folder, identity, before_attempt=1)
+    return _Place(identity, RankRendezvous(folder, 1, last_step))
 
 
-def _describe_git(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the facts of the repository, and store its uncommitted changes as a blob."""
-    facts, patch = provenance.describe_git(Path())
-    if facts is not None and patch:
+def _new_folder(
+    request: Request, identity: dict[str, Any], fill: Callable[[RunFolder], None]
+) -> RunFolder | None:
+    """Fill a folder with what a run begins with, and give it the first name that is free."""
+    if request.folder is not None:
+        folder = RunFolder(request.folder)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        fill(folder)
+        is_new = write_new_json(folder.identity, request.redactor.identity(identity))
+        return folder if is_new else None
+    project = request.root / slugify(request.settings.project)
+    for target, name in free_names(project, request.name):
+        if name != request.name and find_resumable(request) is not None:
+            return None
+        identity["name"] = name
+        with staged_folder(project) as staged:
+            fill(staged)
+            write_json(staged.identity, request.redactor.identity(identity))
+            if claim(staged, target):
+                return RunFolder(target)
+    raise UsageError(f"no free folder for a run named {request.name!r} in {project}.")
+
+
+def _add_circumstances(identity: dict[str, Any], request: Request) -> bytes:
+    """Add what this attempt runs on; return the changes of its code that are not committed."""
+    launch, patch = request.launch, b""
+    identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
+    identity.update(provenance.describe_process(), packages=provenance.describe_packages())
+    if request.settings.git:
+        identity["git"], patch = provenance.describe_git(Path())
+    identity.pop("rules", None)  # those of the attempt before
+    if request.rules:
+        identity["rules"] = request.rules
+    if not request.redactor.is_on:
+        identity["redact"] = False
+    return patch
+
+
+def _store_patch(folder: RunFolder, identity: dict[str, Any], patch: bytes) -> None:
+    """Store uncommitted changes of the code as a blob, and its name in the identity."""
+    if patch:
         # A resumed run may come from other code than the attempt before it.
         digest = hashlib.sha256(patch).hexdigest()
         is_first = not (folder.blobs / "uncommitted.patch").exists()
-        facts["patch"] = "uncommitted.patch" if is_first else f"uncommitted-{digest[:8]}.patch"
-        facts["patch_sha256"] = digest
-        store_blob(folder, facts["patch"], patch)
-    return facts
+        name = "uncommitted.patch" if is_first else f"uncommitted-{digest[:8]}.patch"
+        identity["git"].update(patch=name, patch_sha256=digest)
+        store_blob(folder, name, patch)
 
 
 def _opened_by_rank_zero(folder: RunFolder, launch_id: str | None) -> ranks.RankRendezvous | None:

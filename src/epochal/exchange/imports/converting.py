@@ -28,10 +28,17 @@ from typing import Any
 from epochal.base.atomic_file import between_processes, replaced_file, temporary_folder
 from epochal.base.guard import Guard
 from epochal.errors import FormatError, InternalError
-from epochal.exchange.imports.copying import RunCopy, staged_folder, swap_in
+from epochal.exchange.imports.copying import RunCopy, swap_in
 from epochal.exchange.imports.foreign import Source, SourceRun, UnreadableFile, stable_id
 from epochal.exchange.imports.registry import all_importers, open_all_foreign
-from epochal.journal.layout import RunFolder, SearchBounds, json_bytes, json_or_empty, read_json
+from epochal.journal.layout import (
+    RunFolder,
+    SearchBounds,
+    json_bytes,
+    json_or_empty,
+    read_json,
+    staged_folder,
+)
 
 FOLDER = "converted"
 KEEP_S = 30 * 86400.0
@@ -160,6 +167,7 @@ class ConvertedRun:
         parts = self.folder.all_parts()
         first = max((part.part + 1 for part in parts), default=0)
         with staged_folder(self.folder.path.parent) as staged:
+            staged.journal.mkdir()
             self._copy = RunCopy(staged, self.run, project=self._copy.project, first_part=first)
             self._copy.read_on()
             self._write_identity(staged)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +28,7 @@ from epochal.journal.layout import (
     json_or_empty,
     run_folders,
     slugify,
+    staged_folder,
     write_json,
 )
 from epochal.journal.line import encode, encode_lines
@@ -76,6 +75,7 @@ def copy_run(
         final = str(known.get("name"))
         return Copied(identity.id, final, project, earlier.path, "unchanged")
     with staged_folder(place) as staged:
+        staged.journal.mkdir()
         copy = RunCopy(staged, run, name=name, project=project)
         if not copy.read_on():
             copy.write_empty_part()
@@ -105,17 +105,6 @@ def _earlier_copy(place: Path, origin: Mapping[str, str]) -> RunFolder | None:
         if isinstance(source, dict) and origin.items() <= source.items():
             return folder
     return None
-
-
-@contextlib.contextmanager
-def staged_folder(place: Path) -> Iterator[RunFolder]:
-    """A hidden folder beside the runs, which no reader takes for one; gone afterwards."""
-    folder = RunFolder(place / f".import-{os.getpid()}-{secrets.token_hex(4)}")
-    folder.journal.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def swap_in(staged: RunFolder, target: RunFolder) -> None:
