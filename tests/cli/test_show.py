@@ -64,8 +64,9 @@ def test_show_is_short_and_all_shows_the_rest(
     packages = {f"package-{number}": "1.0" for number in range(300)}
     run = Journal(tmp_path, "second", created=2000.0, config=config, packages=packages)
     for step in range(3):
-        metrics = {**layers, "loss": 1.0 / (step + 1), "val/acc": 0.5}
+        metrics = {**layers, "loss": 1.0 / (step + 1), "val/acc": 0.5, "kept": 0.1}
         run.add({"log": "metrics", "step": step, "m": metrics})
+    run.add({"log": "define", "name": "kept", "goal": "max"})
     run.add({"log": "system", "cpu_pct": 3.0}, writer="telemetry-0000")
     run.add({"log": "summary", "name": "score", "value": 0.75}).finish()
     assert main(["show", "--dir", str(tmp_path)]) == 0
@@ -81,7 +82,7 @@ def test_show_is_short_and_all_shows_the_rest(
     assert len(text) < 2000
     shown = json.loads(text)
     assert shown["changed"] == {"lr": [0.2, 0.1]}
-    assert [one["name"] for one in shown["metrics"]] == ["loss", "val/acc", "score"]
+    assert [one["name"] for one in shown["metrics"]] == ["kept", "loss", "score", "val/acc"]
     main(["show", "second", "--all", "--dir", str(tmp_path)])
     everything = capsys.readouterr().out
     assert "params/49/norm" in everything

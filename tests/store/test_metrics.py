@@ -1,23 +1,18 @@
 from __future__ import annotations
 
-from epochal.journal.metrics import Metric
-from epochal.store.metrics import in_order
+from epochal.journal.metrics import metrics_of
+from epochal.records import Axis
+from epochal.store.metrics import by_importance
 
 
-def metric(name: str, role: str | None = None) -> Metric:
-    return Metric(name, "step", (0,), role=role)
-
-
-def test_roles_come_first_and_layers_and_the_machine_last() -> None:
-    found = [
-        metric("system/ram_used"),
-        metric("grads/w/norm"),
-        metric("zeta"),
-        metric("tokens_per_second", "throughput"),
-        metric("val", "eval_loss"),
-        metric("alpha"),
-        metric("cost", "loss"),
-    ]
-    names = [one.name for one in in_order(found)]
-    assert names[:3] == ["cost", "val", "tokens_per_second"]
-    assert names[3:] == ["zeta", "alpha", "grads/w/norm", "system/ram_used"]
+def test_declared_goals_come_first_and_those_that_names_suggest_do_not() -> None:
+    names = ("grads/w/norm", "zeta", "train/loss", "val/top1", "val/f1", "hellaswag", "accuracy")
+    keys: dict[tuple[str, Axis], set[int]] = {(name, "step"): {0} for name in names}
+    defined = {
+        "hellaswag": {"goal": "max"},
+        "val/f*": {"goal": "max"},
+        "zeta": {"goal": "sideways", "unit": "s"},
+    }
+    found = [one.name for one in by_importance(metrics_of(keys, defined))]
+    assert found[:3] == ["val/f1", "hellaswag", "train/loss"]
+    assert found[3:] == ["val/top1", "accuracy", "zeta", "grads/w/norm"]

@@ -14,8 +14,8 @@ from epochal.cli.output import form, hint, say, say_csv, say_json, say_lines, te
 from epochal.errors import EpochalError, MetricNotFoundError, UsageError
 from epochal.records.format import plural
 from epochal.series.series import Series
-from epochal.store.brief import SeriesPoints, read_series, series_points
-from epochal.store.metrics import in_order, is_detail, matching
+from epochal.store.brief import SeriesPoints, main_metrics, read_series, series_points
+from epochal.store.metrics import matching
 from epochal.store.store import Store
 from epochal.store.words import format_value
 
@@ -70,8 +70,7 @@ def command(words: tuple[str, ...], points: int) -> None:
 def _check_no_run(store: Store, words: Sequence[str]) -> None:
     """Raise ``UsageError`` if the only word is not a metric, but a run."""
     try:
-        metrics = [one.name for one in in_order(run_of(store, words[0]).metrics())]
-        metrics = [name for name in metrics if not is_detail(name)]
+        metrics = [one.name for one in main_metrics(run_of(store, words[0])) if one.axis != "none"]
     except EpochalError:
         return
     if len(words) == 1:

@@ -30,7 +30,7 @@ from epochal.records.values import as_float, flat_items
 from epochal.series.series import Series
 from epochal.store.comparison import MISSING
 from epochal.store.lookup import near_names
-from epochal.store.metrics import in_order, resolve
+from epochal.store.metrics import by_importance, resolve
 from epochal.store.row import latest_findings
 from epochal.store.store import RunView
 
@@ -116,7 +116,7 @@ def common_metric(metrics: Sequence[Sequence[Metric]], name: str | None = None) 
     for role in ("eval_loss", "loss"):
         if all(any(one.role == role for one in own) for own in metrics):
             return role
-    for metric in in_order(metrics[0]):
+    for metric in by_importance(metrics[0]):
         is_shared = all(any(one.name == metric.name for one in own) for own in metrics[1:])
         if metric.goal is not None and metric.axis != "time" and is_shared:
             return metric.name

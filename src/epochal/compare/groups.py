@@ -36,7 +36,7 @@ from epochal.series.trend import Goal
 from epochal.store.brief import read_series
 from epochal.store.comparison import Unfinished, unfinished_of
 from epochal.store.lookup import near_names
-from epochal.store.metrics import in_order, level, no_metric
+from epochal.store.metrics import by_importance, level, no_metric
 from epochal.store.store import RunView
 
 Choice = Literal["last", "best", "min", "max", "mean"]
@@ -584,7 +584,7 @@ def group_table(grouping: RunGroups, values: RunValues) -> GroupTable:
 
 def default_metrics(members: Sequence[Member]) -> list[str]:
     """The metrics that a table of groups has by itself: those whose goal is known."""
-    found = in_order(m for one in members for m in one.run.metrics() if m.axis != "time")
+    found = by_importance(m for one in members for m in one.run.metrics() if m.axis != "time")
     names = dict.fromkeys(metric.name for metric in found if metric.goal is not None)
     return list(names or dict.fromkeys(metric.name for metric in found[:1]))
 

@@ -24,7 +24,7 @@ from epochal.records import finite
 from epochal.records.format import format_duration, format_number
 from epochal.series.series import Series
 from epochal.store.brief import find_metric
-from epochal.store.metrics import in_order, matching
+from epochal.store.metrics import by_importance, matching
 from epochal.store.store import RunView
 
 # Column, and the field of an epoch's resources that fills it.
@@ -154,7 +154,7 @@ def step_columns(
     if chosen:
         return _chosen_columns(runs, chosen)
     columns = {id(run): run.all_series("step") for run in runs}
-    metrics = in_order(metric for run in runs for metric in run.metrics())
+    metrics = by_importance(metric for run in runs for metric in run.metrics())
     exported = {series.name for found in columns.values() for series in found}
     names = [name for name in dict.fromkeys(m.name for m in metrics) if name in exported]
     return columns, names

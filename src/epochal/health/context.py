@@ -15,8 +15,8 @@ from epochal.health.data_window import label_range
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
 from epochal.records import ROLE_GUESSES, Record
+from epochal.series.goals import is_evaluation as is_evaluation_name
 
-_PREFIXES = ("eval", "val", "valid", "validation", "test", "dev")
 _ACCURACIES = ("acc", "accuracy", "top1", "top_1", "top-1", "exact_match")
 # The same names come with every record; a run with more of them is judged all the same.
 _MOST_NAMES = 4096
@@ -36,8 +36,7 @@ def is_evaluation(name: str, kind: str) -> bool:
     """Whether a series is of an evaluation, by its record's kind or its name."""
     if kind == "eval":
         return not name.endswith(("eval_tokens", "duration_ms", "tokens_per_second"))
-    head = name.lower().replace("_", "/").replace(".", "/").split("/", 1)[0]
-    return head in _PREFIXES
+    return is_evaluation_name(name)
 
 
 @lru_cache(maxsize=64)

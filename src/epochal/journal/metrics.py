@@ -14,11 +14,15 @@ import msgspec
 from epochal.records import ROLE_GUESSES, Axis
 from epochal.records.values import as_float, flat_items
 from epochal.series.goals import guess_goal
+from epochal.series.importance import Importance, importance
 from epochal.series.trend import Goal
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A series that exists: its name and axis, the ranks that have it, its unit, goal and role."""
+    """A series that exists: its name and axis, the ranks that have it, its unit, goal and role.
+
+    The goal may be a guess by the name; ``importance`` tells apart a goal that was declared.
+    """
 
     name: str
     axis: Axis
@@ -27,6 +31,7 @@ class Metric(msgspec.Struct, frozen=True):
     goal: Goal | None = None
     role: str | None = None
     x: str | None = None
+    importance: Importance = Importance.OWN
 
 
 # So few that what they mean is kept for other runs.
@@ -153,12 +158,14 @@ def _metric(
     name: str, axis: Axis, ranks: set[int], meaning: Mapping[str, Any], role: str | None
 ) -> Metric:
     goal = meaning.get("goal")
+    is_declared = goal in ("min", "max")
     return Metric(
         name=name,
         axis=axis,
         ranks=tuple(sorted(ranks)),
         unit=meaning.get("unit"),
-        goal=goal if goal in ("min", "max") else _GOALS.get(role or "") or guess_goal(name),
+        goal=goal if is_declared else _GOALS.get(role or "") or guess_goal(name),
         role=role,
         x=meaning.get("x"),
+        importance=importance(name, role=role, is_declared=is_declared, axis=axis),
     )

@@ -16,6 +16,7 @@ _SHARES = frozenset(
     "accuracy acc top1 top5 precision recall f1 auc auroc auprc map miou iou dice wer cer".split()
 )
 _BETWEEN_WORDS = re.compile(r"[/._\s@-]+")
+_EVALUATIONS = frozenset("eval val valid validation test dev".split())
 
 
 @lru_cache(maxsize=4096)
@@ -25,6 +26,11 @@ def guess_goal(name: str) -> Goal | None:
     if last in _MORE:
         return "max"
     return "min" if last in _LESS else None
+
+
+def is_evaluation(name: str) -> bool:
+    """Whether a name begins as those of an evaluation do: ``val/acc``, ``test_loss``."""
+    return re.split(r"[/._]", name.lower(), maxsplit=1)[0] in _EVALUATIONS
 
 
 def possible_range(

@@ -156,7 +156,9 @@ def metric_row(run: RunView, metric: Metric, *, with_summary: bool) -> wire.Metr
     """A series that exists, with what it amounts to."""
     is_read = with_summary and metric.ranks
     summary = _summary(run, metric, rank=metric.ranks[0]) if is_read else None
-    return wire.MetricRow(**msgspec.structs.asdict(metric), summary=summary)
+    fields = msgspec.structs.asdict(metric)
+    del fields["importance"]  # the page orders its charts itself
+    return wire.MetricRow(**fields, summary=summary)
 
 
 def _role(name: str) -> str:

@@ -26,7 +26,7 @@ from epochal.series.series import Series, X
 from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 from epochal.store.comparison import MISSING, differences
-from epochal.store.metrics import in_order, is_detail
+from epochal.store.metrics import by_importance
 from epochal.store.row import latest_findings
 from epochal.store.store import RunView, Store
 
@@ -162,7 +162,7 @@ def everything(view: RunView) -> dict[str, Any]:
 
 def summaries(view: RunView) -> Iterator[tuple[Metric, int, Summary]]:
     """Every metric of a run on each rank, and its summary."""
-    for metric in in_order(view.metrics()):
+    for metric in by_importance(view.metrics()):
         for rank in metric.ranks:
             yield metric, rank, view.summary(metric.name, rank=rank, axis=metric.axis)
 
@@ -193,11 +193,13 @@ def _without(record: Record, *keys: str) -> dict[str, Any]:
 
 
 def main_metrics(view: RunView) -> list[Metric]:
-    """Each metric of a run but those of layers and machines; those that judge it come first."""
-    found = [*in_order(view.metrics()), *view.set_metrics()]
-    shown = [metric for metric in found if not is_detail(metric.name) and 0 in metric.ranks]
-    shown.sort(key=lambda metric: metric.goal is None and metric.axis != "none")
-    return list({metric.name: metric for metric in reversed(shown)}.values())[::-1]
+    """Each metric of a run but those of tensors and machines, the most important first."""
+    found = by_importance([*view.metrics(), *view.set_metrics()])
+    named: dict[str, Metric] = {}
+    for metric in found:
+        if not metric.importance.is_detail and 0 in metric.ranks:
+            named.setdefault(metric.name, metric)
+    return list(named.values())
 
 
 def previous_run(store: Store, row: RunRow) -> RunView | None:

@@ -14,7 +14,7 @@ from epochal.records import Axis
 from epochal.records.values import flat_items
 from epochal.series.summary import Summary
 from epochal.series.trend import Goal
-from epochal.store.metrics import in_order, is_detail, no_metric
+from epochal.store.metrics import by_importance, no_metric
 from epochal.store.store import RunView
 
 # The value of an entry that a run does not have; None may be a value of it.
@@ -91,14 +91,13 @@ def compare(
         found, left_out = [metric for name in names for metric in _named(runs, name)], set[str]()
     else:
         every = [metric for run in runs for metric in _all_metrics(run)]
-        found = in_order(metric for metric in every if _is_compared(metric, with_all=with_all))
-        found.sort(key=lambda metric: metric.goal is None and metric.axis != "none")
+        found = by_importance(one for one in every if _is_compared(one, with_all=with_all))
         left_out = {metric.name for metric in every} - {metric.name for metric in found}
     return Comparison(config, tuple(_metrics(runs, found)), len(left_out))
 
 
 def _is_compared(metric: Metric, *, with_all: bool) -> bool:
-    return with_all or (metric.axis != "time" and not is_detail(metric.name))
+    return with_all or (metric.axis != "time" and not metric.importance.is_detail)
 
 
 def side_by_side(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
@@ -147,7 +146,7 @@ def _named(runs: Sequence[RunView], name: str) -> list[Metric]:
         ending += [metric for run in runs if (metric := run.role("eval_loss")) is not None]
     if not meant:
         raise no_metric(name, *((run.info.name, _all_metrics(run)) for run in runs))
-    return [*meant, *in_order(ending)]
+    return [*meant, *by_importance(ending)]
 
 
 def _all_metrics(run: RunView) -> list[Metric]:

@@ -17,9 +17,6 @@ from epochal.series.formula import evaluate
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
 from epochal.store.lookup import near_names
 
-_ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
-# Hundreds of series, one for each layer: what follows them would not be seen.
-_LAYERS = ("params/", "grads/", "update_ratio/", "running_stats/", "activations/", "abs_max/")
 _MOST_COMPARED = 2000
 _MOST_SEARCHED = 50_000
 _NAMED = 8
@@ -29,7 +26,6 @@ _BY_PREFERENCE: tuple[Axis, ...] = ("step", "epoch", "time")
 _SEPARATOR = re.compile(r"[/.]")
 # The section of names that have no parts.
 _PLAIN_SECTION = "metrics"
-_MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
 
 
 def resolve(
@@ -138,6 +134,7 @@ def _formula_metric(formula: Formula, metrics: Sequence[Metric]) -> Metric:
         ranks=tuple(sorted(set(first.ranks).intersection(*(one.ranks for one in operands)))),
         goal=first.goal if formula.has_goal_of_metric else None,
         x=first.x if all(one.x == first.x for one in operands) else None,
+        importance=first.importance,
     )
 
 
@@ -173,7 +170,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
         left, right = name[: found.start()].strip(), name[found.end() :].strip()
         if all(one in ends or one.replace(".", "").isdecimal() for one in (left, right)):
             return f" {name!r} is read as one name: write '{left} {found[0]} {right}'."
-    ordered = sorted(known, key=lambda one: one.startswith((*_LAYERS, *_MACHINE)))
+    ordered = sorted(known, key=importance)
     named = f" There are {', '.join(ordered[:_NAMED])}." if known else ""
     return near_names(name, ordered) or named
 
@@ -185,22 +182,9 @@ def level(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
-def in_order(metrics: Iterable[Metric]) -> list[Metric]:
-    """Roles first, layers and the machine last, and among equals by first appearance."""
-    return sorted(metrics, key=_place)
-
-
-def is_detail(name: str) -> bool:
-    """Whether a metric is one of hundreds: of a layer, of the machine or of Epochal itself."""
-    return name.startswith((*_LAYERS, *_MACHINE))
-
-
-def _place(metric: Metric) -> int:
-    if metric.role in _ROLES:
-        return _ROLES.index(metric.role)
-    if metric.name.startswith(_LAYERS):
-        return len(_ROLES) + 1
-    return len(_ROLES) + 2 * metric.name.startswith(_MACHINE)
+def by_importance(metrics: Iterable[Metric]) -> list[Metric]:
+    """The same metrics, the most important first, and among equals by first appearance."""
+    return sorted(metrics, key=lambda metric: metric.importance)
 
 
 def section_of(name: str) -> str:

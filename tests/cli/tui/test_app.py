@@ -91,7 +91,7 @@ def test_keys_change_run_metric_and_chart(demo: AppState) -> None:
         names = [run.info.name for run in demo.runs]
         assert f"finished p/{names[1]}" in view.press("home", "down").text
         assert f"finished p/{names[0]}" in view.press("up").text
-        assert "train/lr" in view.press("]").text
+        assert "━━ eval/loss" in view.press("]").text
         text = view.press("[", "s", "l", "x", "x", "x").text
         assert all(mode in text for mode in ("log", "smooth 0.6", "x wall", "━━ train/loss"))
         assert "━━ good" in view.press("end", "c", "up", "c").text.replace("bad", "good")

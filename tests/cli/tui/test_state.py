@@ -96,11 +96,12 @@ def test_up_to_four_runs_are_compared(tmp_path: Path) -> None:
     assert [run.info.name for run in state.compared] == ["b", "c", "d"]
 
 
-def test_metrics_with_a_role_come_first(tmp_path: Path) -> None:
-    Journal(tmp_path, "a").metrics(0, other=1.0, loss=1.0, more=2.0)
+def test_the_most_important_metrics_come_first(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "a").metrics(0, other=1.0, loss=1.0, more=2.0, score=0.5)
+    journal.add({"log": "define", "name": "score", "goal": "max"})
     state = state_of(tmp_path)
-    assert [metric.name for metric in state.metrics()] == ["loss", "other", "more"]
-    assert getattr(state.metric(None), "name", "") == "loss"
+    assert [metric.name for metric in state.metrics()] == ["score", "loss", "other", "more"]
+    assert getattr(state.metric(None), "name", "") == "score"
     assert getattr(state.metric("more"), "name", "") == "more"
 
 

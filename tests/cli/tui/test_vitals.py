@@ -36,6 +36,8 @@ def test_the_vital_signs_of_a_training(tmp_path: Path) -> None:
     texts = [vital.text for vital in found.values()]
     assert texts == ["3.0000", "3.00e-04", "0.8000", "125.3k", "41.5 %", "1.5s"]
     assert found["loss"].remark == "best 2.0000 @ 1"
+    journal.metrics(2, hellaswag=0.3).add({"log": "define", "name": "hellaswag", "goal": "max"})
+    assert next(iter(by_label(journal))) == "hellaswag"
 
 
 @pytest.mark.parametrize(("evaluated", "style"), [(2.1, "good"), (2.3, "warn"), (2.6, "bad")])

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from epochal.cli.tui.chart import COMPARED
-from epochal.cli.tui.vitals import MACHINE
 from epochal.errors import EpochalError, UsageError
 from epochal.journal.metrics import Metric
 from epochal.journal.row import LIVE_STATES, State
 from epochal.query.pattern import compile_pattern
+from epochal.store.metrics import by_importance
 from epochal.store.store import RunView, Store
 
 REFRESH_EVERY_S = 0.25
@@ -166,19 +166,16 @@ class AppState:
         return rows
 
     def metrics(self) -> list[Metric]:
-        """The series of the chosen run; those with a role come first, telemetry last."""
+        """The series of the chosen run, the most important first."""
         if self.run is None:
             return []
-        metrics = [metric for metric in self.run.metrics() if metric.ranks]
-        return sorted(metrics, key=lambda m: (m.name.startswith(MACHINE), m.role is None))
+        return by_importance(metric for metric in self.run.metrics() if metric.ranks)
 
     def metric(self, name: str | None) -> Metric | None:
-        """The series of a name, else the loss, else the first series."""
+        """The series of a name, else the most important one."""
         metrics = self.metrics()
         by_name = {metric.name: metric for metric in reversed(metrics)}
-        by_role = {metric.role: metric for metric in reversed(metrics)}
-        first = next(iter(metrics), None)
-        return by_name.get(name or "") or by_role.get("loss") or by_role.get("eval_loss") or first
+        return by_name.get(name or "") or next(iter(metrics), None)
 
     def _list(self) -> None:
         ids = set(map(id, self._store.runs()))

@@ -15,16 +15,17 @@ from epochal.cli.tui.text import clip, printable, short_number, sparkline
 from epochal.health.finding import SEVERITIES, Finding
 from epochal.journal.metrics import Metric
 from epochal.records.format import format_count, format_duration
+from epochal.series.importance import Importance
 from epochal.series.series import Series
 from epochal.series.trend import gap_grade, gap_percent
 from epochal.series.window import LossTrend
+from epochal.store.metrics import by_importance
 from epochal.store.row import latest_findings
 from epochal.store.store import RunView
 
-# Telemetry and one series per layer: they are not what people look at first.
-MACHINE = ("gpu/", "system/", "memory/", "resources/", "abs_max/")
 _TREND_POINTS, _LEAST_FOR_A_TREND = 150, 3
-_MOST_OTHERS = 8
+_FEW, _MOST_OTHERS = 3, 8
+_SOL, _STEP_TIME = "train/sol", "train/duration_ms"
 _VALUE_COLUMNS = 9
 _LONGEST_SPARK, _SHORTEST_SPARK = 40, 4
 
@@ -47,19 +48,24 @@ class Vital:
 
 
 def vitals_of(run: RunView) -> list[Vital]:
-    """The vital signs that a run has: metrics with a role first, then the first other ones."""
-    roles = {metric.role: metric for metric in run.metrics() if metric.role and metric.ranks}
-    vitals = [*_by_role(run, roles)]
-    if len(vitals) < 3:
-        shown = {metric.name for metric in roles.values()}
-        others = [
-            metric
-            for metric in run.metrics()
-            if metric.name not in shown and metric.ranks and not metric.name.startswith(MACHINE)
-        ]
-        series = [run.series(m.name, rank=m.ranks[0], axis=m.axis) for m in others[:_MOST_OTHERS]]
-        vitals += [_vital(one.name, one, remark=_best(one)) for one in series if len(one)]
-    return vitals
+    """The vital signs that a run has, the most important first.
+
+    They are metrics with a declared goal or a role; if there are few, other ones as well.
+    """
+    metrics = by_importance(metric for metric in run.metrics() if metric.ranks)
+    roles = {metric.role: metric for metric in reversed(metrics) if metric.role}
+    signs = [*_by_role(run, roles)]
+    others = [
+        one
+        for one in metrics
+        if one.role is None and not one.importance.is_detail and one.name not in (_SOL, _STEP_TIME)
+    ]
+    num_goals = sum(one.importance is Importance.GOAL for one in others)
+    for one in others[: min(_MOST_OTHERS, num_goals if len(signs) >= _FEW else len(others))]:
+        series = run.series(one.name, rank=one.ranks[0], axis=one.axis)
+        if len(series):
+            signs.append((one.importance, _vital(one.name, series, remark=_best(series))))
+    return [vital for _, vital in sorted(signs, key=lambda sign: sign[0])]
 
 
 def vital_lines(vitals: Sequence[Vital], *, columns: int) -> list[Text]:
@@ -110,34 +116,32 @@ def finding_lines(findings: Sequence[Finding], *, columns: int, rows: int) -> li
     return lines
 
 
-def _by_role(run: RunView, roles: Mapping[str, Metric]) -> Iterator[Vital]:
+def _by_role(run: RunView, roles: Mapping[str, Metric]) -> Iterator[tuple[Importance, Vital]]:
     series = {
         role: run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
         for role, metric in roles.items()
     }
-    loss, evaluated = series.get("loss"), series.get("eval_loss")
-    if loss is not None:
-        yield _vital("loss", loss, remark=_best(loss))
-    if evaluated is not None:
-        gap = None if loss is None else overfit_gap(loss, evaluated)
-        if gap is None:
-            yield _vital("eval loss", evaluated, remark=_best(evaluated))
-        else:
+    loss = series.get("loss")
+    for role, found in series.items():
+        gap = None if role != "eval_loss" or loss is None else overfit_gap(loss, found)
+        if gap is not None:
             remark = f"gap {gap:+.1f} %"
-            yield _vital("eval loss", evaluated, remark=remark, remark_style=gap_grade(gap))
-    for role, label in (("lr", "lr"), ("norm", "grad norm")):
-        if role in series:
-            yield _vital(label, series[role])
-    if "throughput" in series:
-        speed = series["throughput"]
-        yield _vital("tok/s", speed, text=format_count(_last(speed)), has_trend=False)
+            vital = _vital("eval loss", found, remark=remark, remark_style=gap_grade(gap))
+        elif role in ("loss", "eval_loss"):
+            vital = _vital(role.replace("_", " "), found, remark=_best(found))
+        elif role == "throughput":
+            vital = _vital("tok/s", found, text=format_count(_last(found)), has_trend=False)
+        else:
+            vital = _vital("grad norm" if role == "norm" else role, found)
+        yield roles[role].importance, vital
     names = {metric.name for metric in run.metrics() if 0 in metric.ranks}
-    if "train/sol" in names:
-        sol = run.series("train/sol")
-        yield _vital("SOL", sol, text=f"{_last(sol):.1f} %")
-    if "train/duration_ms" in names:
-        duration = run.series("train/duration_ms")
-        yield _vital("step time", duration, text=format_duration(_last(duration) / 1000))
+    if _SOL in names:
+        sol = run.series(_SOL)
+        yield Importance.TIMING, _vital("SOL", sol, text=f"{_last(sol):.1f} %")
+    if _STEP_TIME in names:
+        duration = run.series(_STEP_TIME)
+        text = format_duration(_last(duration) / 1000)
+        yield Importance.TIMING, _vital("step time", duration, text=text)
 
 
 def _vital_line(vital: Vital, label_columns: int, columns: int) -> Text:
