@@ -67,6 +67,17 @@ def test_a_run_with_errors_is_marked(root: Path, capsys: Capture) -> None:
     assert " — " in by_name["a"]
 
 
+def test_metrics_with_a_declared_goal_are_columns(root: Path, capsys: Capture) -> None:
+    goal = {"log": "define", "name": "score", "goal": "max"}
+    Journal(root, "d", created=9e8).metrics(1, loss=1.0, score=0.5, acc=0.1).add(goal)
+    Journal(root, "e", created=8e8).metrics(1, loss=1.0, score=0.25, acc=0.9).add(goal)
+    assert main(["ls", "--dir", str(root)]) == 0
+    header, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert header[-3:] == ["score", "FINDINGS", "AGE"]
+    assert "acc" not in header
+    assert ["0.5000" in line for line in lines if line[0] in ("d", "e")] == [True, False]
+
+
 def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path, "a", totals={"steps": 600}).metrics(599, loss=1.0).finish()
     Journal(tmp_path, "b", totals={"steps": 600}).metrics(850, loss=1.0).finish()

@@ -15,9 +15,11 @@ from epochal.cli.command import data_command, local_store, reading_store, runs_d
 from epochal.journal.row import RunRow
 from epochal.query.filter import Field
 from epochal.records.format import UNKNOWN
+from epochal.series.importance import Importance
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.lookup import is_address
 from epochal.store.selection import FIELDS, fields_in
+from epochal.store.store import RunView
 from epochal.store.words import most_severe_text
 
 # A word alone is a project, unless it can only be a field.
@@ -29,6 +31,9 @@ _BEFORE, _AFTER = "project group owner status step loss".split(), ["findings", "
 # Fields that these columns say in other words.
 _SAID = frozenset("name text created errors warnings open_errors open_warnings".split())
 _NEVER_CUT = frozenset("status step loss findings age".split())
+# Metrics with a declared goal are columns as well: so many, in lists of so many runs, where one of
+# the newest has them.
+_MOST_GOALS, _MOST_WITH_GOALS, _NEWEST = 2, 200, 10
 _CAPITALS = frozenset(("loss", *FIELDS))
 
 
@@ -47,8 +52,8 @@ def command(
 
     Name a project, another folder of runs (also of another tracker), or a query. A field is a
     metric (its last value), best.METRIC, config.KEY, or one of name, project, status, step, epoch,
-    group, owner, tags, notes, created, errors and warnings. Fields that you sort or filter by are
-    shown; * marks the best value of a metric.
+    group, owner, tags, notes, created, errors and warnings. Fields that you sort or filter by, and
+    metrics with a declared goal, are shown; * marks the best value of a metric.
 
     \b
     epochal ls 'val/acc > 0.9 and config.lr < 3e-4' --sort=-val/acc
@@ -73,7 +78,10 @@ def command(
         shown = (view for view in views if with_hidden or not view.outline().hidden)
         chosen = options.comma_list(columns)
         fields = _fields(chosen, selection, sort, for_programs=for_programs)
-        found = run_table(itertools.islice(shown, limit), fields)
+        listed = list(itertools.islice(shown, limit))
+        if chosen is None and not for_programs and hub is None:
+            fields = _with_goals(fields, listed)
+        found = run_table(listed, fields)
     if num_left := sum(not row.is_summarised for row in found.runs):
         are = "1 run is" if num_left == 1 else f"{num_left:,} runs are"
         output.hint(f"{are} not summarised yet: 'epochal manage pack --all' does that.")
@@ -97,6 +105,18 @@ def _fields(
     said = {*_SAID, *map(str, usual)}
     extra = [field for field in fields_in(query, sort) if str(field) not in said]
     return [*usual, *extra] if for_programs else [*usual[:-2], *extra, *usual[-2:]]
+
+
+def _with_goals(fields: list[Field], views: Sequence[RunView]) -> list[Field]:
+    """The columns, and those metrics of the newest runs whose goals the program declared."""
+    read = [view for view in views if not view.outline().is_partial]
+    for view in read[:_NEWEST] if len(views) <= _MOST_WITH_GOALS else ():
+        metrics = [metric for metric in view.metrics() if metric.role != "loss"]
+        goals = [one.name for one in metrics if one.importance is Importance.GOAL and one.ranks]
+        if goals:
+            extra = [field for field in parse_columns(goals[:_MOST_GOALS]) if field not in fields]
+            return [*fields[:-2], *extra, *fields[-2:]]
+    return fields
 
 
 def _folder(query: str) -> Path | None:

@@ -14,6 +14,7 @@ from epochal.journal.metrics import Metric
 from epochal.query.formula import AXES, Formula, is_formula, parse_formula
 from epochal.records import ROLES, Axis
 from epochal.series.formula import evaluate
+from epochal.series.importance import importance
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
 from epochal.store.lookup import near_names
 
