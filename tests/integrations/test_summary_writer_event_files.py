@@ -18,6 +18,7 @@ from torch.utils.tensorboard import SummaryWriter as TorchWriter
 
 import epochal
 from epochal import SummaryWriter
+from epochal.exchange.imports.formats.tensorboard import TensorboardFolder
 from epochal.exchange.sinks.reporting import options_from
 from epochal.exchange.sinks.worker import Forwarding
 from epochal.journal.layout import RunFolder
@@ -104,9 +105,10 @@ def test_the_companion_writes_event_files(tmp_path: Path, monkeypatch: pytest.Mo
     with SummaryWriter(tmp_path / "runs" / "a", report_to="tensorboard") as writer:
         writer.add_scalar("x", 0.5, 0)
     wait_for_the_end(tmp_path / "runs" / "a")
-    assert read(tmp_path / "runs" / "a" / "tensorboard").Scalars("x")[0].value == 0.5
+    assert read(tmp_path / "runs" / "a").Scalars("x")[0].value == 0.5
     with epochal.open(tmp_path / "runs") as runs:
         assert [run.name for run in runs] == ["a"]
+    assert TensorboardFolder.find(tmp_path / "runs") is None
 
 
 def test_files_that_torch_wrote_before_are_named(

@@ -81,7 +81,7 @@ class Relay:
 
         try:
             reporting = Ledger(self._folder).reporting()
-            forwarding = Forwarding(self._folder, reporting, guard=self._guard)
+            forwarding = Forwarding(self._folder, reporting, guard=self._guard, is_live=True)
         except (EpochalError, OSError) as error:
             self._failure = str(error)
             self._journal.event("sinks-failed", reason=self._failure)

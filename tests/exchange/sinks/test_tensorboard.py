@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from epochal.exchange.sinks.reporting import options_from
 from epochal.exchange.sinks.worker import Forwarding
@@ -58,10 +59,10 @@ print(json.dumps({
 """
 
 
-def send(run: Run, **options: str) -> Path:
+def send(run: Run, *, is_live: bool = False, **options: str | int) -> Path:
     """Send a run; the folder of its event file."""
     reporting = options_from({"report_to": "tensorboard", **options})
-    forwarding = Forwarding(RunFolder(run.dir), reporting, tries=1)
+    forwarding = Forwarding(RunFolder(run.dir), reporting, tries=1, is_live=is_live)
     forwarding.finish()
     forwarding.start()
     assert forwarding.wait(120)
@@ -149,14 +150,95 @@ def test_names_stay_as_they_were_logged(start_run: StartRun) -> None:
     assert found["histograms"].keys() == {"weights/wte"}
 
 
-def test_other_tags_are_refused(start_run: StartRun) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("tensorboard_tags", "Usual", "must be 'names' or 'usual'"),
+        ("tensorboard_metrics", "most", "must be 'all' or a number above 0"),
+        ("tensorboard_metrics", 0, "must be 'all' or a number above 0"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(
+    start_run: StartRun, option: str, value: str | int, problem: str
+) -> None:
     run = start_run()
-    reporting = options_from({"report_to": "tensorboard", "tensorboard_tags": "Usual"})
-    forwarding = Forwarding(RunFolder(run.dir), reporting, tries=1)
+    reporting = options_from({"report_to": "tensorboard", option: value})
+    forwarding = Forwarding(RunFolder(run.dir), reporting, tries=1, is_live=True)
     forwarding.finish()
     forwarding.start()
     assert forwarding.wait(120)
-    assert "must be 'names' or 'usual'" in forwarding.unsent()["tensorboard"]
+    assert problem in forwarding.unsent()["tensorboard"]
+
+
+def log_a_watched_training(run: Run) -> None:
+    """Telemetry, norms of 60 tensors at each step, and later a metric with a declared goal."""
+    run.define("hellaswag", goal="max")
+    run.write({"log": "system", "t": 1.0, "cpu_pct": 3.0, "ram_used": 1.0})
+    for step in range(3):
+        log_steps(run, range(step, step + 1))
+        run.log({f"grads/{n}/norm": 1.0 for n in range(60)}, step=step)
+    run.log({"mine": 1.0, "hellaswag": 0.3}, step=2)
+
+
+def test_a_live_file_has_the_twenty_most_important_metrics_and_sync_writes_all(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    log_a_watched_training(run)
+    live = accumulated(send(run, is_live=True))["scalars"]
+    tensors = [tag for tag in live if tag.startswith("grads/")]
+    assert {"train/loss", "train/norm_clipped", "mine", "hellaswag"} <= live.keys()
+    assert len(live) - len({"mine", "hellaswag"}) == 20
+    assert tensors[:2] == ["grads/0/norm", "grads/1/norm"]
+    assert [len(live[tensor]) for tensor in tensors] == [3] * len(tensors)
+    # A resumed training goes on with the metrics that are there.
+    run.log({"grads/0/norm": 2.0, "grads/59/norm": 2.0}, step=3)
+    again = accumulated(send(run, is_live=True))["scalars"]
+    assert again.keys() == live.keys()
+    assert len(again["grads/0/norm"]) == 4
+    everything = accumulated(send(run))["scalars"]
+    assert {"system/cpu_pct", *(f"grads/{n}/norm" for n in range(60))} <= everything.keys()
+    # What is complete stays complete.
+    run.log({"new": 2.0}, step=4)
+    assert accumulated(send(run, is_live=True))["scalars"].keys() == {*everything, "new"}
+
+
+@pytest.mark.parametrize(("given", "count"), [("all", 72), (4, 5)])
+def test_a_live_file_has_as_many_metrics_as_were_asked_for(
+    start_run: StartRun, given: str | int, count: int
+) -> None:
+    run = start_run()
+    log_a_watched_training(run)
+    found = accumulated(send(run, is_live=True, tensorboard_metrics=given))["scalars"]
+    assert len(found) == count
+    assert {"train/loss", "train/lr", "hellaswag"} <= found.keys()
+
+
+def test_tensorboard_names_a_run_by_its_folder(start_run: StartRun, tmp_path: Path) -> None:
+    for name in ("ref", "other"):
+        run = start_run(name)
+        log_steps(run, range(2))
+        if name == "other":  # the file of a run that 0.2.0 began lies one folder deeper
+            old = run.dir / "tensorboard"
+            old.mkdir()
+            (file,) = send(run).glob("*tfevents*")
+            file.rename(old / file.name)
+            text = (run.dir / "sinks.json").read_text()
+            (run.dir / "sinks.json").write_text(text.replace(str(file), str(old / file.name)))
+            log_steps(run, range(2, 3))
+        run.finish()
+        send(run)
+    with server(tmp_path / "runs") as address:
+        assert fetch(address, "plugin/scalars/tags").keys() == {
+            "tests/ref",
+            "tests/other/tensorboard",
+        }
+        points = fetch(
+            address, "plugin/scalars/scalars?run=tests%2Fother%2Ftensorboard&tag=train%2Floss"
+        )
+    assert [step for _, step, _ in points] == [0, 1, 2]
+    with server(tmp_path / "runs" / "tests") as address:
+        assert fetch(address, "plugin/scalars/tags").keys() == {"ref", "other/tensorboard"}
 
 
 def test_histogram_keeps_its_counts_and_edges(start_run: StartRun) -> None:
@@ -185,7 +267,7 @@ def test_resumed_run_takes_over_from_its_step(start_run: StartRun) -> None:
     log_steps(resumed, range(6, 8), loss=100.0)
     resumed.finish()
     folder = send(resumed)
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.glob("*tfevents*"))) == 1
     loss = accumulated(folder)["scalars"]["train/loss"]
     assert [value for _, _, value in loss] == [1, 2, 3, 4, 5, 6, 106, 107]
 
@@ -206,7 +288,7 @@ def test_deleted_file_is_written_again(start_run: StartRun) -> None:
     run = start_run()
     log_steps(run, range(10))
     run.finish()
-    (file,) = send(run).iterdir()
+    (file,) = send(run).glob("*tfevents*")
     before = file.read_bytes()
     file.unlink()
     (run.dir / "journal" / "child-7.0001.0000.jsonl").write_bytes(b"")
@@ -247,17 +329,19 @@ def test_the_table_of_hyperparameters_has_headline_metrics_only(
 ) -> None:
     run = start_run("one", config={"lr": 0.1, "net": "small", "fast": True})
     run.define("score", goal="max")
+    run.define("late", goal="max")
     for step in range(4):
         log_steps(run, range(step, step + 1))
         run.log({f"layer{n}/grad_norm": 1.0 for n in range(160)} | {"score": 0.5}, step=step)
         run.log_eval(step, 0.4, 10, 1, loss=2.0, metrics={"accuracy": 0.5})
+    run.log({"late": 1.0}, step=4)
     run.finish()
     send(run, tensorboard_dir=str(tmp_path / "tb"))
     with server(tmp_path / "tb") as address:
         asked: dict[str, Any] = {"experimentName": "", "includeMetrics": True}
         experiment = fetch(address, "plugin/hparams/experiment", asked)
-    metrics = {metric["name"]["tag"] for metric in experiment["metricInfos"]}
-    assert metrics == {"train/loss", "eval/loss", "accuracy", "score"}
+    metrics = [metric["name"]["tag"] for metric in experiment["metricInfos"]]
+    assert metrics == ["score", "late", "train/loss", "eval/loss", "accuracy"]
     assert {one["name"]: one["type"] for one in experiment["hparamInfos"]} == {
         "lr": "DATA_TYPE_FLOAT64",
         "net": "DATA_TYPE_STRING",

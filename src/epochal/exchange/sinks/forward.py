@@ -45,6 +45,7 @@ class Forwarder:
         ledger: Ledger,
         make: Callable[[str], Sink] = make_sink,
         batch_records: int = BATCH_RECORDS,
+        is_live: bool = False,
     ) -> None:
         self.name = name
         self.progress = SinkProgress()
@@ -53,6 +54,7 @@ class Forwarder:
         self._ledger = ledger
         self._make = make
         self._batch_records = batch_records
+        self._is_live = is_live
         self._sink: Sink | None = None
         self._backlog = Backlog(folder, {})
         self._stream = Stream()
@@ -71,6 +73,7 @@ class Forwarder:
             identity=json_or_empty(self._folder.identity),  # its records say who it is as well
             options=self._options,
             state=self.progress.state,
+            is_live=self._is_live,
         )
         try:
             if not sink.open(context):
@@ -146,7 +149,8 @@ class Forwarder:
     def has_news(self) -> bool:
         """Whether opening the sink would be of any use."""
         self.progress = self._ledger.progress(self.name)
-        return not self.progress.is_done or self.count_behind() > 0
+        is_to_complete = not self._is_live and bool(self.progress.state.get("left_out"))
+        return not self.progress.is_done or is_to_complete or self.count_behind() > 0
 
     def count_behind(self) -> int:
         """How many records have not been sent."""

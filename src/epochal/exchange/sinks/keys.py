@@ -12,14 +12,15 @@ import hashlib
 import importlib
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from epochal.exchange.sinks.sink import Entry, NotHeldError
 from epochal.records import ALLOCATOR_PLACES, KINDS, ROLE_GUESSES, declared_series, scalars_of
 from epochal.records.values import as_float
-from epochal.series.goals import guess_goal
+from epochal.series.importance import Importance, importance
 
 MIB = 1024 * 1024
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
@@ -167,6 +168,7 @@ class RoleTags:
         self._goals: set[str] = set(remembered.get("goals") or ())
         # What was found out before, until a role changes hands.
         self._known: dict[tuple[str, str], str] = {}
+        self._importance: dict[str, Importance] = {}
 
     def plain(self) -> dict[str, Any]:
         """The state, as JSON values."""
@@ -175,11 +177,11 @@ class RoleTags:
     def define(self, record: Mapping[str, Any]) -> None:
         """Apply a ``define`` record; it wins over guesses."""
         role, name = record.get("role"), record.get("name")
-        if record.get("goal") is not None and isinstance(name, str):
+        if record.get("goal") in ("min", "max") and isinstance(name, str):
             self._goals.add(name)
+            self._importance.clear()
         if role in _ROLES and isinstance(name, str):
-            self._holders[str(role)] = name
-            self._known.clear()
+            self._hold(str(role), name)
 
     def look(self, names: Collection[str]) -> None:
         """Let series that are logged together take the roles that are free."""
@@ -188,18 +190,26 @@ class RoleTags:
             taken = self._holders.values()
             free = [name for name in _GUESSES[role] if name in names and name not in taken]
             if free:
-                self._holders[role] = free[0]
-                self._known.clear()
+                self._hold(role, free[0])
 
     @property
     def has_both_losses(self) -> bool:
         """Whether it is known which series are the losses of training and evaluation."""
         return {"loss", "eval_loss"} <= self._holders.keys()
 
-    def is_headline(self, name: str) -> bool:
-        """Whether a series measures the result of a run: a loss, or one with a goal."""
-        holders = [self._holders.get(role) for role in ("loss", "eval_loss")]
-        return name in holders or name in self._goals or guess_goal(name) is not None
+    def importance(self, name: str) -> Importance:
+        """How important a series is, as far as roles and goals are known by now."""
+        found = self._importance.get(name)
+        if found is None:
+            role = next((role for role, holder in self._holders.items() if holder == name), None)
+            is_declared = any(fnmatchcase(name, pattern) for pattern in self._goals)
+            found = importance(name, role=role, is_declared=is_declared)
+            self._importance[name] = found
+        return found
+
+    def have_goals(self, names: Collection[str]) -> bool:
+        """Whether every metric whose goal the program declared by its name is one of these."""
+        return all(name in names for name in self._goals if not {*name} & {*"*?["})
 
     def scalar(self, name: str, *, kind: str) -> str:
         """The tag of a series; a free metric of an evaluation goes under ``Evaluation/``."""
@@ -207,6 +217,11 @@ class RoleTags:
         if tag is None:
             tag = self._known[name, kind] = self._found(name, kind)
         return tag
+
+    def _hold(self, role: str, name: str) -> None:
+        self._holders[role] = name
+        self._known.clear()
+        self._importance.clear()
 
     def _found(self, name: str, kind: str) -> str:
         for role, holder in self._holders.items():
@@ -217,6 +232,47 @@ class RoleTags:
         if name.startswith(_EVAL):
             return f"Evaluation/{name.removeprefix(_EVAL)}"
         return f"Evaluation/{name}" if kind == "eval" and "/" not in name else name
+
+
+class LiveMetrics:
+    """The most important metrics of a growing run: a target that is read live gets only these.
+
+    A metric is sent from its first value on if fewer than ``most`` of those that are sent are at
+    least as important; what is sent once is always sent. Readings of the machine and series of
+    single tensors wait for the first other metric. Without ``most`` all are sent.
+    """
+
+    def __init__(self, most: int | None, state: Mapping[str, Any] | None = None) -> None:
+        remembered = state or {}
+        self.most = most
+        self.has_left_out = bool(remembered.get("left_out"))
+        self._sent: dict[str, int] = dict(remembered.get("live") or {})
+        self._left_out: set[str] = set()
+
+    def plain(self) -> dict[str, Any]:
+        """The state, as JSON values."""
+        return {"metrics": self.most, "live": self._sent, "left_out": self.has_left_out}
+
+    def reconsider(self) -> None:
+        """Decide again about what is not sent: goals or roles were declared."""
+        self._left_out.clear()
+
+    def chosen(self, names: Iterable[str], importance: Callable[[str], Importance]) -> list[str]:
+        """Those metrics of a record that are sent."""
+        if self.most is None:
+            return list(names)
+        known = list(names)
+        new = [name for name in known if name not in self._sent and name not in self._left_out]
+        for name in sorted(new, key=importance):
+            level = importance(name)
+            if level.is_detail and not self._sent:
+                self.has_left_out = True
+            elif sum(sent <= level for sent in self._sent.values()) < self.most:
+                self._sent[name] = int(level)
+            else:
+                self.has_left_out = True
+                self._left_out.add(name)
+        return [name for name in known if name in self._sent]
 
 
 def histogram_tag(name: str) -> str:

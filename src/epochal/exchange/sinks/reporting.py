@@ -100,7 +100,9 @@ def options_from(mapping: Mapping[str, Any], *, base: str | Path | None = None) 
             raise known.unknown(str(name))
     given = {
         name: _absolute(
-            _text(name, value), base, is_path=bool(options[name].metadata.get("is_path"))
+            _text(name, value, may_be_count=bool(options[name].metadata.get("may_be_count"))),
+            base,
+            is_path=bool(options[name].metadata.get("is_path")),
         )
         for name, value in mapping.items()
         if name != "report_to" and value is not None
@@ -169,8 +171,9 @@ def _sink_names(value: Any, known: KnownSinks) -> tuple[str, ...]:
     return tuple(dict.fromkeys(known.checked(name.strip()) for name in listed))
 
 
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, (str, Path)) and str(value):
+def _text(name: str, value: Any, *, may_be_count: bool) -> str:
+    is_count = may_be_count and type(value) is int
+    if (isinstance(value, (str, Path)) and str(value)) or is_count:
         return str(value)
     raise ValueTypeError(f"{name} must be a text that is not empty, not {value!r}.")
 

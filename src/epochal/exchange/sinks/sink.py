@@ -74,13 +74,17 @@ class SinkOptions:
     """
 
 
-def option(meaning: str, *, is_path: bool = False, starts_sink: bool = False) -> Any:
+def option(
+    meaning: str, *, is_path: bool = False, may_be_count: bool = False, starts_sink: bool = False
+) -> Any:
     """A field of :class:`SinkOptions`, a text that is None until it is given.
 
     ``meaning`` goes into the guide: what the option sets, then what applies without it. A path is
-    made absolute when it is read. An option that starts its sink needs no ``report_to``.
+    made absolute when it is read. A count may be given as a whole number and becomes a text. An
+    option that starts its sink needs no ``report_to``.
     """
     marks = {"meaning": meaning, "is_path": is_path, "starts_sink": starts_sink}
+    marks["may_be_count"] = may_be_count
     return field(default=None, metadata=marks)
 
 
@@ -120,12 +124,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
-    """What a sink is opened with; ``identity`` is the run's ``run.json``."""
+    """What a sink is opened with; ``identity`` is the run's ``run.json``.
+
+    ``is_live`` says that the companion sends the run beside its training. A live sink may leave
+    out what is less important. If its state then has ``left_out``, ``epochal sync`` opens it even
+    when nothing is new.
+    """
 
     folder: RunFolder
     identity: Mapping[str, Any]
     options: Any
     state: Mapping[str, Any] = field(default_factory=dict)
+    is_live: bool = False
 
     @property
     def config(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class Worker:
 
 
 class Forwarding:
-    """A run on its way to all its sinks."""
+    """A run on its way to all its sinks; ``is_live`` if the companion sends it."""
 
     def __init__(
         self,
@@ -158,6 +158,7 @@ class Forwarding:
         make: Callable[[str], Sink] = make_sink,
         guard: Guard | None = None,
         budget_s: float = SINK_BUDGET_S,
+        is_live: bool = False,
     ) -> None:
         self.folder = folder
         if guard is not None:
@@ -165,7 +166,9 @@ class Forwarding:
         ledger = Ledger(folder)
         self.workers: Sequence[Worker] = [
             Worker(
-                Forwarder(folder, name, reporting.of(name), ledger=ledger, make=make),
+                Forwarder(
+                    folder, name, reporting.of(name), ledger=ledger, make=make, is_live=is_live
+                ),
                 look_every_s=look_every_s,
                 tries=tries,
                 guard=guard,

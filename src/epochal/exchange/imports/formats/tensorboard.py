@@ -28,6 +28,7 @@ from epochal.exchange.imports.tfevents_event import Event, KeptFile, Layout, Tag
 from epochal.exchange.imports.tfevents_file import EventFile
 from epochal.journal.blobs import media_type_of_name
 from epochal.journal.boards import Board
+from epochal.journal.layout import RunFolder, json_or_empty
 from epochal.journal.regular_file import read_regular
 from epochal.records import Record
 
@@ -200,6 +201,7 @@ class TensorboardFolder(Files[TensorboardRun]):
             folders = {entry.path for entry in inner if _is_folder(entry)}
             left += folders
             files = sorted({e.path for e in inner if is_event_file(e.name)} - folders)
+            files = files and _without_own(folder, files)
             if files:
                 more: list[Path] = []
                 if any(entry.name == _PROJECTOR for entry in inner):
@@ -219,6 +221,17 @@ class TensorboardFolder(Files[TensorboardRun]):
 
 
 find = TensorboardFolder.find
+
+
+def _without_own(folder: str, files: list[str]) -> list[str]:
+    """The files without the one that our sink wrote of the run in the folder, and ends in its id.
+
+    Epochal 0.2.0 wrote it into a folder ``tensorboard`` in the folder of the run.
+    """
+    path = Path(folder)
+    run = path.parent if path.name == "tensorboard" else path
+    own = json_or_empty(RunFolder(run).identity).get("id")
+    return [file for file in files if not file.endswith(f".{own}")]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
 from epochal.exchange.sinks import summaries
-from epochal.exchange.sinks.keys import RoleTags, histogram_tag, text_tag
+from epochal.exchange.sinks.keys import LiveMetrics, RoleTags, histogram_tag, text_tag
 from epochal.exchange.sinks.sink import (
     NUMBERS,
     Entry,
@@ -23,6 +23,7 @@ from epochal.exchange.sinks.sink import (
 from epochal.journal.blobs import TABLE
 from epochal.records import scalars_of
 from epochal.records.values import flat_items
+from epochal.series.importance import Importance
 
 _SAMPLES = ("image/png", "image/jpeg", "image/gif", "image/bmp", "image/webp", "audio/wav", TABLE)
 _FILES = (
@@ -32,21 +33,31 @@ _FILES = (
 _USUAL = "usual"
 _TAGS = ("names", _USUAL)
 # As many columns as the table of hyperparameters can have and still be read.
-_MOST_HEADLINES = 20
+_MOST_RESULTS = 20
+# As many charts as a person looks at while the training runs.
+_MOST_LIVE = 20
+_ALL = "all"
+# Where 0.2.0 wrote the event file of a run.
+_OLD_FOLDER = "tensorboard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBoardOptions(SinkOptions):
-    """The folder of the event file."""
+    """The folder of the event file, and what is written into it."""
 
     tensorboard_dir: str | None = option(
-        "a folder with one folder per run; default: `tensorboard/` in the run's folder",
+        "a folder with one folder per run; default: the event file is in the run's folder",
         is_path=True,
     )
     run_name: str | None = option("the folder in `tensorboard_dir`; default: the run's name")
     tensorboard_tags: str | None = option(
         "`names`: the names as they were logged, or `usual`: tags such as `Loss/train`;"
         " default: `names`"
+    )
+    tensorboard_metrics: str | None = option(
+        "how many metrics to write during the training, the most important first, or `all`;"
+        f" default: {_MOST_LIVE}; `epochal sync` always writes all",
+        may_be_count=True,
     )
 
 
@@ -74,8 +85,9 @@ class TensorBoardSink(FileSink):
         self._has_usual_tags = False
         self._hparams: dict[str, Any] = {}
         self._has_session = False
-        # The tags of the series that say how well the run did, in the order they came.
-        self._headlines: dict[str, None] = {}
+        self._live = LiveMetrics(None)
+        # The series that say how well the run did, with their tags, in the order they came.
+        self._results: dict[str, str] = {}
         self._has_experiment = False
         self._last_t = 0.0
         # What was collected since the last flush.
@@ -92,16 +104,20 @@ class TensorBoardSink(FileSink):
                 f"tensorboard_tags must be 'names' or 'usual', not {options.tensorboard_tags!r}."
             )
         self._has_usual_tags = options.tensorboard_tags == _USUAL
+        most = _most_live(options.tensorboard_metrics) if context.is_live else None
         folder = _folder_of(context)
         state = context.state
         path = Path(str(state.get("file", "")))
-        goes_on = path.parent == folder and path.is_file()
+        is_there = path.parent in (folder, folder / _OLD_FOLDER) and path.is_file()
+        limit = state.get("metrics")  # a file that has all metrics gets all of them
+        goes_on = is_there and (limit in (None, most) or not state.get("left_out"))
         if not goes_on:
             state, path = {}, folder / _file_name(context)
+        self._live = LiveMetrics(None if goes_on and limit is None else most, state)
         self._tags = RoleTags(state.get("tags"))
         self._hparams = dict(state.get("hparams") or flat_items(context.config))
         self._has_session = bool(state.get("has_session"))
-        self._headlines = dict.fromkeys(state.get("headlines") or ())
+        self._results = dict(state.get("results") or {})
         self._has_experiment = bool(state.get("has_experiment"))
         self._last_t = float(state.get("last_t") or 0.0)
         self._file = EventFile(path, keep_bytes=int(state.get("bytes") or 0))
@@ -119,7 +135,8 @@ class TensorBoardSink(FileSink):
             self._events += self._session_start(entry.t)
         self._events += found
         self._last_t = max(self._last_t, entry.t)
-        if self._tags.has_both_losses and entry.kind in ("eval", "epoch"):
+        is_evaluated = self._tags.has_both_losses and entry.kind in ("eval", "epoch")
+        if is_evaluated and self._tags.have_goals(self._results):
             self._events += self._experiment()
 
     def flush(self) -> dict[str, Any]:
@@ -132,9 +149,10 @@ class TensorBoardSink(FileSink):
             "tags": self._tags.plain(),
             "hparams": None if self._has_experiment else self._hparams,
             "has_session": self._has_session,
-            "headlines": list(self._headlines),
+            "results": self._results,
             "has_experiment": self._has_experiment,
             "last_t": self._last_t,
+            **self._live.plain(),
         }
 
     def close(self, status: str | None) -> dict[str, Any]:
@@ -158,29 +176,40 @@ class TensorBoardSink(FileSink):
 
     def _experiment(self) -> list[bytes]:
         """Which metrics the table of hyperparameters has, once, as far as they are known by now."""
-        if self._has_experiment or not self._hparams or not self._headlines:
+        if self._has_experiment or not self._hparams or not self._results:
             return []
         self._has_experiment = True
-        value = summaries.experiment_value(self._hparams, self._headlines, t=self._last_t)
+        tags = [self._results[name] for name in self._most_important(self._results)]
+        value = summaries.experiment_value(self._hparams, tags, t=self._last_t)
         return [summaries.summary_event(self._last_t, 0, [value])]
 
     def _on_numbers(self, entry: Entry) -> list[bytes]:
-        prefix = "" if entry.node is None else f"{entry.node}/"
-        found = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
-        tags = self._tags_of(found, kind=entry.kind)
-        values = [summaries.scalar_value(*pair) for pair in zip(tags, found.values(), strict=True)]
+        found = dict(scalars_of(entry.record))
+        if entry.node is not None:  # telemetry of another machine
+            found = {f"{entry.node}/{name}": value for name, value in found.items()}
+        self._tags.look(found)
+        names = self._live.chosen(
+            found, self._tags.importance if entry.node is None else lambda _: Importance.MACHINE
+        )
+        tags = self._tags_of(names, kind=entry.kind)
+        values = [summaries.scalar_value(tags[name], found[name]) for name in names]
         return [summaries.summary_event(entry.t, entry.step, values)] if values else []
 
-    def _tags_of(self, names: Collection[str], *, kind: str) -> list[str]:
-        """The tags of series that were logged together."""
-        self._tags.look(names)
-        tags = list(names)
+    def _tags_of(self, names: Sequence[str], *, kind: str) -> dict[str, str]:
+        """The tags of series by name."""
+        tags = {name: name for name in names}
         if self._has_usual_tags:
-            tags = [self._tags.scalar(name, kind=kind) for name in names]
-        if not self._has_experiment and len(self._headlines) < _MOST_HEADLINES:
-            pairs = zip(names, tags, strict=True)
-            self._headlines |= {tag: None for name, tag in pairs if self._tags.is_headline(name)}
+            tags = {name: self._tags.scalar(name, kind=kind) for name in names}
+        if not self._has_experiment:
+            results = (name for name in names if self._tags.importance(name).is_result)
+            self._results |= {name: tags[name] for name in results}
+            if len(self._results) > _MOST_RESULTS:
+                kept = self._most_important(self._results)[:_MOST_RESULTS]
+                self._results = {name: self._results[name] for name in kept}
         return tags
+
+    def _most_important(self, names: Iterable[str]) -> list[str]:
+        return sorted(names, key=self._tags.importance)
 
     def _on_histogram(self, entry: Entry) -> list[bytes]:
         name = str(entry.record.get("name"))
@@ -213,6 +242,7 @@ class TensorBoardSink(FileSink):
 
     def _on_define(self, entry: Entry) -> list[bytes]:
         self._tags.define(entry.record)
+        self._live.reconsider()
         return []
 
     def _on_resume(self, entry: Entry) -> list[bytes]:
@@ -222,8 +252,19 @@ class TensorBoardSink(FileSink):
 def _folder_of(context: SinkContext) -> Path:
     options: TensorBoardOptions = context.options
     if options.tensorboard_dir is None:
-        return context.folder.path / "tensorboard"
+        return context.folder.path
     return Path(options.tensorboard_dir) / (options.run_name or context.folder.path.name)
+
+
+def _most_live(text: str | None) -> int | None:
+    """The number of metrics of a live file; None for all."""
+    if text is None:
+        return _MOST_LIVE
+    if text == _ALL:
+        return None
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"tensorboard_metrics must be 'all' or a number above 0, not {text!r}.")
+    return int(text)
 
 
 def _file_name(context: SinkContext) -> str:
