@@ -125,7 +125,7 @@ def test_a_pattern_gives_the_series_of_each_name(journal: Journal) -> None:
     found = run.series("train/los?")
     assert found["train/loss"].values.tolist()[:2] == [100.0, 99.0]
     assert run.series("ema(loss, 0.9)", x="epoch", hi=0.1).at.tolist() == [0.0, 0.1]
-    with pytest.raises(MetricNotFoundError, match="There are train/loss, train/epoch, acc"):
+    with pytest.raises(MetricNotFoundError, match="There are train/loss, eval/loss, acc"):
         run.series("val/*")
     with pytest.raises(MetricNotFoundError, match="write 'train/loss - eval/loss'"):
         run.series("train/loss-eval/loss")

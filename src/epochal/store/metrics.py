@@ -12,7 +12,7 @@ from typing import Any
 from epochal.errors import MetricNotFoundError
 from epochal.journal.metrics import Metric
 from epochal.query.formula import AXES, Formula, is_formula, parse_formula
-from epochal.records import ROLES, Axis
+from epochal.records import GUESSED_ROLE, ROLES, Axis
 from epochal.series.formula import evaluate
 from epochal.series.importance import importance
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series, SeriesRun
@@ -171,7 +171,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
         left, right = name[: found.start()].strip(), name[found.end() :].strip()
         if all(one in ends or one.replace(".", "").isdecimal() for one in (left, right)):
             return f" {name!r} is read as one name: write '{left} {found[0]} {right}'."
-    ordered = sorted(known, key=importance)
+    ordered = sorted(known, key=lambda one: importance(one, role=GUESSED_ROLE.get(one)))
     named = f" There are {', '.join(ordered[:_NAMED])}." if known else ""
     return near_names(name, ordered) or named
 
