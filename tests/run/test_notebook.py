@@ -89,7 +89,8 @@ def test_notices_and_evaluations_are_part_of_the_card(kernel: Kernel, tmp_path: 
         + "for step in range(10):\n"
         + "    run.log_step(step, None, 100, 5.0, 1.0, float('nan') if step > 5 else 1.0, 0.1)\n"
         + "run.log_eval(9, None, 100, 5.0, 0.75)\n"
-        + "run.log({'odd': None})\n"
+        + "run.log({'odd': None, 'score': 0.125})\n"
+        + "run.define('sc*', goal='max')\n"
         + "run.finish()"
     )
     (states,) = output.displays.values()
@@ -99,6 +100,7 @@ def test_notices_and_evaluations_are_part_of_the_card(kernel: Kernel, tmp_path: 
     assert "nan" in last
     assert "odd" in last  # the value that was left out
     assert last.count("<polyline") == 2
+    assert last.index("score") < last.index("train/loss"), "declared goals come first"
     assert_static(last)
 
 

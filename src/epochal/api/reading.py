@@ -27,7 +27,7 @@ from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.series.summary import Summary
 from epochal.settings import read_settings
-from epochal.store.brief import find_metric, read_series
+from epochal.store.brief import find_metric, main_metrics, read_series
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.local.store import open_store
 from epochal.store.lookup import is_address
@@ -35,7 +35,7 @@ from epochal.store.metrics import matching
 from epochal.store.projects import ProjectRow
 from epochal.store.store import RunView, Store
 
-_MOST_ROWS = 50
+_MOST_ROWS, _MOST_METRICS = 50, 6
 
 
 def open(  # noqa: A001 - epochal.open is its public name
@@ -80,7 +80,7 @@ class RunData:
         return f"<run {name}: {', '.join(fact for fact in facts if fact)}>"
 
     def _repr_html_(self) -> str:
-        """In a notebook: status, progress, losses with a chart, and open findings."""
+        """In a notebook: status, progress, main metrics, a chart of the losses, open findings."""
         info, view = self.info, self._view
         losses = [m for role in ("loss", "eval_loss") if (m := view.role(role)) is not None]
         curves = {
@@ -89,9 +89,10 @@ class RunData:
             if metric.axis == losses[0].axis
         }
         facts = {"progress": _steps(info)} if _steps(info) else {}
-        for metric in losses:
-            summary = self.summary(metric.name, axis=metric.axis)
-            best = summary.best(metric.goal or "min")
+        for metric in main_metrics(view)[:_MOST_METRICS]:
+            summary = view.summary(metric.name, axis=metric.axis)
+            is_set = metric.axis == "none"  # one number, without a course
+            best = None if metric.goal is None or is_set else summary.best(metric.goal)
             if summary.last is not None:
                 facts[metric.name] = format_number(summary.last)
             if best is not None:

@@ -109,10 +109,13 @@ def _fields(
 
 def _with_goals(fields: list[Field], views: Sequence[RunView]) -> list[Field]:
     """The columns, and those metrics of the newest runs whose goals the program declared."""
-    read = [view for view in views if not view.outline().is_partial]
-    for view in read[:_NEWEST] if len(views) <= _MOST_WITH_GOALS else ():
-        metrics = [metric for metric in view.metrics() if metric.role != "loss"]
-        goals = [one.name for one in metrics if one.importance is Importance.GOAL and one.ranks]
+    rows = [row for view in views if (row := view.outline()).is_summarised]
+    for row in rows[:_NEWEST] if len(views) <= _MOST_WITH_GOALS else ():
+        goals = [
+            one.name
+            for one in row.headline
+            if one.importance == Importance.GOAL and one.role != "loss"
+        ]
         if goals:
             extra = [field for field in parse_columns(goals[:_MOST_GOALS]) if field not in fields]
             return [*fields[:-2], *extra, *fields[-2:]]

@@ -377,6 +377,7 @@ def series_summary(metric: Metric, rank: int, summary: Summary | None) -> Series
         goal=metric.goal,
         role=metric.role,
         x=metric.x,
+        importance=metric.importance,
         is_known=summary is not None,
         **({} if summary is None else numbers_of_summary(summary)),
     )

@@ -123,6 +123,7 @@ class SeriesSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     goal: Goal | None = None
     role: str | None = None
     x: str | None = None
+    importance: int = 0
     is_known: bool = True
     count: int = 0
     nonfinite: int = 0

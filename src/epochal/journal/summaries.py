@@ -155,8 +155,10 @@ def _headline(metrics: Iterable[SeriesSummary]) -> tuple[SeriesSummary, ...]:
         if one.rank < other.rank:
             lowest[one.name, one.axis] = one
     known = [one for one in lowest.values() if one.is_known]
-    known.sort(key=lambda one: (one.role is None, one.goal is None, one.axis, one.name))
-    return tuple(known[:_MOST_HEADLINE])
+    known.sort(key=lambda one: (one.importance, one.axis != "step", one.name))
+    # However many goals the program declared: lists ask for roles.
+    chosen = sorted(known, key=lambda one: one.role is None)[:_MOST_HEADLINE]
+    return tuple(one for one in known if one in chosen)
 
 
 def last_value(row: RunRow, role: str) -> float | None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -26,6 +27,7 @@ from epochal.run.recorder import Recorder
 from epochal.series.eta import Eta
 from epochal.series.goals import guess_goal
 from epochal.series.html import MOST_POINTS, Point, card, chart, progress_bar, thinned
+from epochal.series.importance import Importance, importance
 
 _KINDS = frozenset({"metrics", "step", "eval", "epoch"})
 _MOST_LINES = 5
@@ -64,6 +66,7 @@ class RunCard:
         # By role: the losses, and the first other metric for a run that has no loss.
         self._curves: dict[str, _Curve] = {}
         self._last: dict[str, float] = {}
+        self._goals: set[str] = set()  # names and patterns
         self._done: dict[str, float] = {}  # by the unit of a total
         self._started: float | None = None
         self._ended: Record | None = None
@@ -110,8 +113,8 @@ class RunCard:
         """The run as HTML, without anything that needs a server or a kernel."""
         self._read()
         curves = self._shown_curves
-        names = dict.fromkeys([*(curve.name for curve in curves), *self._last])
-        facts = {name: format_number(self._last[name]) for name in list(names)[:_MOST_METRICS]}
+        names = sorted(self._last, key=self._importance)[:_MOST_METRICS]
+        facts = {name: format_number(self._last[name]) for name in names}
         for curve in curves:
             x, best = curve.best()
             if math.isfinite(best):
@@ -150,6 +153,10 @@ class RunCard:
         losses = [self._curves[role] for role in ("loss", "eval_loss") if role in self._curves]
         curves = losses or list(self._curves.values())
         return [curve for curve in curves if curve.axis == curves[0].axis]
+
+    def _importance(self, name: str) -> Importance:
+        is_declared = any(fnmatchcase(name, pattern) for pattern in self._goals)
+        return importance(name, role=GUESSED_ROLE.get(name), is_declared=is_declared)
 
     def _status(self) -> str:
         end = unix_now() if self._ended is None else self._ended["t"]
@@ -195,6 +202,8 @@ class RunCard:
                     self._take(record)
                 elif record["log"] == "finish":
                     self._ended = record
+                elif record["log"] == "define" and record.get("goal") is not None:
+                    self._goals.add(str(record["name"]))
 
     def _take(self, record: Record) -> None:
         kind, own = record["log"], record.get("m") or {}

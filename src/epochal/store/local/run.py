@@ -27,6 +27,7 @@ from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
 from epochal.journal.state import AXES, RunState, run_metrics
 from epochal.journal.summaries import last_value, read_metrics, summarise
 from epochal.records import Axis, Position, Record
+from epochal.series.importance import Importance
 from epochal.series.series import Series
 from epochal.series.summary import Summary
 from epochal.settings import cache_folder
@@ -80,6 +81,7 @@ def metric_of(some: Sequence[SeriesSummary]) -> Metric:
         goal=first.goal,
         role=first.role,
         x=first.x,
+        importance=Importance(first.importance),
     )
 
 
