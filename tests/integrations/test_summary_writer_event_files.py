@@ -18,7 +18,6 @@ from torch.utils.tensorboard import SummaryWriter as TorchWriter
 
 import epochal
 from epochal import SummaryWriter
-from epochal.exchange.imports.formats.tensorboard import TensorboardFolder
 from epochal.exchange.sinks.reporting import options_from
 from epochal.exchange.sinks.worker import Forwarding
 from epochal.journal.layout import RunFolder
@@ -108,7 +107,6 @@ def test_the_companion_writes_event_files(tmp_path: Path, monkeypatch: pytest.Mo
     assert read(tmp_path / "runs" / "a").Scalars("x")[0].value == 0.5
     with epochal.open(tmp_path / "runs") as runs:
         assert [run.name for run in runs] == ["a"]
-    assert TensorboardFolder.find(tmp_path / "runs") is None
 
 
 def test_files_that_torch_wrote_before_are_named(

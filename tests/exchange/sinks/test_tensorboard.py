@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epochal.exchange.imports.formats.tensorboard import TensorboardFolder
 from epochal.exchange.sinks.reporting import options_from
 from epochal.exchange.sinks.worker import Forwarding
 from epochal.journal.layout import RunFolder
@@ -228,6 +229,7 @@ def test_tensorboard_names_a_run_by_its_folder(start_run: StartRun, tmp_path: Pa
             log_steps(run, range(2, 3))
         run.finish()
         send(run)
+    assert TensorboardFolder.find(tmp_path / "runs") is None, "they are no runs of another tracker"
     with server(tmp_path / "runs") as address:
         assert fetch(address, "plugin/scalars/tags").keys() == {
             "tests/ref",
