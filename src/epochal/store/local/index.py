@@ -47,13 +47,20 @@ create table if not exists answers (
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
 _ONE = "select row from runs where place = ? and signature = ?"
 # Fields of the query language that are columns, and those of them that are texts.
-_NESTED = ("config", "summary", "best")
 _TEXT_COLUMNS = {"project": "project", "name": "name", "owner": "owner", "group": "run_group"}
 # Numbers that a double cannot hold are rounded in SQL, so a bound belongs to the superset.
 _SQL_OPERATORS = {"==": "=", "<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
 
 _decode_row = packed_decoder(RunRow).decode
 _decode_metrics = packed_decoder(RunMetrics).decode
+
+
+def decoded_row(packed: bytes) -> RunRow | None:
+    """A row of the index; None where it is damaged."""
+    try:
+        return _decode_row(packed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 class IndexedRun(NamedTuple):
@@ -110,7 +117,7 @@ class Index:
     def get(self, place: str, signature: str) -> RunRow | None:
         """The row of a run whose files have this signature; None where there is none."""
         found = self._all(_ONE, (place, signature)) or ()
-        return next((self._decoded(packed) for (packed,) in found), None)
+        return next((decoded_row(packed) for (packed,) in found), None)
 
     def has(self, place: str) -> bool:
         """Whether there is a row of a run, of whichever files."""
@@ -135,17 +142,14 @@ class Index:
         text = "insert or replace into answers values (?, ?, ?, ?)"
         self._change(text, (place, asked, last, pack(answer)))
 
-    def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, RunRow]]:
-        """The places and rows of runs, at least those that a query selects, the newest first."""
+    def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, bytes]]:
+        """The places and packed rows of runs, at least those that a query selects, newest first."""
         where, values = ("1", ()) if condition is None else _narrowed(condition)
         text = "select place, row from runs where {} order by created desc, place"
         found = self._all(text.format(where), values)
         if found is None:  # an SQLite without JSON cannot narrow
             found = self._all(text.format("1"), ())
-        for place, packed in found or ():
-            row = self._decoded(packed)
-            if row is not None:
-                yield place, row
+        yield from found or ()
 
     def projects(self) -> list[str]:
         return [name for (name,) in self._all("select distinct project from runs", ()) or ()]
@@ -223,12 +227,6 @@ class Index:
             except (sqlite3.Error, UnicodeEncodeError) as error:
                 self._recover(error)
                 return None
-
-    def _decoded(self, packed: bytes) -> RunRow | None:
-        try:
-            return _decode_row(packed)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
 
     def _recover(self, error: Exception) -> None:
         """Replace a damaged file; another error, such as a lock or a full disk, leaves it."""
@@ -309,8 +307,9 @@ def _narrowed(condition: q.Filter) -> tuple[str, tuple[Any, ...]]:
         # A key that SQL does not find is left to the evaluator.
         found = f"json_extract(config, '$.\"{path[1]}\"')"
         return f"{found} is null or {found} {operator} ?", (value,)
-    name = ".".join(path)
-    if path[0] not in _NESTED and _is_plain(name) and isinstance(value, (int, float)):
+    # ``summary.loss.last`` and ``summary.loss`` are ``loss``; other statistics are not compared.
+    name = ".".join(path[path[0] == "summary" :]).removesuffix(".last")
+    if path[0] not in ("config", "best") and _is_plain(name) and isinstance(value, (int, float)):
         found = f"json_extract(numbers, '$.\"{name}\"')"
         same = "place = runs.place and asked = ?"
         asked = f"select 1 from answers where {same} and not value {operator} ?"
@@ -325,13 +324,12 @@ def _numbers_of(row: RunRow) -> dict[str, float]:
     A name that the program set, or that is no number, is left to the evaluator.
     """
     found: dict[str, float] = {}
-    for one in (*row.headline[::-1], *(one for one in row.headline[::-1] if one.axis == "step")):
-        found.pop(one.name, None)
-        if one.last is not None and dig(row.summary, one.name.split(".")) is NOT_THERE:
-            found[one.name] = one.last
-    for one in row.headline:
-        if one.role is not None and one.role not in found and one.name in found:
-            found[one.role] = found[one.name]
+    for one in row.headline[::-1]:
+        is_set = bool(row.summary) and dig(row.summary, one.name.split(".")) is not NOT_THERE
+        if one.axis == "step" and one.last is not None and not is_set:
+            found |= {one.role or one.name: one.last, one.name: one.last}
+    if row.summary:
+        return {n: v for n, v in found.items() if dig(row.summary, n.split(".")) is NOT_THERE}
     return found
 
 

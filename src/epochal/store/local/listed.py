@@ -13,7 +13,7 @@ from epochal.journal.row import RunRow, Status
 from epochal.records import Axis
 from epochal.records.values import flat_items
 from epochal.series.summary import Summary
-from epochal.store.local.index import Answer, Index
+from epochal.store.local.index import Answer, Index, decoded_row
 from epochal.store.local.run import LocalRun, metric_of
 from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.selection import search_text_of
@@ -48,12 +48,13 @@ class Entry:
 class ListedRun:
     """A run as the evaluator of queries sees it."""
 
-    __slots__ = ("_open", "_status", "_summaries", "entry", "row")
+    __slots__ = ("_open", "_row", "_status", "_summaries", "entry")
 
-    def __init__(self, entry: Entry, row: RunRow, open_run: Callable[[Entry], LocalRun]) -> None:
+    def __init__(
+        self, entry: Entry, row: RunRow | bytes, open_run: Callable[[Entry], LocalRun]
+    ) -> None:
         self.entry = entry
-        # Its row, without status and counts.
-        self.row = row
+        self._row = row
         self._open = open_run
         self._status: Status | None = None
         self._summaries: dict[tuple[str, int, Axis], Summary] = {}
@@ -61,6 +62,13 @@ class ListedRun:
     @property
     def id(self) -> str:
         return self.entry.id or self.row.id
+
+    @property
+    def row(self) -> RunRow:
+        """Its row, without status and counts; decoded when somebody asks for it."""
+        if isinstance(self._row, bytes):
+            self._row = decoded_row(self._row) or self._open(self.entry).read_row()
+        return self._row
 
     @property
     def config(self) -> Mapping[str, Any]:

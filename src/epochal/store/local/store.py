@@ -34,6 +34,8 @@ from epochal.store.store import SUMMARISE_S, KnownRuns, RunView, Trash
 _NEWEST_FIRST = "-created"
 # A journal of this size is read in a fraction of a second.
 _QUICK_BYTES = 8 * 1024 * 1024
+# A search for new runs looks at its time after so many.
+_RUNS_AT_ONCE = 64
 # Boards wait so long for the names of projects.
 _BOARDS_S = 0.15
 # Clocks of machines that share a folder differ by less.
@@ -167,7 +169,7 @@ class LocalStore:
                 ListedRun(entry, entry.outline or self._open(entry).read_row(), self._open)
             )
         if others or len(self._indexes) > 1:
-            found.sort(key=lambda run: run.row.created or 0.0, reverse=True)
+            found.sort(key=lambda run: run.entry.created or 0.0, reverse=True)
         return found
 
     def _lazy(self, found: Iterable[ListedRun]) -> LazyRuns:
@@ -185,46 +187,38 @@ class LocalStore:
 
         What is left is listed with its identity and status, or as it was read before.
         """
-        until = time.monotonic() + budget_s
-        for entry in sorted(self._unread(), key=_latest_creation, reverse=True):
-            is_late = time.monotonic() > until
-            self._read_rows(
-                [entry], until=until, is_quick=is_late, is_bounded=budget_s <= SUMMARISE_S
-            )
+        self._read_rows(
+            sorted(self._unread(), key=_latest_creation, reverse=True),
+            until=time.monotonic() + budget_s,
+            most_bytes=_QUICK_BYTES if budget_s <= SUMMARISE_S else math.inf,
+        )
 
     def _read_rows(
-        self,
-        entries: Sequence[Entry],
-        *,
-        until: float = math.inf,
-        is_quick: bool = False,
-        is_bounded: bool = False,
+        self, entries: Sequence[Entry], *, until: float = math.inf, most_bytes: float = math.inf
     ) -> None:
         """Have the rows of runs; one that another thread reads is passed over at ``until``.
 
-        ``is_quick``: of runs that would have to be read, have the outlines; ``is_bounded``: also of
-        large ones.
+        After that, and of runs with more bytes, those that would have to be read have an outline.
         """
-        for index in self._indexes:
-            with index.batch():
-                for entry in entries:
-                    if entry.index is not index:
-                        continue
-                    run = self._open(entry)
-                    left_s = max(until - time.monotonic(), 0.0)
-                    # A run without an id is waited for: nobody could ask for it.
-                    wait_s = left_s if entry.own_id is None or left_s == math.inf else 0.0
-                    if run.lock.acquire(timeout=min(wait_s, threading.TIMEOUT_MAX)):
-                        try:
-                            is_large = is_bounded and run.source.unsealed_bytes > _QUICK_BYTES
-                            self._learn(entry, run, is_quick=is_quick or is_large)
-                        finally:
-                            run.lock.release()
+        with contextlib.ExitStack() as batches:
+            for index in self._indexes:
+                batches.enter_context(index.batch())
+            for entry in entries:
+                run = self._open(entry)
+                left_s = max(until - time.monotonic(), 0.0)
+                # A run without an id is waited for: nobody could ask for it.
+                wait_s = left_s if entry.own_id is None or left_s == math.inf else 0.0
+                if run.lock.acquire(timeout=min(wait_s, threading.TIMEOUT_MAX)):
+                    try:
+                        is_large = left_s < math.inf and run.source.unsealed_bytes > most_bytes
+                        self._learn(entry, run, is_quick=not left_s or is_large)
+                    finally:
+                        run.lock.release()
         self._assign_ids()
 
     def _learn(self, entry: Entry, run: LocalRun, *, is_quick: bool) -> None:
         """Read the row of a run, and note what is known of it."""
-        if run.source.signature not in (None, entry.signature):
+        if entry.signature is not None and run.source.signature not in (None, entry.signature):
             run.look_again()  # another thread was reading it at the last scan
         row = run.outline_row() if is_quick else run.read_row()
         if not row.is_summarised and entry.own_id is not None and entry.index.has(entry.place):
@@ -251,7 +245,7 @@ class LocalStore:
 
     def find(self, run_id: str) -> LocalRun | None:
         self._scan_once()
-        self._read_rows([e for e in self._entries.values() if e.own_id is None], is_quick=True)
+        self._read_rows([e for e in self._entries.values() if e.own_id is None], until=0.0)
         entry = self._by_id.get(run_id)
         if entry is None or (self._only is not None and not _is_of(entry.place, self._only)):
             return None
@@ -270,7 +264,7 @@ class LocalStore:
             if not same:
                 return None
             entry = same[0]
-        self._read_rows([entry], is_quick=True)
+        self._read_rows([entry], until=0.0)
         return self._open(entry)
 
     def _open(self, entry: Entry) -> LocalRun:
@@ -325,7 +319,9 @@ class LocalStore:
                 finally:
                     run.lock.release()
         unnamed = [entry for entry in self._entries.values() if entry.own_id is None]
-        self._read_rows(unnamed, until=until, is_quick=True)
+        for at in range(0, len(unnamed), _RUNS_AT_ONCE):
+            if time.monotonic() < until:
+                self._read_rows(unnamed[at : at + _RUNS_AT_ONCE], until=0.0)
         with self._lock:
             told = {
                 place: (entry.id, entry.signature)
