@@ -116,16 +116,16 @@ def test_a_run_whose_file_is_newer_than_itself_keeps_its_place(
     assert listed(capsys, tmp_path) == ["r005", "r004", "r003", "r002", "r001", "r000"]
 
 
-def test_a_list_says_when_runs_are_not_read_yet(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+def test_a_list_says_of_how_many_runs_it_knows_no_more_than_who_they_are(
+    tmp_path: Path, capsys: Capture
 ) -> None:
-    many_runs(tmp_path, 3)
-    monkeypatch.setattr("epochal.cli.ls._PATIENCE_S", -1.0)
-    monkeypatch.setattr("epochal.store.local.store._QUICK_BYTES", 0)
+    large = {"log": "text", "name": "t", "text": "x" * 1_000_000}
+    Journal(tmp_path, "large").add(*[large] * 9).metrics(1, loss=1.0)
+    Journal(tmp_path, "small").metrics(1, loss=1.0)
     assert main(["ls", "--dir", str(tmp_path)]) == 0
     said = capsys.readouterr()
-    assert "…" in said.out
-    assert "not read yet" in said.err
+    assert ("…" in said.out, "small" in said.out, "large" in said.out) == (True, True, True)
+    assert "1 run is not summarised yet: 'epochal manage pack --all' does that." in said.err
 
 
 @pytest.fixture
