@@ -20,13 +20,15 @@ from epochal.journal.line import decode
 from epochal.journal.part import StalePartError, label_of
 from epochal.journal.reader import PartReader, ShorterFileError, check_version, whole_lines
 from epochal.journal.regular_file import regular_only
-from epochal.journal.rows import Line, Rows, decode_lines
+from epochal.journal.rows import Line, LineDecoder, Rows
 from epochal.journal.segments.columns import PartColumns, PartSummary
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
 from epochal.series.series import Series
 
 _CHUNK_BYTES = 128 * 1024
 _COMPARED_BYTES = 64
+# A part with fewer lines of a kind is read before a struct for them is made.
+_FEW = 8
 # The starts of so many newest chunks are kept; of older ones, one in so many bytes.
 _NEWEST_MARKS = 16
 _MARK_EVERY_BYTES = 256 * 1024
@@ -42,6 +44,7 @@ class TailedPart:
         self.name = name
         self.offset = 0
         self.facts = PartFacts(name)
+        self._decoder = LineDecoder(_FEW)
         self._columns = PartColumns()
         # Where other records are, by kind: ordinal, start, end and the number of the label.
         self._places: dict[str, array[int]] = {}
@@ -78,7 +81,7 @@ class TailedPart:
 
     def _take(self, text: bytes) -> None:
         facts, num_malformed = self.facts, self._columns.num_malformed
-        decoded = decode_lines(text, first=facts.num_records)
+        decoded = self._decoder.decode(text, first=facts.num_records)
         if facts.num_records == 0 and (first := decoded.header()) is not None:
             check_version(first, self.path)
         if decoded.num_records:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.journal.line import decode, encode
-from epochal.journal.segments import columns, content, read, seal
+from epochal.journal.segments import content, read, seal
 from epochal.journal.segments.read import Segment
 from epochal.records import KINDS, Record, axis_of, scalars_of
 from tests.journal.segments.parts import (
@@ -64,8 +64,7 @@ def _records(draw: st.DrawFn) -> Record:
 
 
 def columns_for_few(patch: pytest.MonkeyPatch) -> None:
-    """Columns for a few lines already, several slices and row groups of them."""
-    patch.setattr(columns, "_FEW", 2)
+    """Columns for a few lines already, several chunks and row groups of them."""
     patch.setattr(seal, "_WORTH_COLUMNS", 2)
     patch.setattr(content, "_CHUNK_BYTES", 500)
     patch.setattr(seal, "_ROWS_IN_GROUP", 3)

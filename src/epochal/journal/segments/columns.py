@@ -7,19 +7,17 @@ ordinals of its records, so that a series of several blocks comes back in the or
 
 from __future__ import annotations
 
-import functools
 import math
 from array import array
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.journal.facts import STEP_LIMIT, Extent, SeriesKey, seconds
-from epochal.journal.rows import FieldPath, Keys, Rows
-from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
+from epochal.journal.facts import Extent, SeriesKey, seconds
+from epochal.journal.rows import Rows, plan_of
+from epochal.records import Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.series.downsample import summarise_rows
 from epochal.series.series import Series, concatenated, merge
 from epochal.series.summary import Summary
@@ -29,9 +27,6 @@ NO_STEP = -1
 # sets, each value goes to a block of its own name.
 _MAX_BLOCKS = 256
 _VALUES_AT_ONCE = 1 << 20
-# Fewer records are added one by one.
-_FEW = 8
-_NUMBERS = {float, int, bool}
 
 Names = tuple[str, ...]
 
@@ -46,34 +41,6 @@ class PartSummary(NamedTuple):
     summary: Summary
     first_at: float
     last_t: float
-
-
-class Plan(NamedTuple):
-    """The series of records with the same keys: the axis, and the path of each by its name."""
-
-    axis: Axis
-    paths: Mapping[str, FieldPath]
-
-
-@lru_cache(1024)
-def plan_of(kind: str, keys: Keys, gpu: str) -> Plan | None:
-    """The series of such records, in the order of ``numbers_of``.
-
-    None where each record has to be looked at: one name occurs twice, or an object is none.
-    """
-    spec, members = KINDS[kind], dict(keys)
-    objects = [name for name in ("m", *spec.objects) if name in members]
-    if any(members[name] is None for name in objects):
-        return None
-    found: list[tuple[str, FieldPath]] = []
-    for name in objects:
-        prefix = "" if name == "m" else spec.prefix
-        found += [(prefix + member, (name, member)) for member in members[name] or ()]
-    if spec.scalars:
-        names = spec.series_names({"log": kind, **members, "id": gpu}).items()
-        found += [(name, (field,)) for field, name in names if members[field] is None]
-    paths = dict(found)
-    return Plan(spec.axis, paths) if len(paths) == len(found) else None
 
 
 class _Block:
@@ -134,23 +101,21 @@ class PartColumns:
 
     def add_rows(self, rows: Rows) -> Extent:
         """Add records with the same keys; returns how far they reach."""
-        found = _columns(rows) if len(rows.records) >= _FEW else None
-        if found is None:
-            reach = map(self._add_pair, zip(rows.ordinals, rows.records, strict=True))
-            return functools.reduce(Extent.joined, reach)
-        axis, steps, times, columns = found
-        if columns:
-            for block in self._blocks_of(axis, tuple(columns)):
-                block.place(rows.ordinals[0])
-                block.ordinals.extend(rows.ordinals)
-                block.steps.extend(steps or array("q", [NO_STEP]) * len(rows.ordinals))
-                block.times.extend(times or array("d", [math.nan]) * len(rows.ordinals))
+        plan, times = plan_of(rows.kind, rows.keys, rows.gpu), rows.numbers.get(("t",))
+        assert plan is not None  # others are no rows
+        numbers = {name: path for name, path in plan.paths.items() if path in rows.numbers}
+        if numbers and plan.axis != "none":
+            steps = rows.steps if rows.steps.size else np.full(rows.ordinals.size, NO_STEP)
+            nan = np.full(rows.ordinals.size, math.nan)
+            for block in self._blocks_of(plan.axis, tuple(numbers)):
+                block.place(rows.ordinals[0].item())
+                block.ordinals.frombytes(rows.ordinals.tobytes())
+                block.steps.frombytes(steps.tobytes())
+                block.times.frombytes((nan if times is None else times).tobytes())
                 for name, values in zip(block.names, block.values, strict=True):
-                    values.extend(columns[name])
-        return Extent(max(steps, default=None), max(times, default=None))
-
-    def _add_pair(self, pair: tuple[int, Record]) -> Extent:
-        return self.add(pair[1], ordinal=pair[0])
+                    values.frombytes(rows.numbers[numbers[name]].tobytes())
+        step = rows.steps.max().item() if rows.steps.size else None
+        return Extent(step, None if times is None else times.max().item())
 
     def add(self, record: Record, *, ordinal: int) -> Extent:
         """Add every number of a record; returns how far it reaches.
@@ -229,41 +194,6 @@ def _ascends(along: NDArray[Any], axis: Axis) -> bool:
     """Whether points are in their order, and none replaces another."""
     before, after = along[:-1], along[1:]
     return bool(np.all(before <= after if axis == "time" else before < after))
-
-
-def _columns(rows: Rows) -> tuple[Axis, array[int], array[float], dict[str, array[float]]] | None:
-    """The axis, the steps, the times and the values of each series of some records.
-
-    Steps and times are empty where the records have none. None where each record has to be looked
-    at, because some values are not of the usual type.
-    """
-    plan, fields = plan_of(rows.kind, rows.keys, rows.gpu), dict(rows.keys)
-    needed = {"step": {"step"}, "time": set[str]()}
-    if plan is None or plan.axis not in needed or not needed[plan.axis] <= fields.keys():
-        return None
-    steps, times = array("q"), array("d")
-    columns: dict[str, array[float]] = {}
-    found = rows.columns()
-    try:
-        if ("step",) in found:
-            if set(map(type, found["step",])) != {int}:
-                return None
-            steps = array("q", found["step",])
-        if ("t",) in found:
-            if not set(map(type, found["t",])) <= {int, float}:
-                return None
-            times = array("d", found["t",])
-            if not -STEP_LIMIT < min(times) <= max(times) < STEP_LIMIT:
-                return None
-        for name, path in plan.paths.items():
-            kinds = set(map(type, found[path]))
-            if kinds <= _NUMBERS:
-                columns[name] = array("d", found[path])
-            elif kinds != {str}:
-                return None
-    except OverflowError:  # an integer beyond 64 bits, or beyond a float
-        return None
-    return plan.axis, steps, times, columns
 
 
 def in_order(pieces: list[tuple[Series, NDArray[np.int64]]]) -> Series:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epochal.journal.facts import Extent
 from epochal.journal.line import encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
-from epochal.journal.rows import FieldPath, Keys, Line, Rows, decode_lines, paths_of
-from epochal.journal.segments.columns import PartColumns, plan_of
+from epochal.journal.rows import FieldPath, Keys, Line, LineDecoder, Rows, paths_of
+from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.records import Record
 
@@ -75,7 +78,7 @@ class PartContent:
         """Take in the next lines of the part."""
         for item in items:
             if isinstance(item, Rows):
-                self._note(item.kind, len(item.records), self.numbers.add_rows(item))
+                self._note(item.kind, item.ordinals.size, self.numbers.add_rows(item))
                 self._take_rows(item)
                 continue
             if not item.is_whole:
@@ -95,46 +98,41 @@ class PartContent:
     def _take_rows(self, rows: Rows) -> None:
         """Add records to the groups of their types."""
         columns = rows.columns()
-        columns.pop(("log",))
         by_types: dict[tuple[type, ...], list[int]] = {}
         kinds = [set(map(type, column)) for column in columns.values()]
         if all(len(some) == 1 for some in kinds):
-            by_types[tuple(some.pop() for some in kinds)] = list(range(len(rows.records)))
+            by_types[tuple(some.pop() for some in kinds)] = list(range(rows.ordinals.size))
         else:
             for place, row in enumerate(zip(*columns.values(), strict=True)):
                 by_types.setdefault(tuple(map(type, row)), []).append(place)
         for types, places in by_types.items():
-            if not self._put(rows, columns, types, places):
-                self.documents += [(rows.ordinals[place], rows.records[place]) for place in places]
+            every = len(places) == rows.ordinals.size
+            values = [c if every else [c[place] for place in places] for c in columns.values()]
+            self._put(rows, types, rows.ordinals[places], values)
 
     def _put(
         self,
         rows: Rows,
-        columns: Mapping[FieldPath, Sequence[Any]],
         types: tuple[type, ...],
-        places: Sequence[int],
-    ) -> bool:
-        """Add some of the records to their group; False where JSON has to keep them."""
-        # A series that a record holds twice is read from the records themselves.
-        is_plain = plan_of(rows.kind, rows.keys, rows.gpu) is not None
-        if not is_plain or not {*_CODES, str}.issuperset(types):
-            return False
-        every = len(places) == len(rows.records)
+        ordinals: NDArray[np.int64],
+        columns: Sequence[Sequence[Any]],
+    ) -> None:
+        """Add records with values of these types to their group."""
         made: list[Any] = []
-        for kind, column in zip(types, columns.values(), strict=True):
-            values = column if every else [column[place] for place in places]
-            try:
-                made.append(array(_CODES[kind], values) if kind in _CODES else values)
-            except OverflowError:  # an integer beyond 64 bits
-                return False
+        try:
+            for kind, column in zip(types, columns, strict=True):
+                made.append(array(_CODES[kind], column) if kind in _CODES else column)
+        except OverflowError:  # an integer beyond 64 bits
+            group = Group(rows.kind, rows.keys, (), rows.gpu, ordinals.size)
+            records = group.records(columns, ordinals.size)
+            self.documents += zip(ordinals.tolist(), records, strict=True)
+            return
         key = (rows.kind, rows.keys, types, rows.gpu)
-        group = self.groups.get(key)
-        if group is None:
-            group = self.groups[key] = GroupColumns(rows.kind, rows.keys, types, rows.gpu)
-        group.ordinals.extend([rows.ordinals[place] for place in places])
-        for column, values in zip(group.columns.values(), made, strict=True):
+        if key not in self.groups:
+            self.groups[key] = GroupColumns(rows.kind, rows.keys, types, rows.gpu)
+        self.groups[key].ordinals.frombytes(ordinals.tobytes())
+        for column, values in zip(self.groups[key].columns.values(), made, strict=True):
             column.extend(values)
-        return True
 
     def dissolve(self, key: Any) -> None:
         """Keep the records of a group as JSON."""
@@ -156,7 +154,7 @@ class PartContent:
 
 def read_content(path: Path) -> PartContent:
     """Read a whole part; raises ``NewerFormatError`` for one of a newer format."""
-    content = PartContent()
+    content, decoder = PartContent(), LineDecoder()
     with open(path, "rb", buffering=0, opener=regular_only) as file:
         rest = b""
         while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
@@ -167,7 +165,7 @@ def read_content(path: Path) -> PartContent:
             nul = text.find(b"\0")
             end = text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
             lines, rest = text[:end], text[end:]
-            decoded = decode_lines(lines, first=content.num_records)
+            decoded = decoder.decode(lines, first=content.num_records)
             if content.num_records == 0 and (first := decoded.header()) is not None:
                 check_version(first, path)
             content.take(decoded.items, lines)

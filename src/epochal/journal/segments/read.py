@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from epochal.errors import FormatError
 from epochal.journal.facts import STEP_LIMIT, SeriesKey
 from epochal.journal.line import decode_json
-from epochal.journal.rows import FieldPath
-from epochal.journal.segments.columns import NO_STEP, PartColumns, in_order, plan_of
+from epochal.journal.rows import FieldPath, plan_of
+from epochal.journal.segments.columns import NO_STEP, PartColumns, in_order
 from epochal.journal.segments.footer import Column, Group, decode_footer
 from epochal.records import DENSE_KINDS, Axis, Record
 from epochal.series.series import Series
