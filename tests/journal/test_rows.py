@@ -112,7 +112,7 @@ _ODD = st.sampled_from(
 def damaged_texts(draw: st.DrawFn) -> bytes:
     """Lines that repeat a few sets of keys and types, with damage and other odd ones between."""
     models = draw(st.lists(_MEMBERS, min_size=1, max_size=3))
-    kinds = st.sampled_from(["metrics", "step"])
+    kinds = st.sampled_from(["metrics", "step", "eval"])
     lines: list[bytes] = []
     for _ in range(draw(st.integers(0, 25))):
         if draw(st.integers(0, 9)) == 0:
@@ -136,7 +136,7 @@ def test_records_with_the_same_keys_become_columns() -> None:
     decoded = assert_as_read(text_of(*records))
     (group,) = rows_of(decoded)
     assert not decoded.lines
-    assert list(group.numbers) == [("t",), ("step",), ("m", "loss"), ("m", "count")]
+    assert list(group.numbers) == [("t",), ("m", "loss"), ("m", "count")]
     assert group.columns()["m", "count"] == tuple(range(500))
 
 

@@ -100,6 +100,7 @@ def _answers(part: TailedPart) -> Any:
             for key, one in series.items()
             if one is not None
         },
+        list(part.entries("eval")),
         (facts.num_records, facts.num_damaged, facts.reached, facts.updated, facts.header),
     )
 

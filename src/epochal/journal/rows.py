@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, compress
 from typing import Any, NamedTuple, Union
 
 import msgspec
@@ -30,6 +30,12 @@ FieldPath = tuple[str, ...]
 # The fields of a record without ``log``: a name, and the names inside where it is an object.
 Keys = tuple[tuple[str, tuple[str, ...] | None], ...]
 
+# The kinds whose records are numbers, and texts that are no series.
+ROW_KINDS = DENSE_KINDS | {
+    kind.name
+    for kind in KINDS.values()
+    if kind.axis in ("step", "time") and any(field.series for field in kind.fields)
+}
 _NEWLINE = 10
 # A log that hardly ever repeats a set of names would make a new struct again and again, and a log
 # of very many names a wide one for a few numbers.
@@ -39,7 +45,8 @@ _SOME_NAMES = 64
 _MAX_ABSENT = 4
 # Names that no field of a struct can have.
 _UNFIT = re.compile(r'[\\"\x00-\x1f]')
-_NOT_THERE = math.nan  # JSON has no such number
+# A number that is not there is nan, which JSON does not have.
+_NUMBER = (int | float | bool, math.nan)
 
 
 class Plan(NamedTuple):
@@ -78,99 +85,81 @@ def paths_of(keys: Keys) -> list[FieldPath]:
     return paths
 
 
-class _Names(NamedTuple):
-    """The names of numbers, of texts and of objects of numbers that records of a kind have had."""
+# The fields of records of a kind: float for a number, int for the step, str for a text, and for an
+# object the names of the numbers inside.
+_Fields = dict[str, Any]
 
-    numbers: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    objects: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    @classmethod
-    def of(cls, record: Record) -> _Names | None:
-        """Those of one record; None if it has other values, or a name that no struct can have."""
-        numbers, texts, objects = list[str](), list[str](), dict[str, tuple[str, ...]]()
-        for name, value in record.items():
-            if name == "log":
-                continue
-            if isinstance(value, (int, float)):
-                numbers.append(name)
-            elif isinstance(value, str):
-                texts.append(name)
-            elif type(value) is dict and set(map(type, value.values())) <= {int, float, bool}:
-                objects[name] = tuple(value)
-            else:
-                return None
-        found = cls(tuple(numbers), tuple(texts), tuple(objects.items()))
-        return (
-            None if any(_UNFIT.search(part) for path in found.marked() for part in path) else found
-        )
+def _fields_of(record: Record) -> _Fields | None:
+    """The fields of one record; None if it has other values, or a name that no struct can have."""
+    found: _Fields = {}
+    for name, value in record.items():
+        if name == "log":
+            continue
+        if name in ("name", "id") and record["log"] not in DENSE_KINDS:
+            return None  # there are lists of them by name
+        if name == "step":
+            found[name] = int
+        elif isinstance(value, (int, float)):
+            found[name] = float
+        elif isinstance(value, str):
+            found[name] = str
+        elif type(value) is dict and set(map(type, value.values())) <= {int, float, bool}:
+            found[name] = tuple(value)
+        else:
+            return None
+    return None if any(_UNFIT.search(part) for path in _paths_in(found) for part in path) else found
 
-    def fields(self) -> list[str]:
-        """The fields of a record, in the order of the struct."""
-        return [*self.numbers, *self.texts, *(name for name, _ in self.objects)]
 
-    def paths(self) -> list[FieldPath]:
-        """The path of each number."""
-        inside = [(name, member) for name, members in self.objects for member in members]
-        return [*((name,) for name in self.numbers), *inside]
+def _joined(fields: _Fields, more: _Fields) -> _Fields | None:
+    """The fields of both; None where they contradict each other."""
+    found = dict(fields)
+    for name, kind in more.items():
+        before = found.get(name, kind)
+        if isinstance(before, tuple) and isinstance(kind, tuple):
+            found[name] = tuple(dict.fromkeys(before + kind))
+        elif before == kind:
+            found[name] = kind
+        else:
+            return None
+    return found
 
-    def marked(self) -> list[FieldPath]:
-        """Whatever may be missing from a record: numbers, then texts and objects."""
-        return [*self.paths(), *((name,) for name in self.fields()[len(self.numbers) :])]
 
-    def is_wide_for(self, record: _Names) -> bool:
-        """Whether a record with other names has only few of these."""
-        return len(self.paths()) > _SOME_NAMES + _MAX_ABSENT * len(record.paths())
-
-    def keys(self, has: Set[FieldPath]) -> Keys:
-        """The keys of a record that has some of it."""
-        inside = dict(self.objects)
-        return tuple(
-            (name, tuple(m for m in inside[name] if (name, m) in has) if name in inside else None)
-            for name in self.fields()
-            if (name,) in has
-        )
-
-    def joined(self, other: _Names) -> _Names | None:
-        """Both; None where they contradict each other."""
-        objects = dict(self.objects)
-        for name, members in other.objects:
-            objects[name] = tuple(dict.fromkeys(objects.get(name, ()) + members))
-        numbers = tuple(dict.fromkeys(self.numbers + other.numbers))
-        texts = tuple(dict.fromkeys(self.texts + other.texts))
-        found = _Names(numbers, texts, tuple(objects.items()))
-        return found if len(set(found.fields())) == len(found.fields()) else None
+def _paths_in(fields: _Fields) -> list[FieldPath]:
+    """Each field, and each number in an object."""
+    inside = [(name, one) for name, kind in fields.items() if type(kind) is tuple for one in kind]
+    return [*((name,) for name in fields), *inside]
 
 
 class _Layout(NamedTuple):
-    """The struct of records of a kind; its fields are numbers, texts and objects in this order."""
+    """The struct of records of a kind, and of each object in them one that has no number."""
 
     kind: str
-    names: _Names
+    fields: _Fields
     record: type[msgspec.Struct]
-    empty: tuple[msgspec.Struct, ...]
+    empty: Mapping[str, msgspec.Struct]
 
 
 @lru_cache(256)
-def _layout(kind: str, names: _Names) -> _Layout:
-    objects = [_struct("Numbers", dict.fromkeys(m, _NUMBER)) for _, m in names.objects]
-    fields = {
-        **dict.fromkeys(names.numbers, _NUMBER),
-        **dict.fromkeys(names.texts, (str, None)),
-        **{name: (type_, None) for (name, _), type_ in zip(names.objects, objects, strict=True)},
-    }
-    record = _struct("Record", fields, tag_field="log", tag=kind)
-    return _Layout(kind, names, record, tuple(type_() for type_ in objects))
+def _layout(kind: str, fields: tuple[tuple[str, Any], ...]) -> _Layout:
+    types: dict[str, Any] = {}
+    empty: dict[str, msgspec.Struct] = {}
+    for name, what in fields:
+        if type(what) is tuple:
+            inner = _struct("Numbers", dict.fromkeys(what, _NUMBER), frozen=True)
+            empty[name] = inner()
+            types[name] = (inner, empty[name])
+        else:
+            types[name] = _NUMBER if what is float else (what, None)
+    record = _struct("Record", types, tag_field="log", tag=kind)
+    return _Layout(kind, dict(fields), record, empty)
 
 
-_NUMBER = (int | float | bool, _NOT_THERE)
-
-
-def _struct(title: str, fields: Mapping[str, Any], **tag: Any) -> type[msgspec.Struct]:
+def _struct(title: str, fields: Mapping[str, Any], **options: Any) -> type[msgspec.Struct]:
     made = [(f"_{number}", *field) for number, field in enumerate(fields.values())]
     rename = {f"_{number}": name for number, name in enumerate(fields)}
     return msgspec.defstruct(
-        title, made, rename=rename, forbid_unknown_fields=True, gc=False, **tag
+        title, made, rename=rename, forbid_unknown_fields=True, gc=False, **options
     )
 
 
@@ -186,37 +175,45 @@ def _decoder(types: tuple[type[msgspec.Struct], ...]) -> msgspec.json.Decoder[An
 
 
 class Rows(NamedTuple):
-    """Records of a dense kind with the same names, in order; ``gpu`` is the id that all have.
+    """Records of a kind with the same names, in order; ``gpu`` is the id that all have.
 
-    ``steps`` are empty where the records have none. ``numbers`` are floats, by path.
+    ``steps`` are empty where the records have none. ``numbers`` are floats, by path. ``starts`` and
+    ``ends`` are the bytes of the lines in the text, the newlines included.
     """
 
     kind: str
     keys: Keys
     gpu: str
     ordinals: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
     steps: NDArray[np.int64]
     numbers: Mapping[FieldPath, NDArray[np.float64]]
     structs: Sequence[msgspec.Struct]
     layout: _Layout
 
+    def at(self, *columns: NDArray[np.int64]) -> Rows:
+        """The same with the ordinals, starts and ends of lines; its ordinals are their numbers."""
+        ordinals, starts, ends = (column[self.ordinals] for column in columns)
+        return self._replace(ordinals=ordinals, starts=starts, ends=ends)
+
     def columns(self) -> dict[FieldPath, Sequence[Any]]:
         """The values of each path as they were written."""
-        names = self.layout.names
         found: dict[FieldPath, Sequence[Any]] = {}
-        outer = zip(*map(astuple, self.structs), strict=True)
-        inside = dict(names.objects)
-        for name, column in zip(names.fields(), outer, strict=True):
-            if name not in inside:
-                found[name,] = column
-            elif inside[name] and column[0] is not None:
-                members = zip(*map(astuple, column), strict=True)
-                found |= zip(((name, one) for one in inside[name]), members, strict=True)
-        return {path: found[path] for path in paths_of(self.keys)}
+        values = zip(*map(astuple, self.structs), strict=True)
+        outer = dict(zip(self.layout.fields, values, strict=True))
+        for name, members in self.keys:
+            if members is None:
+                found[name,] = outer[name]
+            elif members:
+                inside = zip(*map(astuple, outer[name]), strict=True)
+                columns = dict(zip(self.layout.fields[name], inside, strict=True))
+                found |= {(name, one): columns[one] for one in members}
+        return found
 
 
 class Line(NamedTuple):
-    """A line with a record of another kind, or None for a damaged one.
+    """A line with any other record, or None for a damaged one.
 
     ``start`` and ``end`` are its bytes in the text, the newline included. ``is_whole`` is False
     where the record follows the beginning of a torn one.
@@ -255,10 +252,10 @@ class LineDecoder:
     def __init__(self, few: int = 1) -> None:
         self._few = few
         self._known: dict[str, type[msgspec.Struct]] = {
-            kind: _any_record(kind) for kind in KINDS if kind not in DENSE_KINDS
+            kind: _any_record(kind) for kind in KINDS if kind not in ROW_KINDS
         }
         self._layouts: dict[type, _Layout] = {}
-        self._names: dict[str, _Names] = {}
+        self._fields: dict[str, _Fields] = {}
         self._num_refused: Counter[str] = Counter()
         self._num_structs: Counter[str] = Counter()
         self._decoder = _decoder(tuple(self._known.values()))
@@ -266,32 +263,49 @@ class LineDecoder:
     def decode(self, text: bytes, *, first: int) -> Decoded:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
+        starts = np.append(0, ends[:-1])
         found = self._decoded(text, ends.size)
-        by_type: dict[type, list[int]] = defaultdict(list)
-        for place, type_ in enumerate(map(type, found)):
-            by_type[type_].append(place)
-        items: list[Rows | Line] = []
-        alone: list[int] = []
-        for type_, places in by_type.items():
-            layout, structs = self._layouts.get(type_), found
-            if len(places) < len(found):
-                structs = [found[place] for place in places]
-            rows, odd = ([], places) if layout is None else _rows_of(layout, structs, places)
-            items += rows
-            alone += odd
-        # Damaged lines have no ordinal of their own, nor has the empty one behind a torn record.
+        rows, alone = self._rows(found)
+        spans = list(zip(starts[alone].tolist(), ends[alone].tolist(), strict=True))
+        lines = [text[start : end - 1] for start, end in spans]
+        records = [
+            _record_of(*one) for one in zip(map(found.__getitem__, alone), lines, strict=True)
+        ]
+        # A damaged line has no ordinal of its own, nor has the empty one behind a torn record.
         is_record = np.ones(ends.size, dtype=np.bool_)
-        for place in alone:
-            start, end = ends[place - 1].item() if place else 0, ends[place].item()
-            record, line = found[place], text[start : end - 1]
-            is_whole = type(record) is dict
-            if not is_whole:
-                whole = decode_whole(line)
-                record, is_whole = decode(line) if whole is None else whole, whole is not None
+        is_record[alone] = [record is not None for record, _ in records]
+        ordinals = first + np.cumsum(is_record) - is_record
+        items: list[Rows | Line] = [one.at(ordinals, starts, ends) for one in rows]
+        numbers = ordinals[alone].tolist()
+        for ordinal, span, line, record in zip(numbers, spans, lines, records, strict=True):
             if line:
-                items.append(Line(place, start, end, record, is_whole))
-            is_record[place] = record is not None
-        return _with_ordinals(items, is_record, first)
+                items.append(Line(ordinal, *span, *record))
+        items.sort(key=_first_ordinal)
+        return Decoded(items, int(is_record.sum()))
+
+    def _rows(self, found: Sequence[Any]) -> tuple[list[Rows], list[int]]:
+        """The rows, with the numbers of their lines as ordinals, and the numbers of other lines."""
+        types = list(map(type, found))
+        usual = types[len(types) // 2] if types else None
+        by_type: dict[Any, list[int]] = defaultdict(list)
+        others = [place for place, type_ in enumerate(types) if type_ is not usual]
+        for place in others:
+            by_type[types[place]].append(place)
+        places = {type_: np.array(some) for type_, some in by_type.items()}
+        places[usual] = np.delete(np.arange(len(types)), others)
+        rows: list[Rows] = []
+        alone: list[int] = []
+        for type_, some in places.items():
+            layout = self._layouts.get(type_)
+            if layout is None:
+                alone += some.tolist()
+                continue
+            structs = found if not others else [one for one in found if type(one) is type_]
+            made, odd = _rows_of(layout, structs, some)
+            rows += made
+            alone += odd
+        alone.sort()
+        return rows, alone
 
     def _decoded(self, text: bytes, num_lines: int) -> Sequence[Any]:
         """Of each line its struct, or the dict of a line that no struct takes; None for others."""
@@ -317,19 +331,21 @@ class LineDecoder:
     def _learn(self, record: Record) -> bool:
         """Make a struct for such records if there may be more of them; False if there is none."""
         kind = record["log"]
-        if kind not in DENSE_KINDS:
+        if kind not in ROW_KINDS:
             is_new = kind not in self._known and len(self._known) < len(KINDS) + _MAX_KINDS
             return is_new and self._know(kind, _any_record(kind))
         self._num_refused[kind] += 1
         if self._num_refused[kind] < self._few or self._num_structs[kind] == _MAX_STRUCTS:
             return False
-        names, before = _Names.of(record), self._names.get(kind, _Names())
-        joined = None if names is None else before.joined(names)
-        if names is None or joined is None or joined == before or joined.is_wide_for(names):
+        fields, before = _fields_of(record), self._fields.get(kind, {})
+        joined = None if fields is None else _joined(before, fields)
+        if fields is None or joined is None or joined == before:
             return False
-        layout = _layout(kind, joined)
+        if len(_paths_in(joined)) > _SOME_NAMES + _MAX_ABSENT * len(_paths_in(fields)):
+            return False
+        layout = _layout(kind, tuple(joined.items()))
         self._num_structs[kind] += 1
-        self._names[kind], self._layouts[layout.record] = joined, layout
+        self._fields[kind], self._layouts[layout.record] = joined, layout
         return self._know(kind, layout.record)
 
     def _know(self, kind: str, type_: type[msgspec.Struct]) -> bool:
@@ -338,19 +354,13 @@ class LineDecoder:
         return True
 
 
-def _with_ordinals(items: list[Rows | Line], is_record: NDArray[np.bool_], first: int) -> Decoded:
-    """The items with the ordinals of their records, in order, in place of the numbers of lines."""
-    ordinals = first + np.cumsum(is_record) - is_record
-    placed: list[Rows | Line] = []
-    for item in sorted(items, key=_first_line):
-        if isinstance(item, Rows):
-            placed.append(item._replace(ordinals=ordinals[item.ordinals]))
-        else:
-            placed.append(item._replace(ordinal=ordinals[item.ordinal].item()))
-    return Decoded(placed, int(is_record.sum()))
+def _record_of(found: Any, line: bytes) -> tuple[Record | None, bool]:
+    """The record of a line that is in no rows, and whether it is all of the line."""
+    record = found if type(found) is dict else decode_whole(line)
+    return (decode(line), False) if record is None else (record, True)
 
 
-def _first_line(item: Rows | Line) -> int:
+def _first_ordinal(item: Rows | Line) -> int:
     return item.ordinals[0].item() if isinstance(item, Rows) else item.ordinal
 
 
@@ -358,99 +368,114 @@ def _first_line(item: Rows | Line) -> int:
 
 
 def _rows_of(
-    layout: _Layout, structs: Sequence[msgspec.Struct], places: Sequence[int]
+    layout: _Layout, structs: Sequence[msgspec.Struct], places: NDArray[np.int64]
 ) -> tuple[list[Rows], list[int]]:
     """The rows of records with one layout, and the places of those that cannot be in rows."""
-    columns = dict(
-        zip(layout.names.fields(), zip(*map(astuple, structs), strict=True), strict=True)
-    )
-    try:
-        numbers = _floats(layout, columns, len(structs))
-    except OverflowError:  # an integer beyond every float
-        return [], list(places)
-    others = [*layout.names.texts, *dict(layout.names.objects)]
-    is_there = np.array([[value is not None for value in columns[name]] for name in others], bool)
-    marks = np.concatenate([~np.isnan(numbers), is_there.reshape(-1, len(structs))])
-    ids = columns.get("id") if KINDS[layout.kind].by_id else None
     rows: list[Rows] = []
     odd: list[int] = []
-    for which in _alike(marks, ids):
-        is_all = len(which) == len(structs)
-        made = _plain_rows(
-            layout,
-            structs if is_all else [structs[place] for place in which],
-            np.array(places)[which],
-            numbers if is_all else numbers[:, which],
-            marks[:, which[0]].tolist(),
-        )
+    try:
+        groups = list(_Alike.of(layout, structs, places).groups())
+    except struct.error:  # an integer beyond every float
+        return [], places.tolist()
+    for group, has in groups:
+        made = group.rows(has)
         if made is None:
-            odd += [places[place] for place in which]
+            odd += group.places.tolist()
         else:
             rows.append(made)
     return rows, odd
 
 
-def _column(layout: _Layout, structs: Sequence[msgspec.Struct], name: str) -> list[Any]:
-    return list(map(attrgetter(f"_{layout.names.fields().index(name)}"), structs))
+class _Alike(NamedTuple):
+    """Records with one layout: what each field has, and floats by path, nan where there is none."""
 
+    layout: _Layout
+    structs: Sequence[msgspec.Struct]
+    places: NDArray[np.int64]
+    columns: Mapping[str, Sequence[Any]]
+    numbers: Mapping[FieldPath, NDArray[np.float64]]
+    has_all: bool = True
 
-def _floats(
-    layout: _Layout, columns: Mapping[str, Sequence[Any]], size: int
-) -> NDArray[np.float64]:
-    """Every number as a float, a row for each path; nan where a record has none."""
-    outer = np.array([columns[name] for name in layout.names.numbers], np.float64)
-    found = [outer.reshape(-1, size)]
-    for (name, members), empty in zip(layout.names.objects, layout.empty, strict=True):
-        column = columns[name]
-        if type(None) in set(map(type, column)):
-            column = [empty if value is None else value for value in column]
-        flat = chain.from_iterable(map(astuple, column))
-        inner = np.fromiter(flat, np.float64, size * len(members))
-        found.append(inner.reshape(size, -1).T)
-    return np.concatenate(found)
+    @classmethod
+    def of(
+        cls, layout: _Layout, structs: Sequence[msgspec.Struct], places: NDArray[np.int64]
+    ) -> _Alike:
+        """Raises ``struct.error`` for an integer beyond every float."""
+        size, has_all = len(structs), True
+        columns = dict(zip(layout.fields, zip(*map(astuple, structs), strict=True), strict=True))
+        numbers: dict[FieldPath, NDArray[np.float64]] = {}
+        for name, kind in layout.fields.items():
+            if type(kind) is tuple:
+                inside = chain.from_iterable(map(astuple, columns[name]))
+                table = _floats(inside, size * len(kind)).reshape(size, -1)
+                numbers |= zip(((name, one) for one in kind), table.T, strict=True)
+                has_all &= bool(kind) and not np.isnan(table).any()
+            elif kind is float:
+                numbers[name,] = _floats(columns[name], size)
+                has_all &= not np.isnan(numbers[name,]).any()
+            else:
+                has_all &= set(map(type, columns[name])) == {kind}
+        return cls(layout, structs, places, columns, numbers, has_all)
 
+    def groups(self) -> Iterator[tuple[_Alike, Set[FieldPath]]]:
+        """Records of one device that have the same fields and numbers, and the paths of those."""
+        is_by_id = KINDS[self.layout.kind].by_id
+        ids = list(map(str, self.columns.get("id", "0"))) if is_by_id else []
+        every = _paths_in(self.layout.fields)
+        if self.has_all and len(set(ids)) < 2:
+            yield self, set(every)
+            return
+        marks = [self._is_there(path).tolist() for path in every]
+        found: dict[Any, list[int]] = defaultdict(list)
+        for place, key in enumerate(zip(*marks, *([ids] if len(ids) > 1 else []), strict=True)):
+            found[key].append(place)
+        for key, which in found.items():
+            yield self._some(which), set(compress(every, key))
 
-def _alike(marks: NDArray[np.bool_], ids: Sequence[Any] | None) -> Iterable[NDArray[np.int64]]:
-    """The indices of records with the same marks and the same id."""
-    found: dict[Any, list[int]] = defaultdict(list)
-    names = list(map(str, ids or ()))
-    if marks.all() and len(set(names)) < 2:
-        return [np.arange(marks.shape[1])]
-    packed = np.packbits(marks, axis=0).T.copy()
-    texts = packed.view(f"V{packed.shape[1]}")[:, 0].tolist()
-    for place, key in enumerate(zip(texts, names, strict=True) if names else texts):
-        found[key].append(place)
-    return map(np.array, found.values())
+    def _is_there(self, path: FieldPath) -> NDArray[np.bool_]:
+        """Which records have a field, or a number in an object."""
+        if path in self.numbers:
+            return ~np.isnan(self.numbers[path])
+        nothing = self.layout.empty.get(path[0])
+        return np.array([value is not nothing for value in self.columns[path[0]]])
 
+    def _some(self, which: Sequence[int]) -> _Alike:
+        return _Alike(
+            self.layout,
+            [self.structs[place] for place in which],
+            self.places[which],
+            {name: [column[place] for place in which] for name, column in self.columns.items()},
+            {path: array[which] for path, array in self.numbers.items()},
+        )
 
-def _plain_rows(
-    layout: _Layout,
-    structs: Sequence[msgspec.Struct],
-    ordinals: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    marks: Sequence[bool],
-) -> Rows | None:
-    """Records with the same names as rows; None where each of them has to be looked at."""
-    names, kind = layout.names, layout.kind
-    has = {path for path, mark in zip(names.marked(), marks, strict=True) if mark}
-    keys = names.keys(has)
-    values = {path: row for path, row in zip(names.paths(), numbers, strict=False) if path in has}
-    gpu = ""
-    if KINDS[kind].by_id:
-        gpu = str(_column(layout, structs, "id")[0]) if ("id",) in has else "0"
-    plan = plan_of(kind, keys, gpu)
-    steps = np.zeros(0, np.int64)
-    if ("step",) in has:
-        exact = _column(layout, structs, "step")
-        if (
-            set(map(type, exact)) != {int}
-            or not -STEP_LIMIT <= min(exact) <= max(exact) < STEP_LIMIT
-        ):
+    def rows(self, has: Set[FieldPath]) -> Rows | None:
+        """They as rows; None where each of them has to be looked at."""
+        kind, fields = self.layout.kind, self.layout.fields
+        keys = tuple(
+            (name, tuple(m for m in what if (name, m) in has) if type(what) is tuple else None)
+            for name, what in fields.items()
+            if (name,) in has
+        )
+        gpu = ""
+        if KINDS[kind].by_id:
+            gpu = str(self.columns["id"][0]) if ("id",) in has else "0"
+        none = steps = np.zeros(0, np.int64)
+        if ("step",) in has:
+            try:
+                text = struct.pack(f"{len(self.structs)}q", *self.columns["step"])
+            except struct.error:  # beyond 64 bits
+                return None
+            steps = np.frombuffer(text, np.int64)
+        plan, times = plan_of(kind, keys, gpu), self.numbers.get(("t",), none)
+        if plan is None or plan.axis == "epoch" or (plan.axis == "step" and not steps.size):
             return None
-        steps = np.array(exact)
-    if plan is None or plan.axis == "epoch" or (plan.axis == "step" and not steps.size):
-        return None
-    times = values.get(("t",))
-    if times is not None and not bool((np.abs(times) < STEP_LIMIT).all()):
-        return None
-    return Rows(kind, keys, gpu, ordinals, steps, values, structs, layout)
+        if ("t",) in has and not bool((np.abs(times) < STEP_LIMIT).all()):
+            return None
+        values = {path: array for path, array in self.numbers.items() if path in has}
+        return Rows(
+            kind, keys, gpu, self.places, none, none, steps, values, self.structs, self.layout
+        )
+
+
+def _floats(values: Iterable[Any], size: int) -> NDArray[np.float64]:
+    return np.frombuffer(struct.pack(f"{size}d", *values), np.float64)

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
+
 from epochal.journal.facts import FACT_KINDS, PartFacts, SeriesKey
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
@@ -89,6 +91,8 @@ class TailedPart:
         for item in decoded.items:
             if isinstance(item, Rows):
                 facts.extend(KINDS[item.kind].axis, self._columns.add_rows(item))
+                if item.kind not in DENSE_KINDS:
+                    self._note_places(item)
             elif item.record is None:
                 facts.num_damaged += 1
             else:
@@ -109,6 +113,12 @@ class TailedPart:
             label = self._labels.setdefault(label_of(record), len(self._labels))
             places = self._places.setdefault(kind, array("q"))
             places.extend((line.ordinal, self.offset + line.start, self.offset + line.end, label))
+
+    def _note_places(self, rows: Rows) -> None:
+        """Note where the records of some rows are; none of them has a label."""
+        label = np.full(rows.ordinals.size, self._labels.setdefault("", len(self._labels)))
+        columns = (rows.ordinals, self.offset + rows.starts, self.offset + rows.ends, label)
+        self._places.setdefault(rows.kind, array("q")).frombytes(np.column_stack(columns).tobytes())
 
     def _mark(self, ordinal: int) -> None:
         """Keep where a chunk starts: a part that grows by a line at a time has a million."""
@@ -150,7 +160,8 @@ class TailedPart:
             return
         with open(self.path, "rb", opener=regular_only) as file:
             numbers = iter(places)
-            for ordinal, start, end, number in zip(*[numbers] * 4, strict=True):
+            # Records in rows and others may come by turns.
+            for ordinal, start, end, number in sorted(zip(*[numbers] * 4, strict=True)):
                 if label is not None and number != wanted:
                     continue
                 file.seek(start)

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.journal.facts import Extent
-from epochal.journal.line import encode_json
+from epochal.journal.line import decode_json, encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import FieldPath, Keys, Line, LineDecoder, Rows, paths_of
 from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
-from epochal.records import Record
+from epochal.records import DENSE_KINDS, Record
 
 _CHUNK_BYTES = 1024 * 1024
 _MAX_KEPT = 4096
@@ -79,7 +79,12 @@ class PartContent:
         for item in items:
             if isinstance(item, Rows):
                 self._note(item.kind, item.ordinals.size, self.numbers.add_rows(item))
-                self._take_rows(item)
+                if item.kind in DENSE_KINDS:
+                    self._take_rows(item)
+                else:
+                    places = zip(item.starts.tolist(), item.ends.tolist(), strict=True)
+                    records = [decode_json(text[start:end]) for start, end in places]
+                    self.documents += zip(item.ordinals.tolist(), records, strict=True)
                 continue
             if not item.is_whole:
                 # A torn line may end in a whole record; the bytes before it are kept as well.
