@@ -11,10 +11,11 @@ import math
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import chain, compress
-from typing import Any, NamedTuple, Union
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple, Union
 
 import msgspec
 import numpy as np
@@ -132,12 +133,17 @@ def _paths_in(fields: _Fields) -> list[FieldPath]:
 
 
 class _Layout(NamedTuple):
-    """The struct of records of a kind, and of each object in them one that has no number."""
+    """The struct of records of a kind, what reads each field, and objects without a number."""
 
     kind: str
     fields: _Fields
     record: type[msgspec.Struct]
+    getters: Mapping[str, Callable[[msgspec.Struct], Any]]
     empty: Mapping[str, msgspec.Struct]
+
+    def column(self, name: str, structs: Iterable[msgspec.Struct]) -> list[Any]:
+        """What each record has in a field."""
+        return list(map(self.getters[name], structs))
 
 
 @lru_cache(256)
@@ -152,7 +158,8 @@ def _layout(kind: str, fields: tuple[tuple[str, Any], ...]) -> _Layout:
         else:
             types[name] = _NUMBER if what is float else (what, None)
     record = _struct("Record", types, tag_field="log", tag=kind)
-    return _Layout(kind, dict(fields), record, empty)
+    getters = {name: attrgetter(f"_{number}") for number, name in enumerate(types)}
+    return _Layout(kind, dict(fields), record, getters, empty)
 
 
 def _struct(title: str, fields: Mapping[str, Any], **options: Any) -> type[msgspec.Struct]:
@@ -200,13 +207,12 @@ class Rows(NamedTuple):
     def columns(self) -> dict[FieldPath, Sequence[Any]]:
         """The values of each path as they were written."""
         found: dict[FieldPath, Sequence[Any]] = {}
-        values = zip(*map(astuple, self.structs), strict=True)
-        outer = dict(zip(self.layout.fields, values, strict=True))
         for name, members in self.keys:
+            column = self.layout.column(name, self.structs)
             if members is None:
-                found[name,] = outer[name]
+                found[name,] = column
             elif members:
-                inside = zip(*map(astuple, outer[name]), strict=True)
+                inside = zip(*map(astuple, column), strict=True)
                 columns = dict(zip(self.layout.fields[name], inside, strict=True))
                 found |= {(name, one): columns[one] for one in members}
         return found
@@ -286,22 +292,18 @@ class LineDecoder:
     def _rows(self, found: Sequence[Any]) -> tuple[list[Rows], list[int]]:
         """The rows, with the numbers of their lines as ordinals, and the numbers of other lines."""
         types = list(map(type, found))
-        usual = types[len(types) // 2] if types else None
-        by_type: dict[Any, list[int]] = defaultdict(list)
-        others = [place for place, type_ in enumerate(types) if type_ is not usual]
-        for place in others:
-            by_type[types[place]].append(place)
-        places = {type_: np.array(some) for type_, some in by_type.items()}
-        places[usual] = np.delete(np.arange(len(types)), others)
+        numbers = {type_: number for number, type_ in enumerate(dict.fromkeys(types))}
+        which = np.fromiter(map(numbers.__getitem__, types), np.int64, len(types))
         rows: list[Rows] = []
         alone: list[int] = []
-        for type_, some in places.items():
-            layout = self._layouts.get(type_)
+        for type_, number in numbers.items():
+            layout, is_of_type = self._layouts.get(type_), which == number
+            places = np.flatnonzero(is_of_type)
             if layout is None:
-                alone += some.tolist()
+                alone += places.tolist()
                 continue
-            structs = found if not others else [one for one in found if type(one) is type_]
-            made, odd = _rows_of(layout, structs, some)
+            structs = found if len(numbers) == 1 else list(compress(found, is_of_type.tobytes()))
+            made, odd = _rows_of(layout, structs, places)
             rows += made
             alone += odd
         alone.sort()
@@ -387,13 +389,13 @@ def _rows_of(
 
 
 class _Alike(NamedTuple):
-    """Records with one layout: what each field has, and floats by path, nan where there is none."""
+    """Records with one layout: numbers by path, nan where there is none, and other columns."""
 
     layout: _Layout
     structs: Sequence[msgspec.Struct]
     places: NDArray[np.int64]
-    columns: Mapping[str, Sequence[Any]]
     numbers: Mapping[FieldPath, NDArray[np.float64]]
+    others: Mapping[str, Sequence[Any]]
     has_all: bool = True
 
     @classmethod
@@ -401,33 +403,36 @@ class _Alike(NamedTuple):
         cls, layout: _Layout, structs: Sequence[msgspec.Struct], places: NDArray[np.int64]
     ) -> _Alike:
         """Raises ``struct.error`` for an integer beyond every float."""
-        size, has_all = len(structs), True
-        columns = dict(zip(layout.fields, zip(*map(astuple, structs), strict=True), strict=True))
         numbers: dict[FieldPath, NDArray[np.float64]] = {}
+        others: dict[str, Sequence[Any]] = {}
+        has_all = True
         for name, kind in layout.fields.items():
+            column = layout.column(name, structs)
+            if kind is float:
+                numbers[name,] = table = _packed("d", column)
+                has_all &= not np.isnan(table).any()
+                continue
+            others[name] = column
             if type(kind) is tuple:
-                inside = chain.from_iterable(map(astuple, columns[name]))
-                table = _floats(inside, size * len(kind)).reshape(size, -1)
+                inside = list(chain.from_iterable(map(astuple, column)))
+                table = _packed("d", inside).reshape(len(structs), len(kind))
                 numbers |= zip(((name, one) for one in kind), table.T, strict=True)
                 has_all &= bool(kind) and not np.isnan(table).any()
-            elif kind is float:
-                numbers[name,] = _floats(columns[name], size)
-                has_all &= not np.isnan(numbers[name,]).any()
             else:
-                has_all &= set(map(type, columns[name])) == {kind}
-        return cls(layout, structs, places, columns, numbers, has_all)
+                has_all &= set(map(type, column)) == {kind}
+        return cls(layout, structs, places, numbers, others, has_all)
 
     def groups(self) -> Iterator[tuple[_Alike, Set[FieldPath]]]:
         """Records of one device that have the same fields and numbers, and the paths of those."""
-        is_by_id = KINDS[self.layout.kind].by_id
-        ids = list(map(str, self.columns.get("id", "0"))) if is_by_id else []
-        every = _paths_in(self.layout.fields)
+        every, ids = _paths_in(self.layout.fields), list[str]()
+        if KINDS[self.layout.kind].by_id and "id" in self.layout.fields:
+            ids = list(map(str, self.layout.column("id", self.structs)))
         if self.has_all and len(set(ids)) < 2:
             yield self, set(every)
             return
         marks = [self._is_there(path).tolist() for path in every]
         found: dict[Any, list[int]] = defaultdict(list)
-        for place, key in enumerate(zip(*marks, *([ids] if len(ids) > 1 else []), strict=True)):
+        for place, key in enumerate(zip(*marks, *([ids] if ids else []), strict=True)):
             found[key].append(place)
         for key, which in found.items():
             yield self._some(which), set(compress(every, key))
@@ -437,15 +442,15 @@ class _Alike(NamedTuple):
         if path in self.numbers:
             return ~np.isnan(self.numbers[path])
         nothing = self.layout.empty.get(path[0])
-        return np.array([value is not nothing for value in self.columns[path[0]]])
+        return np.array([value is not nothing for value in self.others[path[0]]])
 
     def _some(self, which: Sequence[int]) -> _Alike:
         return _Alike(
             self.layout,
             [self.structs[place] for place in which],
             self.places[which],
-            {name: [column[place] for place in which] for name, column in self.columns.items()},
             {path: array[which] for path, array in self.numbers.items()},
+            {name: [column[place] for place in which] for name, column in self.others.items()},
         )
 
     def rows(self, has: Set[FieldPath]) -> Rows | None:
@@ -458,14 +463,13 @@ class _Alike(NamedTuple):
         )
         gpu = ""
         if KINDS[kind].by_id:
-            gpu = str(self.columns["id"][0]) if ("id",) in has else "0"
+            gpu = str(self.layout.column("id", self.structs[:1])[0]) if ("id",) in has else "0"
         none = steps = np.zeros(0, np.int64)
         if ("step",) in has:
             try:
-                text = struct.pack(f"{len(self.structs)}q", *self.columns["step"])
+                steps = _packed("q", self.others["step"])
             except struct.error:  # beyond 64 bits
                 return None
-            steps = np.frombuffer(text, np.int64)
         plan, times = plan_of(kind, keys, gpu), self.numbers.get(("t",), none)
         if plan is None or plan.axis == "epoch" or (plan.axis == "step" and not steps.size):
             return None
@@ -477,5 +481,5 @@ class _Alike(NamedTuple):
         )
 
 
-def _floats(values: Iterable[Any], size: int) -> NDArray[np.float64]:
-    return np.frombuffer(struct.pack(f"{size}d", *values), np.float64)
+def _packed(code: Literal["d", "q"], values: Sequence[Any]) -> NDArray[Any]:
+    return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
