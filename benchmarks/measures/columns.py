@@ -211,12 +211,12 @@ def _bare(path: Path) -> None:
 
 
 def _columns(path: Path) -> None:
-    from epochal.journal.rows import decode_lines
+    from epochal.journal.rows import LineDecoder
 
-    ordinal, rest = 0, b""
+    decoder, ordinal, rest = LineDecoder(), 0, b""
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(1 << 20):
             text = rest + chunk
             end = text.rfind(b"\n") + 1
-            ordinal += decode_lines(text[:end], first=ordinal).num_records
+            ordinal += decoder.decode(text[:end], first=ordinal).num_records
             rest = text[end:]

@@ -292,8 +292,8 @@ class LineDecoder:
     def _rows(self, found: Sequence[Any]) -> tuple[list[Rows], list[int]]:
         """The rows, with the numbers of their lines as ordinals, and the numbers of other lines."""
         types = list(map(type, found))
-        numbers = {type_: number for number, type_ in enumerate(dict.fromkeys(types))}
-        which = np.fromiter(map(numbers.__getitem__, types), np.int64, len(types))
+        numbers = {type_: number for number, type_ in enumerate(set(types))}
+        which = np.frombuffer(bytes(map(numbers.__getitem__, types)), np.uint8)
         rows: list[Rows] = []
         alone: list[int] = []
         for type_, number in numbers.items():
@@ -389,13 +389,13 @@ def _rows_of(
 
 
 class _Alike(NamedTuple):
-    """Records with one layout: numbers by path, nan where there is none, and other columns."""
+    """Records with one layout, and their numbers by path; one that is not there is nan."""
 
     layout: _Layout
     structs: Sequence[msgspec.Struct]
     places: NDArray[np.int64]
     numbers: Mapping[FieldPath, NDArray[np.float64]]
-    others: Mapping[str, Sequence[Any]]
+    steps: NDArray[np.int64] | None = None
     has_all: bool = True
 
     @classmethod
@@ -404,23 +404,23 @@ class _Alike(NamedTuple):
     ) -> _Alike:
         """Raises ``struct.error`` for an integer beyond every float."""
         numbers: dict[FieldPath, NDArray[np.float64]] = {}
-        others: dict[str, Sequence[Any]] = {}
-        has_all = True
+        size, has_all, steps = len(structs), True, None
         for name, kind in layout.fields.items():
-            column = layout.column(name, structs)
-            if kind is float:
-                numbers[name,] = table = _packed("d", column)
-                has_all &= not np.isnan(table).any()
-                continue
-            others[name] = column
+            column = map(layout.getters[name], structs)
             if type(kind) is tuple:
-                inside = list(chain.from_iterable(map(astuple, column)))
-                table = _packed("d", inside).reshape(len(structs), len(kind))
+                inside = chain.from_iterable(map(astuple, column))
+                table = _packed("d", inside, size * len(kind)).reshape(size, -1)
                 numbers |= zip(((name, one) for one in kind), table.T, strict=True)
                 has_all &= bool(kind) and not np.isnan(table).any()
+            elif kind is float:
+                numbers[name,] = table = _packed("d", column, size)
+                has_all &= not np.isnan(table).any()
+            elif kind is int:
+                steps = _packed_steps(column, size)
+                has_all &= steps is not None
             else:
-                has_all &= set(map(type, column)) == {kind}
-        return cls(layout, structs, places, numbers, others, has_all)
+                has_all &= set(map(type, column)) == {str}
+        return cls(layout, structs, places, numbers, steps, has_all)
 
     def groups(self) -> Iterator[tuple[_Alike, Set[FieldPath]]]:
         """Records of one device that have the same fields and numbers, and the paths of those."""
@@ -442,7 +442,8 @@ class _Alike(NamedTuple):
         if path in self.numbers:
             return ~np.isnan(self.numbers[path])
         nothing = self.layout.empty.get(path[0])
-        return np.array([value is not nothing for value in self.others[path[0]]])
+        column = map(self.layout.getters[path[0]], self.structs)
+        return np.array([value is not nothing for value in column])
 
     def _some(self, which: Sequence[int]) -> _Alike:
         return _Alike(
@@ -450,7 +451,7 @@ class _Alike(NamedTuple):
             [self.structs[place] for place in which],
             self.places[which],
             {path: array[which] for path, array in self.numbers.items()},
-            {name: [column[place] for place in which] for name, column in self.others.items()},
+            has_all=False,
         )
 
     def rows(self, has: Set[FieldPath]) -> Rows | None:
@@ -466,10 +467,11 @@ class _Alike(NamedTuple):
             gpu = str(self.layout.column("id", self.structs[:1])[0]) if ("id",) in has else "0"
         none = steps = np.zeros(0, np.int64)
         if ("step",) in has:
-            try:
-                steps = _packed("q", self.others["step"])
-            except struct.error:  # beyond 64 bits
+            column = map(self.layout.getters["step"], self.structs)
+            packed = self.steps if self.has_all else _packed_steps(column, len(self.structs))
+            if packed is None:
                 return None
+            steps = packed
         plan, times = plan_of(kind, keys, gpu), self.numbers.get(("t",), none)
         if plan is None or plan.axis == "epoch" or (plan.axis == "step" and not steps.size):
             return None
@@ -481,5 +483,13 @@ class _Alike(NamedTuple):
         )
 
 
-def _packed(code: Literal["d", "q"], values: Sequence[Any]) -> NDArray[Any]:
-    return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
+def _packed(code: Literal["d", "q"], values: Iterable[Any], size: int) -> NDArray[Any]:
+    return np.frombuffer(struct.pack(f"{size}{code}", *values), code)
+
+
+def _packed_steps(values: Iterable[Any], size: int) -> NDArray[np.int64] | None:
+    """Steps; None where a record has none, or one beyond 64 bits."""
+    try:
+        return _packed("q", values, size)
+    except struct.error:
+        return None
