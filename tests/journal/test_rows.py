@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +39,12 @@ def rows_of(decoded: Decoded) -> list[Rows]:
 
 def records_of(rows: Rows) -> Iterator[Record]:
     size = rows.ordinals.size
-    return Group(rows.kind, rows.keys, (), rows.gpu, size).records(rows.columns().values(), size)
+    columns = [list(map(plain, column)) for column in rows.columns().values()]
+    return Group(rows.kind, rows.keys, (), rows.gpu, size).records(columns, size)
+
+
+def plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def in_order(decoded: Decoded) -> dict[int, bytes]:

@@ -204,13 +204,25 @@ class Rows(NamedTuple):
         ordinals, starts, ends = (column[self.ordinals] for column in columns)
         return self._replace(ordinals=ordinals, starts=starts, ends=ends)
 
-    def columns(self) -> dict[FieldPath, Sequence[Any]]:
-        """The values of each path as they were written."""
-        found: dict[FieldPath, Sequence[Any]] = {}
+    def series(self) -> dict[str, FieldPath]:
+        """The path of each series that the records have a point of, by name."""
+        plan = plan_of(self.kind, self.keys, self.gpu)
+        assert plan is not None  # others are no rows
+        paths = plan.paths if plan.axis != "none" else {}
+        return {name: path for name, path in paths.items() if path in self.numbers}
+
+    def columns(self) -> dict[FieldPath, Sequence[Any] | NDArray[Any]]:
+        """The values of each path as they were written: an array if all are floats or steps."""
+        found: dict[FieldPath, Sequence[Any] | NDArray[Any]] = {}
         for name, members in self.keys:
+            if name == "step":
+                found[name,] = self.steps
+                continue
             column = self.layout.column(name, self.structs)
             if members is None:
-                found[name,] = column
+                found[name,] = self.numbers[name,] if set(map(type, column)) == {float} else column
+            elif set(map(type, chain.from_iterable(map(astuple, column)))) == {float}:
+                found |= {(name, one): self.numbers[name, one] for one in members}
             elif members:
                 inside = zip(*map(astuple, column), strict=True)
                 columns = dict(zip(self.layout.fields[name], inside, strict=True))

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.journal.facts import Extent, SeriesKey, seconds
-from epochal.journal.rows import Rows, plan_of
-from epochal.records import Axis, Record, axis_of, stored_numbers_of, whole_number
+from epochal.journal.rows import Rows
+from epochal.records import KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
 from epochal.series.downsample import summarise_rows
 from epochal.series.series import Series, concatenated, merge
 from epochal.series.summary import Summary
@@ -101,13 +101,11 @@ class PartColumns:
 
     def add_rows(self, rows: Rows) -> Extent:
         """Add records with the same keys; returns how far they reach."""
-        plan, times = plan_of(rows.kind, rows.keys, rows.gpu), rows.numbers.get(("t",))
-        assert plan is not None  # others are no rows
-        numbers = {name: path for name, path in plan.paths.items() if path in rows.numbers}
-        if numbers and plan.axis != "none":
+        numbers, times = rows.series(), rows.numbers.get(("t",))
+        if numbers:
             steps = rows.steps if rows.steps.size else np.full(rows.ordinals.size, NO_STEP)
             nan = np.full(rows.ordinals.size, math.nan)
-            for block in self._blocks_of(plan.axis, tuple(numbers)):
+            for block in self._blocks_of(KINDS[rows.kind].axis, tuple(numbers)):
                 block.place(rows.ordinals[0].item())
                 block.ordinals.frombytes(rows.ordinals.tobytes())
                 block.steps.frombytes(steps.tobytes())

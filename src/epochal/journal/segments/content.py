@@ -103,33 +103,30 @@ class PartContent:
     def _take_rows(self, rows: Rows) -> None:
         """Add records to the groups of their types."""
         columns = rows.columns()
-        by_types: dict[tuple[type, ...], list[int]] = {}
-        kinds = [set(map(type, column)) for column in columns.values()]
+        kinds = [_types_of(column) for column in columns.values()]
         if all(len(some) == 1 for some in kinds):
-            by_types[tuple(some.pop() for some in kinds)] = list(range(rows.ordinals.size))
-        else:
-            for place, row in enumerate(zip(*columns.values(), strict=True)):
-                by_types.setdefault(tuple(map(type, row)), []).append(place)
+            self._put(rows, tuple(some.pop() for some in kinds), rows.ordinals, columns.values())
+            return
+        by_types: dict[tuple[type, ...], list[int]] = {}
+        lists = list(map(_as_list, columns.values()))
+        for place, row in enumerate(zip(*lists, strict=True)):
+            by_types.setdefault(tuple(map(type, row)), []).append(place)
         for types, places in by_types.items():
-            every = len(places) == rows.ordinals.size
-            values = [c if every else [c[place] for place in places] for c in columns.values()]
-            self._put(rows, types, rows.ordinals[places], values)
+            some = [[column[place] for place in places] for column in lists]
+            self._put(rows, types, rows.ordinals[places], some)
 
     def _put(
-        self,
-        rows: Rows,
-        types: tuple[type, ...],
-        ordinals: NDArray[np.int64],
-        columns: Sequence[Sequence[Any]],
+        self, rows: Rows, types: tuple[type, ...], ordinals: NDArray[np.int64], columns: Any
     ) -> None:
         """Add records with values of these types to their group."""
         made: list[Any] = []
         try:
             for kind, column in zip(types, columns, strict=True):
-                made.append(array(_CODES[kind], column) if kind in _CODES else column)
+                values = column.tobytes() if isinstance(column, np.ndarray) else column
+                made.append(array(_CODES[kind], values) if kind in _CODES else values)
         except OverflowError:  # an integer beyond 64 bits
             group = Group(rows.kind, rows.keys, (), rows.gpu, ordinals.size)
-            records = group.records(columns, ordinals.size)
+            records = group.records(map(_as_list, columns), ordinals.size)
             self.documents += zip(ordinals.tolist(), records, strict=True)
             return
         key = (rows.kind, rows.keys, types, rows.gpu)
@@ -155,6 +152,16 @@ class PartContent:
             if len(records) <= _MAX_KEPT and len(encode_json(records)) <= MAX_KEPT_BYTES
         ]
         return kinds, [entry for entry in self.documents if entry[1]["log"] in kinds]
+
+
+def _as_list(column: Sequence[Any] | NDArray[Any]) -> Sequence[Any]:
+    return column.tolist() if isinstance(column, np.ndarray) else column
+
+
+def _types_of(column: Sequence[Any] | NDArray[Any]) -> set[type]:
+    if isinstance(column, np.ndarray):
+        return {float if column.dtype.kind == "f" else int}
+    return set(map(type, column))
 
 
 def read_content(path: Path) -> PartContent:
