@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.series.downsample import Buckets, buckets
-
-Points = list[tuple[int, float]]
+from tests.series.points import Points, assert_exact
 
 value = st.floats(min_value=-1e9, max_value=1e9) | st.sampled_from([math.nan, math.inf, -math.inf])
 points = st.lists(st.tuples(st.integers(-10_000, 10_000), value), max_size=300).map(
@@ -37,24 +36,7 @@ def test_every_point_is_counted_once(series: Points, pixels: int) -> None:
 
 @given(points, pixels)
 def test_each_slice_is_exact(series: Points, pixels: int) -> None:
-    result = cut(series, pixels)
-    stop = 0
-    for index, count in enumerate(result.count):
-        piece, stop = series[stop : stop + count], stop + count
-        finite = [point for point in piece if math.isfinite(point[1])]
-        if result.raw or not finite:
-            continue
-        chosen = [
-            (result.first_step[index], result.first[index]),
-            (result.last_step[index], result.last[index]),
-            (result.min_step[index], result.min[index]),
-            (result.max_step[index], result.max[index]),
-        ]
-        lowest, highest = min(finite, key=lambda p: p[1]), max(finite, key=lambda p: p[1])
-        assert chosen == [finite[0], finite[-1], lowest, highest]
-        mean = math.fsum(value / len(finite) for _, value in finite)
-        assert result.mean[index] == pytest.approx(mean, rel=1e-9, abs=1e-9 * abs(highest[1]))
-        assert lowest[1] <= result.mean[index] <= highest[1]
+    assert_exact(cut(series, pixels), series)
 
 
 @given(points, pixels)

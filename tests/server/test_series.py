@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import epochal
+from epochal.series.downsample import Buckets
+from epochal.store.local.by_path import load_run
 from tests.server.live import Server, decode_series, serving
 from tests.store.journals import Journal
-from tests.store.sealing import seal_all
+from tests.store.sealing import seal, seal_all
 
 
 def spiky(root: Path) -> Journal:
@@ -61,6 +63,42 @@ def test_no_pixels_means_every_point(tmp_path: Path, server: Server) -> None:
     _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", pixels=0).body)
     assert series.head["raw"]
     assert series.head["count"] == 3000
+
+
+def test_a_long_run_is_drawn_from_block_summaries(tmp_path: Path, server: Server) -> None:
+    """Two sealed parts, and an attempt that started again below the end of the second."""
+    journal, size = Journal(tmp_path), 20_000
+    for part, first in enumerate((0, size)):
+        values = (
+            (step, 99.0 if step in (1234, 35_000) else 1.0) for step in range(first, first + size)
+        )
+        journal.add(
+            *({"log": "metrics", "step": k, "m": {"loss": v}} for k, v in values), part=part
+        )
+    seal(journal.folder)
+    journal.add({"log": "resume", "step": 30_500}, attempt=2)
+    for step in range(30_500, 31_000):
+        journal.metrics(step, attempt=2, loss=math.nan if step == 30_600 else 2.0)
+    run = load_run(journal.folder.path)
+    found = run.downsample("loss", 10)
+    assert found is not None
+    assert (found.hidden, type(found.shown)) == (9500, Buckets)
+    _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", pixels=10).body)
+    head = series.head
+    assert [head[name] for name in ("raw", "points", "hidden", "lo", "hi")] == [
+        False,
+        31_000,
+        9500,
+        0,
+        30_999,
+    ]
+    assert series.columns["max"].max() == 99.0
+    assert series.columns["count"].sum() == 30_999
+    assert series.nonfinite == [(30_600.0, 0.0)]
+    answer = server.ask("/api/series", name="loss", run="id-x", pixels=10, lo=1230, hi=1238)
+    _, (narrow,) = decode_series(answer.body)
+    assert narrow.columns["value"].tolist() == [1.0] * 4 + [99.0] + [1.0] * 4
+    assert (narrow.head["lo"], narrow.head["hi"], narrow.head["hidden"]) == (0, 30_999, 9500)
 
 
 def test_many_runs_and_ranks_in_one_answer(tmp_path: Path, server: Server) -> None:

@@ -16,6 +16,7 @@ from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
 from epochal.journal.segments.columns import NO_STEP, PartSummary
 from epochal.records import Axis, Position, Record, axis_of, whole_number
+from epochal.series.blocks import Blocks
 from epochal.series.series import Series
 
 
@@ -54,6 +55,9 @@ class Part(Protocol):
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""
+
+    def blocks(self, key: SeriesKey) -> Blocks | None:
+        """The same in blocks; None where it has no summaries of blocks."""
 
     def kinds(self) -> Iterable[str]:
         """The kinds of its records; those in ``DENSE_KINDS`` may be left out."""
@@ -144,6 +148,9 @@ class SealedPart:
         if key not in self._segment.footer.keys:
             return None
         return self._segment.series(*key, self.facts.origin.rank)
+
+    def blocks(self, key: SeriesKey) -> Blocks | None:
+        return self._segment.blocks(key, self.facts.origin.rank)
 
     def kinds(self) -> Iterable[str]:
         return self._segment.footer.kinds

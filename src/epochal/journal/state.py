@@ -20,6 +20,7 @@ from epochal.journal.part import Part, entries_in
 from epochal.journal.row import Mark
 from epochal.journal.segments.columns import PartSummary
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
+from epochal.series.blocks import Blocks, blocks_of, join
 from epochal.series.series import Series, merge
 from epochal.series.summary import Summary
 
@@ -95,6 +96,31 @@ class RunState(RunFacts):
         for column in (series.steps, series.times, series.values):
             column.flags.writeable = False  # answers are shared between all who ask
         return series
+
+    def blocks(self, key: SeriesKey, rank: int) -> Blocks | None:
+        """A series as of ``series``, in blocks.
+
+        None where no part has summaries of blocks, or where parts do not follow each other.
+        """
+        parts = sorted(self.parts_of(rank), key=lambda part: weight_of(part.facts.origin))
+        known = {part.name: blocks for part in parts if (blocks := part.blocks(key)) is not None}
+        cuts, pieces, total = self.cuts(key.axis), list[Blocks](), 0
+        for part in parts if known else ():
+            piece = known.get(part.name)
+            if piece is None:
+                series = part.series(key)
+                if series is None:
+                    continue
+                piece = blocks_of(series)
+            if piece is None:
+                return None
+            total += piece.num_points
+            cut = cuts.get(part.facts.origin.attempt)
+            pieces.append(piece if cut is None else piece.between(None, cut - 1))
+        found = join(pieces) if pieces else None
+        if found is None or not len(found) or not found.is_ascending:
+            return None
+        return replace(found, hidden=total - found.num_points)
 
     def all_series(self, axis: Axis, rank: int) -> list[Series]:
         keys = (key for key, ranks in self.ranks.items() if key.axis == axis and rank in ranks)

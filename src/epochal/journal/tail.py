@@ -25,6 +25,7 @@ from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import Line, LineDecoder, Rows
 from epochal.journal.segments.columns import PartColumns, PartSummary
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
+from epochal.series.blocks import Blocks
 from epochal.series.series import Series
 
 _CHUNK_BYTES = 256 * 1024
@@ -148,6 +149,9 @@ class TailedPart:
     def series(self, key: SeriesKey) -> Series | None:
         rank = self.facts.origin.rank
         return self._columns.series(key, rank) if key in self._columns else None
+
+    def blocks(self, key: SeriesKey) -> Blocks | None:
+        return None
 
     def kinds(self) -> Iterable[str]:
         """The kinds of its records that are no columns."""

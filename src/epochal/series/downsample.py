@@ -21,6 +21,11 @@ from epochal.series.summary import Summary
 Steps = NDArray[Any]  # whole steps, or seconds
 Values = NDArray[np.float64]
 Positions = NDArray[np.intp]
+# Rows with named fields, such as those of ``block_rows``.
+Table = NDArray[Any]
+_STEPS = ("first_step", "last_step", "min_step", "max_step")
+_VALUES = ("first", "last", "min", "max", "mean")
+_COUNTS = ("count", "nonfinite", "after")
 _POINTS_AT_ONCE = 1 << 18
 
 
@@ -33,6 +38,9 @@ class Buckets(msgspec.Struct, frozen=True, eq=False):
     `first`, `last`, `min`, `max` and `mean` are over the finite points of a slice, the first four
     with their steps; a slice without one has nan there, at the steps of its first and last point.
     With `raw`, every slice is one point of the series, unchanged.
+
+    `nonfinite_steps` and `nonfinite_values` have every point that is not finite. Of slices that
+    were made from blocks, they have the first nan and the first infinities of each block.
     """
 
     raw: bool
@@ -102,6 +110,71 @@ def buckets(
     return _sliced(at, points, starts=starts[np.diff(starts, append=at.size) > 0])
 
 
+def block_rows(steps: Steps, values: Values, *, size: int) -> tuple[Table, Table]:
+    """Return one row for each block of so many points, and the marks of the blocks.
+
+    A row has the slice that the block is, the steps `begin` and `end` of its first and last point,
+    and `after`, the number of points after its last finite one. A mark is the first nan, or the
+    first infinity of a sign, of a block.
+    """
+    starts = np.arange(0, values.size, size)
+    slices = _sliced(steps, values, starts=starts)
+    rows = np.zeros(starts.size, dtype=block_type(steps.dtype))
+    rows["begin"], rows["end"] = steps[starts], steps[starts + slices.count - 1]
+    rows["after"] = starts + slices.count - 1 - slices.last_index
+    for name in (*_STEPS, *_VALUES, "count", "nonfinite"):
+        rows[name] = getattr(slices, name)
+    strange = np.flatnonzero(~np.isfinite(values))
+    kinds = np.nan_to_num(values[strange], nan=0.0, posinf=1.0, neginf=2.0).astype(np.intp)
+    chosen = strange[np.sort(np.unique(strange // size * 3 + kinds, return_index=True)[1])]
+    marks = np.zeros(chosen.size, dtype=mark_type(steps.dtype))
+    marks["step"], marks["value"] = steps[chosen], values[chosen]
+    return rows, marks
+
+
+def block_type(steps: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of a row of blocks; every field has 8 bytes, as its steps have."""
+    kinds: dict[str, Any] = dict.fromkeys(("begin", "end", *_STEPS), steps)
+    kinds |= dict.fromkeys(_VALUES, np.float64) | dict.fromkeys(_COUNTS, np.int64)
+    return np.dtype(list(kinds.items()))
+
+
+def mark_type(steps: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of the marks of such blocks."""
+    return np.dtype([("step", steps), ("value", np.float64)])
+
+
+def join_blocks(rows: Table, marks: Table, *, starts: Positions) -> Buckets:
+    """Make slices of neighbouring blocks; each has those from one start to the next."""
+    count, number = rows["count"], rows["count"] - rows["nonfinite"]
+    width = np.diff(starts, append=len(rows))
+    first, last = _ends(number > 0, starts, width)
+    least = _extremes(np.fmin, np.ascontiguousarray(rows["min"]), starts, width)
+    most = _extremes(np.fmax, np.ascontiguousarray(rows["max"]), starts, width)
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.add.reduceat(np.where(number > 0, rows["mean"], 0.0) * number, starts)
+        mean = total / np.add.reduceat(number, starts)
+    low, high = rows["min"][least], rows["max"][most]
+    return Buckets(
+        raw=False,
+        first=rows["first"][first],
+        first_step=rows["first_step"][first],
+        last=rows["last"][last],
+        last_step=rows["last_step"][last],
+        min=low,
+        min_step=rows["min_step"][least],
+        max=high,
+        max_step=rows["max_step"][most],
+        mean=mean.clip(low, high),
+        count=np.add.reduceat(count, starts),
+        start=(count.cumsum() - count)[starts],
+        last_index=(count.cumsum() - 1 - rows["after"])[last],
+        nonfinite=np.add.reduceat(rows["nonfinite"], starts),
+        nonfinite_steps=marks["step"],
+        nonfinite_values=marks["value"],
+    )
+
+
 def _raw(steps: Steps, values: Values) -> Buckets:
     every = np.arange(values.size)
     return _at(steps, values, values, [every] * 4, start=every, mean=values, raw=True)
@@ -111,15 +184,10 @@ def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
     count = np.diff(starts, append=values.size)
     finite = np.isfinite(values)
     known, summed, num_finite = values, values, count
-    # The first and the last finite point; of a slice without one, its ends.
-    first, last = starts, starts + count - 1
     if not finite.all():
         known, summed = np.where(finite, values, np.nan), np.where(finite, values, 0.0)
         num_finite = np.add.reduceat(finite, starts, dtype=np.intp)
-        filled, at = num_finite > 0, np.flatnonzero(finite)
-        first = starts.copy()
-        first[filled] = at[np.searchsorted(at, first[filled], side="left")]
-        last[filled] = at[np.searchsorted(at, last[filled], side="right") - 1]
+    first, last = _ends(finite, starts, count)
     least, most = (_extremes(choose, known, starts, count) for choose in (np.fmin, np.fmax))
     with np.errstate(invalid="ignore", over="ignore"):
         mean = np.add.reduceat(summed, starts) / num_finite
@@ -160,6 +228,19 @@ def _at(
         nonfinite_steps=steps[strange],
         nonfinite_values=values[strange],
     )
+
+
+def _ends(
+    finite: NDArray[np.bool_], starts: Positions, count: Positions
+) -> tuple[Positions, Positions]:
+    """Return each slice's first and last finite position; its ends if it has none."""
+    first, last = starts, starts + count - 1
+    if not finite.all():
+        filled, at = np.add.reduceat(finite, starts, dtype=np.intp) > 0, np.flatnonzero(finite)
+        first = starts.copy()
+        first[filled] = at[np.searchsorted(at, first[filled], side="left")]
+        last[filled] = at[np.searchsorted(at, last[filled], side="right") - 1]
+    return first, last
 
 
 def _extremes(choose: np.ufunc, known: Values, starts: Positions, count: Positions) -> Positions:

@@ -12,12 +12,15 @@ from typing import get_args
 
 import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
-from epochal.series.series import X_KINDS, Series
+from epochal.series.blocks import Downsampled
+from epochal.series.downsample import Buckets
+from epochal.series.series import X_KINDS, X_OF_AXIS, Series
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.server import wire
 from epochal.server.params import (
@@ -105,15 +108,11 @@ async def series(request: Request) -> Response:
         for name in names:
             for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
                 try:
-                    own = run.series(name, rank=rank, axis=axis)
-                    if x is not None and x not in X_KINDS:
-                        run.series(x)  # raises where there is no such metric
-                    found = own.reindex(x or defined_x(run, name), run)
+                    one = chart_block(run, name, rank, slicing, x=x, axis=axis, lo=lo, hi=hi)
                 except (MetricNotFoundError, FormatError) as error:
                     absent = wire.Missing(run_id, name, rank, str(error))
                     missing.setdefault(name, []).append(absent)
                 else:
-                    one = series_block(run_id, found, slicing, lo=lo, hi=hi)
                     blocks.setdefault(name, []).append(one)
         return _RunBlocks(_position(run), blocks, missing)
 
@@ -172,6 +171,67 @@ def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[i
     return (0,) if metric is None or metric.name != name else metric.ranks or (0,)
 
 
+def chart_block(
+    run: RunView,
+    name: str,
+    rank: int,
+    slicing: Slicing,
+    *,
+    x: str | None = None,
+    axis: wire.AxisName | None = None,
+    lo: float | None = None,
+    hi: float | None = None,
+) -> SeriesBlock:
+    """One series of a run between lo and hi; of a long one, as few points are read as possible.
+
+    Raises ``MetricNotFoundError``, also for an ``x`` that is no metric, and ``FormatError``.
+    """
+    along, pixels = x or defined_x(run, name), slicing.pixels
+    if along == "step" and pixels and not slicing.is_log and slicing.smoothing is None:
+        found = run.downsample(name, pixels, rank=rank, axis=axis, lo=lo, hi=hi)
+        if found is not None:
+            if isinstance(found.shown, Series):
+                block = series_block(run.id, found.shown, slicing, lo=lo, hi=hi)
+                head = structs.replace(block.head, lo=found.lo, hi=found.hi)
+                return SeriesBlock(head, block.columns)
+            return _slices_block(run.id, name, rank, found, found.shown, pixels)
+    own = run.series(name, rank=rank, axis=axis)
+    if x is not None and x not in X_KINDS:
+        run.series(x)  # raises where there is no such metric
+    return series_block(run.id, own.reindex(along, run), slicing, lo=lo, hi=hi)
+
+
+def _slices_block(
+    run_id: str, name: str, rank: int, found: Downsampled, slices: Buckets, pixels: int
+) -> SeriesBlock:
+    assert found.axis != "none"
+    at = slices.nonfinite_steps.astype(np.float64, copy=False)
+    marks = _marks(at, slices.nonfinite_values, most=pixels)
+    head = wire.SeriesHead(
+        run=run_id,
+        name=name,
+        rank=rank,
+        axis=found.axis,
+        x=X_OF_AXIS[found.axis],
+        raw=False,
+        count=len(slices),
+        points=int(slices.count.sum()),
+        nonfinite=marks[0].size,
+        nonfinite_points=int(slices.nonfinite.sum()),
+        duplicates=0,
+        hidden=found.hidden,
+        lo=found.lo,
+        hi=found.hi,
+        columns=[],
+        smooth_state=None,
+    )
+    return SeriesBlock(head, [*_slice_columns(slices), *marks])
+
+
+def _slice_columns(slices: Buckets) -> list[Floats]:
+    return [np.asarray(getattr(slices, name), dtype=np.float64) for name in SLICE_COLUMNS]
+
+
 def series_block(
     run_id: str,
     series: Series,
@@ -194,7 +254,7 @@ def series_block(
     else:
         slices = chosen.buckets(pixels, lo=lo, hi=hi, is_log=slicing.is_log)
         which = slices.last_index
-        rows = [np.asarray(getattr(slices, name), dtype=np.float64) for name in SLICE_COLUMNS]
+        rows = _slice_columns(slices)
     further: dict[str, Floats] = {}
     if smoothing is not None:
         # Over every point of the series, not over slices or those in the range.

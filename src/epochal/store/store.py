@@ -75,6 +75,7 @@ from epochal.journal.layout import RunFolder
 from epochal.journal.metrics import Metric
 from epochal.journal.row import Labels, RunRow, Status
 from epochal.records import Axis, Position, Record
+from epochal.series.blocks import Downsampled
 from epochal.series.series import Series
 from epochal.series.summary import Summary
 from epochal.store.answers import LabelsEdit, Machine, TrashedRun
@@ -153,6 +154,30 @@ class RunView(Protocol):
             rank: The rank of a distributed run.
             axis: ``step``, ``epoch`` or ``time``.
         """
+
+    def downsample(
+        self,
+        name: str,
+        pixels: int,
+        *,
+        rank: int = 0,
+        axis: Axis | None = None,
+        lo: float | None = None,
+        hi: float | None = None,
+    ) -> Downsampled | None:
+        """What a chart along the series' own axis shows, where that needs few of its points.
+
+        None where it needs all of them: ask for the series then.
+
+        Args:
+            name: The metric.
+            pixels: The width of the chart.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
+            lo: The lowest position; None for no bound.
+            hi: The highest position; None for no bound.
+        """
+        return None
 
     def all_series(self, axis: Axis, *, rank: int = 0) -> Sequence[Series]:
         """Every series of a rank on an axis, in order of first appearance; read together.

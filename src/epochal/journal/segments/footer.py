@@ -78,11 +78,24 @@ class Column(NamedTuple):
     stored: str
 
 
+class Section(NamedTuple):
+    """Where the block summaries of a series lie in the file, and their CRC-32.
+
+    ``number`` is the place of the series among ``Footer.names``.
+    """
+
+    number: int
+    offset: int
+    size: int
+    crc: int
+
+
 class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
     """The metadata of one segment; ``records`` are those of the kinds in ``kept``.
 
     ``documented`` are the series that have points in records kept as JSON. ``packed`` has the
-    summaries of the series in their order, as MessagePack, which can hold NaN.
+    summaries of the series in their order, as MessagePack, which can hold NaN. ``blocks`` are the
+    block summaries of long series; segments of 0.2.0 have none.
     """
 
     v: int
@@ -101,11 +114,17 @@ class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
     packed: bytes = msgspec.field(name="summaries")
     kept: list[str]
     records: list[tuple[int, Record]]
+    blocks: list[Section] = []
 
     @cached_property
     def keys(self) -> dict[SeriesKey, None]:
         """The series of the part, in order of first appearance."""
         return dict.fromkeys(self.names)
+
+    @cached_property
+    def sections(self) -> dict[SeriesKey, Section]:
+        """Where the block summaries of each long series are."""
+        return {self.names[section.number]: section for section in self.blocks}
 
     @cached_property
     def summaries(self) -> dict[SeriesKey, PartSummary]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import zlib
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
@@ -20,9 +23,11 @@ from epochal.errors import FormatError
 from epochal.journal.facts import STEP_LIMIT, SeriesKey
 from epochal.journal.line import decode_json
 from epochal.journal.rows import FieldPath, plan_of
+from epochal.journal.segments.blocks import decode_section
 from epochal.journal.segments.columns import NO_STEP, PartColumns, in_order
 from epochal.journal.segments.footer import Column, Group, decode_footer
 from epochal.records import DENSE_KINDS, Axis, Record
+from epochal.series.blocks import Blocks
 from epochal.series.series import Series
 
 # The columns of a segment that are no values: the kind of a record, the number of its group, and
@@ -79,7 +84,9 @@ class Segment:
             self.footer = decode_footer(self._open().metadata.metadata or {}, file=str(path))
         # Series that were logged together have the same steps and times: these are read once for
         # as long as anybody uses them.
-        self._shared: WeakValueDictionary[tuple[int, str], NDArray[Any]] = WeakValueDictionary()
+        self._shared: WeakValueDictionary[tuple[int, str, range], NDArray[Any]] = (
+            WeakValueDictionary()
+        )
 
     def __enter__(self) -> Segment:
         return self
@@ -144,6 +151,10 @@ class Segment:
                 damaged.append(name)
         return damaged
 
+    def damaged_blocks(self) -> list[str]:
+        """The names of the series whose block summaries are damaged; their points are read."""
+        return [key.name for key in self.footer.sections if self._section(key) is None]
+
     def num_records_in(self, columns: Iterable[str]) -> int:
         """How many records have a value in one of these columns."""
         damaged = set(columns)
@@ -158,20 +169,52 @@ class Segment:
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def series(self, name: str, axis: Axis, rank: int = 0) -> Series:
-        """Every point of one series, in the order written; none for a name that is not here."""
+    def series(self, name: str, axis: Axis, rank: int = 0, *, rows: range | None = None) -> Series:
+        """Every point of one series, in the order written; none for a name that is not here.
+
+        ``rows`` are the records that are read, all by default.
+        """
         key = SeriesKey(name, axis)
+        rows = self._every if rows is None else rows
+        groups = self._numbers if rows == self._every else self._group_column(rows)
         pieces = [
-            self._points(key, number, rank)
+            self._points(key, number, rank, rows.start + np.flatnonzero(groups == number), rows)
             for number, group in enumerate(self._groups)
             if key in group.series
         ]
         if key in self._documented:
-            pieces.append(self._documents.points(key, rank))
+            points, ordinals = self._documents.points(key, rank)
+            inside = (ordinals >= rows.start) & (ordinals < rows.stop)
+            pieces.append((points.select(inside), ordinals[inside]))
         if pieces:
             return in_order(pieces)
         none: NDArray[Any] = np.zeros(0)
         return Series(name, axis, rank, none.astype(np.int64), none, none)
+
+    def blocks(self, key: SeriesKey, rank: int = 0) -> Blocks | None:
+        """A series in blocks; None where the segment has no summaries of them, or damaged ones."""
+        text = self._section(key) if key in self.footer.sections else None
+        if text is None:
+            return None
+        rows, marks, first = decode_section(text, key.axis)
+        bounds = [*first.tolist(), self.num_records]
+
+        def points(start: int, stop: int) -> Series:
+            return self.series(*key, rank, rows=range(bounds[start], bounds[stop]))
+
+        return Blocks(key.axis, rows, marks, points)
+
+    def _section(self, key: SeriesKey) -> bytes | None:
+        """The block summaries of a series as they are stored; None where they are damaged."""
+        _, offset, size, crc = self.footer.sections[key]
+        with translated(self.path), open(self.path, "rb") as file:
+            file.seek(offset)
+            text = file.read(size)
+        return text if zlib.crc32(text) == crc else None
+
+    @property
+    def _every(self) -> range:
+        return range(self.num_records)
 
     @cached_property
     def _documented(self) -> set[SeriesKey]:
@@ -190,47 +233,47 @@ class Segment:
         columns = {(column.path, column.type): column for column in self.footer.columns}
         return [_Group(group, columns) for group in self.footer.groups]
 
-    def _points(self, key: SeriesKey, number: int, rank: int) -> tuple[Series, NDArray[np.int64]]:
+    def _points(
+        self, key: SeriesKey, number: int, rank: int, ordinals: NDArray[np.int64], rows: range
+    ) -> tuple[Series, NDArray[np.int64]]:
         """The points of a series in one group, and the ordinals of their records."""
-        group, rows = self._groups[number], self._rows(number)
+        group = self._groups[number]
         column = group.columns[group.series[key]]
-        values = self._values(column, rows).astype(np.float64, copy=False)
-        steps = self._position(number, "step", (int,), NO_STEP)
-        times = self._position(number, "t", (int, float), np.nan)
-        return Series(*key, rank, steps, times, values), rows
+        values = self._values(column, ordinals, rows).astype(np.float64, copy=False)
+        steps, times = (self._position(number, name, ordinals, rows) for name in ("step", "t"))
+        return Series(*key, rank, steps, times, values), ordinals
 
     def _position(
-        self, number: int, name: str, kinds: tuple[type, ...], absent: float
+        self, number: int, name: str, ordinals: NDArray[np.int64], rows: range
     ) -> NDArray[Any]:
-        """The steps or the times of the rows of a group."""
+        """The steps or the times of some records of a group."""
         group = self._groups[number]
-        if group.types.get((name,)) not in kinds:
-            return np.full(group.num_rows, absent)
-        found = self._shared.get((number, name))
+        if group.types.get((name,)) not in ((int,) if name == "step" else (int, float)):
+            return np.full(len(ordinals), NO_STEP if name == "step" else np.nan)
+        found = self._shared.get((number, name, rows))
         if found is None:
-            found = self._values(group.columns[name,], self._rows(number))
+            found = self._values(group.columns[name,], ordinals, rows)
             if name == "t":
                 found = np.where(np.abs(found) < STEP_LIMIT, found, np.nan)
             found.flags.writeable = False
-            self._shared[number, name] = found
+            self._shared[number, name, rows] = found
         return found
-
-    def _rows(self, number: int) -> NDArray[np.int64]:
-        """The rows of a group, which are the ordinals of its records."""
-        return np.flatnonzero(self._numbers == number)
 
     @cached_property
     def _numbers(self) -> NDArray[np.int16]:
         """The number of the group of each row."""
-        found: NDArray[np.int16] = self._table([GROUP]).column(0).fill_null(-1).to_numpy()
+        return self._group_column(self._every)
+
+    def _group_column(self, rows: range) -> NDArray[np.int16]:
+        found: NDArray[np.int16] = self._table([GROUP], rows).column(0).fill_null(-1).to_numpy()
         return found
 
-    def _values(self, column: Column, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The numbers of a column in some rows."""
-        found = self._table([column.name]).column(0)
+    def _values(self, column: Column, ordinals: NDArray[np.int64], rows: range) -> NDArray[Any]:
+        """The numbers of a column in some records, which are among these rows."""
+        found = self._table([column.name], rows).column(0)
         if found.null_count:
             found = found.fill_null(False if column.type == "bool" else 0)
-        values: NDArray[Any] = found.to_numpy()[rows]
+        values: NDArray[Any] = found.to_numpy()[ordinals - rows.start]
         return values / 1000 if column.stored == "ms" else values
 
     # -- records ----------------------------------------------------------------------------------
@@ -293,6 +336,16 @@ class Segment:
                 found[row] = record
         return found
 
-    def _table(self, names: list[str]) -> pa.Table:
+    def _table(self, names: list[str], rows: range | None = None) -> pa.Table:
+        """Some columns, of some rows or of all."""
         with translated(self.path):
-            return self._open().read(columns=names, use_threads=False).select(names)
+            file = self._open()
+            if rows is None or rows == self._every:
+                return file.read(columns=names, use_threads=False).select(names)
+            metadata = file.metadata
+            sizes = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+            ends = list(itertools.accumulate(sizes))
+            first, last = bisect_right(ends, rows.start), bisect_left(ends, rows.stop) + 1
+            groups = list(range(first, min(last, len(ends))))
+            found = file.read_row_groups(groups, columns=names, use_threads=False).select(names)
+            return found.slice(rows.start - (ends[first - 1] if first else 0), len(rows))

@@ -25,9 +25,10 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
 from epochal.journal.rows import FieldPath
+from epochal.journal.segments.blocks import write_blocks
 from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.content import PartContent, read_content
-from epochal.journal.segments.footer import KEY, VERSION, Column, Footer, pack_summaries
+from epochal.journal.segments.footer import KEY, VERSION, Column, Footer, Section, pack_summaries
 from epochal.journal.segments.parts import is_sealable
 from epochal.journal.segments.read import GROUP, JSON, LOG, Segment
 
@@ -90,7 +91,7 @@ def _write(content: PartContent, name: PartName, target: Path) -> None:
         write_segment(temporary, content, part=name.stem)
         with Segment(temporary) as segment:
             segment.check_pages()
-            if segment.num_records != content.num_records:
+            if segment.num_records != content.num_records or segment.damaged_blocks():
                 raise FormatError(f"{name.stem} was not sealed: its segment lacks some records.")
     sync_folder(target.parent.parent)  # an earlier try may have made the folder and failed
 
@@ -150,19 +151,24 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
         column.name: "BYTE_STREAM_SPLIT" if "float" in column.stored else "DELTA_BINARY_PACKED"
         for column in numeric
     }
-    with pq.ParquetWriter(
-        path,
-        table.schema,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[LOG, GROUP, *(column.name for column in described if column.type == "str")],
-        column_encoding=encodings,
-        write_statistics=False,
-        write_page_checksum=True,
-        store_schema=False,
-    ) as writer:
+    texts = [column.name for column in described if column.type == "str"]
+    with (
+        open(path, "wb") as file,
+        pq.ParquetWriter(
+            file,
+            table.schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[LOG, GROUP, *texts],
+            column_encoding=encodings,
+            write_statistics=False,
+            write_page_checksum=True,
+            store_schema=False,
+        ) as writer,
+    ):
         writer.write_table(table, row_group_size=_ROWS_IN_GROUP)
-        footer = _footer(content, described, part=part)
+        blocks = list(write_blocks(file, content))
+        footer = _footer(content, described, part=part, blocks=blocks)
         writer.add_key_value_metadata({KEY: footer.encode()})
 
 
@@ -255,7 +261,9 @@ def _texts(content: PartContent) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer:
+def _footer(
+    content: PartContent, columns: list[Column], *, part: str, blocks: list[Section]
+) -> Footer:
     kept, records = content.kept()
     summaries = content.numbers.summaries()
     documented = PartColumns()
@@ -278,4 +286,5 @@ def _footer(content: PartContent, columns: list[Column], *, part: str) -> Footer
         packed=pack_summaries([summaries[key] for key in content.numbers]),
         kept=kept,
         records=records,
+        blocks=blocks,
     )

@@ -115,6 +115,10 @@ def segment_fault(path: Path) -> Fault | None:
             are = "is" if len(columns) == 1 else "are"
             problem = f"the {noun} {', '.join(columns)} {are} damaged"
             return Fault(file, problem, segment.num_records_in(columns))
+        names = segment.damaged_blocks()
+        if names:
+            problem = f"the block summaries of {', '.join(names)} are damaged: charts read points"
+            return Fault(file, problem)
     return None
 
 

@@ -27,6 +27,7 @@ from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
 from epochal.journal.state import AXES, RunState, run_metrics
 from epochal.journal.summaries import last_value, read_metrics, summarise
 from epochal.records import Axis, Position, Record
+from epochal.series.blocks import Downsampled
 from epochal.series.importance import Importance
 from epochal.series.series import Series
 from epochal.series.summary import Summary
@@ -497,6 +498,24 @@ class LocalRun(RunView):
             self._series_bytes += more_bytes
         self._held.loaded.used(self, more_bytes=more_bytes)
         return series
+
+    @locked
+    def downsample(
+        self,
+        name: str,
+        pixels: int,
+        *,
+        rank: int = 0,
+        axis: Axis | None = None,
+        lo: float | None = None,
+        hi: float | None = None,
+    ) -> Downsampled | None:
+        def query(state: RunState) -> Downsampled | None:
+            key = state.find(name, axis, rank)
+            blocks = None if key is None else state.blocks(key, rank)
+            return None if blocks is None else blocks.downsample(pixels, lo=lo, hi=hi)
+
+        return self._ask(query)
 
     @locked
     def all_series(self, axis: Axis, *, rank: int = 0) -> list[Series]:
