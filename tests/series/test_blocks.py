@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -71,6 +72,9 @@ def test_a_chart_of_blocks_is_exact(
     assert {(at, str(one)) for at, one in marked} <= {(at, str(one)) for at, one in pairs}
     strange = {str(one) for _, one in pairs if not math.isfinite(one)}
     assert {str(one) for _, one in marked} == strange
+    first = inside.steps[slices.start]
+    owners = np.searchsorted(first, slices.nonfinite_steps, side="right") - 1
+    assert set(owners) == set(np.flatnonzero(slices.nonfinite))
 
 
 def test_a_long_series_is_drawn_from_its_blocks_alone() -> None:
@@ -86,6 +90,14 @@ def test_a_long_series_is_drawn_from_its_blocks_alone() -> None:
     assert (len(found.shown), found.shown.count.sum()) == (1000, 100_000)
 
 
+def test_a_range_has_the_marks_of_its_blocks() -> None:
+    values = np.zeros(40)
+    values[[7, 8]] = math.nan
+    known = blocks(points(range(40), values))
+    for bounds, steps in (((0, 9), [7, 8]), ((0, 7), [7]), ((1, 6), []), ((8, 39), [8])):
+        assert known.between(*bounds).marks["step"].tolist() == steps
+
+
 def test_a_gap_is_wider_than_a_pixel() -> None:
     """A block on both sides of a gap would be drawn across it."""
     steps = [*range(1001), *range(900_000, 901_001)]
@@ -95,3 +107,10 @@ def test_a_gap_is_wider_than_a_pixel() -> None:
 
 def test_points_that_repeat_a_step_have_no_blocks() -> None:
     assert blocks_of(points([1, 2, 2, 3], [0.0] * 4)) is None
+
+
+def test_no_block_begins_at_a_time_at_which_another_ends() -> None:
+    seconds = points([-1] * 4, [0.0] * 4)
+    for times, is_known in (([1.0, 2.0, 2.0, 3.0], False), ([1.0, 1.0, 2.0, 2.0], True)):
+        series = replace(seconds, axis="time", times=np.array(times))
+        assert (blocks_of(series, size=2) is not None) == is_known

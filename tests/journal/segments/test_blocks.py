@@ -19,11 +19,9 @@ SIZE = 9 * BLOCK_POINTS + 100
 
 
 def training(step: int) -> Record:
-    """Steps with a gap, records of two shapes, few of a third one, and values that are not
-    finite.
-    """
+    """Steps with a gap, records of two shapes, few of a third one, and values like NaN."""
     at = step + 1000 * (step > 5000)
-    if step % 700 == 3:
+    if step % (BLOCK_POINTS // 2) == 0:
         return metrics(at, loss=-0.5 * step, note=[1])
     if step % 90 == 5:
         return metrics(at, loss=0.25 * step, evaluated=1.5)

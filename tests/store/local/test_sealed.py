@@ -136,7 +136,7 @@ def test_runs_let_go_of_journals_and_read_them_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_one_step_spike_is_seen_at_any_zoom(tmp_path: Path, sealed: bool) -> None:
-    journal, spike, size = Journal(tmp_path), 77_777, 200_000
+    journal, spike, size = Journal(tmp_path), 177_777, 200_000
     with journal.add().path().open("ab") as file:
         for step in range(size):
             loss = 99.5 if step == spike else 1.25
@@ -146,9 +146,18 @@ def test_a_one_step_spike_is_seen_at_any_zoom(tmp_path: Path, sealed: bool) -> N
             )
     if sealed:
         seal(journal.folder)
-    series = load_run(journal.folder.path).series("loss")
+    run = load_run(journal.folder.path)
+    series = run.series("loss")
     for width in (size, 50_000, 3_000, 200, 3):
         lo, hi = max(0, spike - width), spike + width
+        found = run.downsample("loss", 20, lo=lo, hi=hi)
+        shown = None if found is None else found.shown
+        if isinstance(shown, Series):
+            assert shown.steps.tolist() == series.steps[lo : hi + 1].tolist()
+            assert shown.values.max() == 99.5
+        elif shown is not None:
+            assert shown.max_step[int(np.argmax(shown.max))] == spike
+        assert (shown is not None) == sealed
         cut = series.buckets(100, lo=lo, hi=hi)
         assert cut.max.max() == 99.5
         assert cut.max_step[int(np.argmax(cut.max))] == spike
