@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 import epochal
 from epochal.series.downsample import Buckets
@@ -83,6 +84,8 @@ def test_a_long_run_is_drawn_from_block_summaries(tmp_path: Path, server: Server
     found = run.downsample("loss", 10)
     assert found is not None
     assert (found.hidden, type(found.shown)) == (9500, Buckets)
+    whole, summary = run.series("loss").summary, run.summary("loss")
+    assert summary == replace(whole, mean=pytest.approx(whole.mean))
     _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", pixels=10).body)
     head = series.head
     assert [head[name] for name in ("raw", "points", "hidden", "lo", "hi")] == [

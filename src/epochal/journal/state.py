@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from epochal.errors import UsageError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.entries import Cursor, Entry
 from epochal.journal.facts import PartFacts, RunFacts, SeriesKey, seconds, weight_of
 from epochal.journal.fold import RunMetrics, series_summary, without_details
 from epochal.journal.layout import PartName
 from epochal.journal.metrics import Metric, metrics_of, set_metrics
-from epochal.journal.part import Part, entries_in
+from epochal.journal.part import Part, StalePartError, entries_in
 from epochal.journal.row import Mark
 from epochal.journal.segments.columns import PartSummary
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
@@ -122,6 +122,11 @@ class RunState(RunFacts):
             return None
         return replace(found, hidden=total - found.num_points)
 
+    def block_summary(self, key: SeriesKey, rank: int) -> Summary | None:
+        """The summary of one rank's series from its blocks; None where it has none."""
+        blocks = self.blocks(key, rank)
+        return None if blocks is None else blocks.summary
+
     def all_series(self, axis: Axis, rank: int) -> list[Series]:
         keys = (key for key, ranks in self.ranks.items() if key.axis == axis and rank in ranks)
         return [self.series(key, rank) for key in keys]
@@ -224,7 +229,7 @@ def run_metrics(state: RunState) -> RunMetrics:
     return RunMetrics(
         metrics=[
             series_summary(
-                meant[key], rank, known.get((key, rank)) or state.series(key, rank).summary
+                meant[key], rank, known.get((key, rank)) or _read_summary(state, key, rank)
             )
             for key, ranks in state.ranks.items()
             for rank in sorted(ranks)
@@ -233,6 +238,16 @@ def run_metrics(state: RunState) -> RunMetrics:
         marks=marks,
         kinds=sorted(state.kinds()),
     )
+
+
+def _read_summary(state: RunState, key: SeriesKey, rank: int) -> Summary | None:
+    """The summary of a series from its blocks or points; None where those cannot be read."""
+    try:
+        return state.block_summary(key, rank) or state.series(key, rank).summary
+    except (StalePartError, FileNotFoundError):
+        raise
+    except (OSError, FormatError):  # the run's problem says so
+        return None
 
 
 def _joined_summary(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:

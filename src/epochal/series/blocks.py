@@ -16,6 +16,7 @@ import numpy as np
 from epochal.records import Axis
 from epochal.series.downsample import Buckets, Steps, Table, block_rows, join_blocks
 from epochal.series.series import Series, concatenated
+from epochal.series.summary import Summary
 
 BLOCK_POINTS = 1024
 
@@ -112,6 +113,18 @@ class Blocks:
         if shown is None:
             shown = replace(self.points(first, last).between(lo, hi), hidden=self.hidden)
         return Downsampled(shown, self.axis, *ends, self.hidden)
+
+    @property
+    def summary(self) -> Summary:
+        """First, last, extremes and mean; a first or last block is read if it has a nan."""
+        whole = join_blocks(self.rows, self.marks, starts=np.zeros(1, dtype=np.intp))
+        size, is_strange = len(self), self.rows["nonfinite"] > 0
+        first = (self.points(0, 1).floats if is_strange[0] else whole.first)[0]
+        last = (self.points(size - 1, size).floats if is_strange[-1] else whole.last)[-1]
+        known = (whole.min, whole.min_step, whole.max, whole.max_step, whole.mean)
+        counts = (self.num_points, int(whole.nonfinite[0]))
+        extremes = (column[0].item() for column in known) if whole.finite[0] else ()
+        return Summary(*counts, first.item(), last.item(), self.end[-1].item(), *extremes)
 
     def _slices(self, pixels: int, lo: float | None, hi: float | None) -> Buckets:
         begin, end = self.begin, self.end
