@@ -31,12 +31,14 @@ class Server:
     pid: int
     port: int
 
-    def ask(self, path: str, query: Mapping[str, Any] | None = None) -> bytes:
-        """The body of an answer, however the server would like to compress it."""
+    def ask(
+        self, path: str, query: Mapping[str, Any] | None = None, *, encoding: str = "identity"
+    ) -> bytes:
+        """The body of an answer as it was sent; ``encoding`` is what the client accepts."""
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         with contextlib.closing(connection):
-            connection.request("GET", target)
+            connection.request("GET", target, headers={"Accept-Encoding": encoding})
             response = connection.getresponse()
             body = response.read()
         assert response.status == 200, body[:200]

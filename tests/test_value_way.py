@@ -95,7 +95,7 @@ def recorded(tmp_path: Path) -> Path:
 def read(folder: Path) -> bytes:
     run = load_run(folder)
     series = run.series("loss").reindex("step", run)
-    block = series_block(run.id, series, Slicing(100), lo=0.0, hi=900.0)
+    block = series_block(run.id, series, Slicing(100), lo=0.0, hi=899.0)
     return series_body([block], missing=(), positions={})
 
 

@@ -18,6 +18,9 @@ from benchmarks.stage import Answer, Stage, say
 
 NAME = "serving"
 PIXELS = 1000
+# What the page asks for where its charts lie in three columns of a window of 1440 pixels.
+CHART_PIXELS = 350
+SWEEP_RUNS = 60
 SPIKE = 1000.0
 EVENTS_A_SECOND = 10
 
@@ -27,6 +30,7 @@ HOLDS = (
     ("server start to one metric of 100 runs", 1500, "ms", "many", "data_ms"),
     ("one metric of 100 runs over HTTP", 200, "ms", "many", "next_ms"),
     ("memory for 100 runs listed, not asked", 40, "MB", "many", "listed_mb"),
+    ("12 charts of 60 runs of 3,000 steps, as sent", 1.5, "MB", "sweep", "sent_MB"),
     ("zooms of 10M steps that miss the spike", 0, "", "spike", "missed"),
     ("500 streams at 10 events/s, of a core", 30, "%", "streams", "cpu_percent"),
     ("events that 500 streams lost or heard twice", 0, "", "streams", "wrong"),
@@ -40,6 +44,7 @@ def run(stage: Stage) -> Outcome:
     cases: dict[str, dict[str, Any]] = {
         "one": {"steps": 1_000_000 // scale, "count": 1, "metrics": 10},
         "many": {"steps": 20_000 // scale, "count": 100, "metrics": 10},
+        "sweep": {"seeds": 1 if stage.quick else 3},
         "spike": {"steps": 10_000_000 // scale, "count": 1, "metrics": 1},
         "streams": {"clients": 500 // scale, "seconds": 20 // (4 if stage.quick else 1)},
         "latency": {"times": 60 // scale},
@@ -68,6 +73,7 @@ def work(_: Contender, directory: Path, *, phase: str, **case: Any) -> Answer:
         "prepare": _prepare,
         "one": _one,
         "many": _many,
+        "sweep": _sweep,
         "spike": _spike,
         "streams": _streams,
         "latency": _latency,
@@ -177,6 +183,23 @@ def _spike(directory: Path) -> Answer:
         return {"missed": missed, "first_ms": times[0], "zoom_ms": statistics.median(times[1:])}
 
 
+def _sweep(directory: Path, *, seeds: int) -> Answer:
+    """The bytes of all points of a sweep: every metric of every run over all of its steps."""
+    from benchmarks.sweep import write_sweep
+
+    shutil.rmtree(directory / "sweep", ignore_errors=True)
+    write_sweep(directory / "sweep", seeds=seeds)
+    sizes = {"identity": 0, "gzip": 0}
+    with serving(directory / "sweep") as server:
+        runs = run_ids(server)[:SWEEP_RUNS]
+        metrics = json.loads(server.ask(f"/api/runs/{runs[0]}/metrics"))["metrics"]
+        for encoding in sizes:
+            for metric in metrics:
+                query = {"run": runs, "name": metric["name"], "pixels": CHART_PIXELS}
+                sizes[encoding] += len(server.ask("/api/series", query, encoding=encoding))
+    return {"whole_MB": sizes["identity"] / 1e6, "sent_MB": sizes["gzip"] / 1e6}
+
+
 def _streams(directory: Path, *, clients: int, seconds: int) -> Answer:
     import epochal
 
@@ -235,15 +258,13 @@ def series(server: Server, runs: list[str], name: str, **query: Any) -> bytes:
 
 
 def highest(body: bytes) -> float:
-    """The largest value of a body's one series, by the layout of ``docs/explanation/http.md``."""
+    """The largest value of a body's one series."""
     import numpy as np
 
-    length = int.from_bytes(body[4:8], "little")
-    (head,) = json.loads(body[8 : 8 + length])["series"]
-    count = head["count"]
-    columns = np.frombuffer(body, "<f8", offset=8 + length)
-    column = columns[count : 2 * count] if head["raw"] else columns[5 * count : 6 * count]
-    return float(np.nanmax(column))
+    from benchmarks.series_body import decode_series
+
+    (series,) = decode_series(body)[1]
+    return float(np.nanmax(series.columns["value" if series.head["raw"] else "max"]))
 
 
 def _ms(begun: float, ended: float | None = None) -> float:

@@ -100,12 +100,14 @@ def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
         point_at(page, page.locator('[data-metric="loss"] .chart-over'), share)
         return page.locator('[data-metric="loss"] .chart-tooltip').inner_text()
 
-    until(page, lambda: "2.0000 – 50.0000" in tooltip(spike / (steps - 1)))
+    until(page, lambda: "max 50.0000 at 12,345" in tooltip(spike / (steps - 1)))
     title, *row, foot = tooltip(spike / (steps - 1)).split("\n")
     first, last = (int(step.replace(",", "")) for step in re.findall(r"[\d,]+", title))
     assert first <= spike <= last
     points = values[first : last + 1]
-    assert row == ["long", f"{sum(points) / len(points):.4f}", "2.0000 – 50.0000"]
+    lowest = f"min 2.0000 at {first + points.index(2.0):,}"
+    mean = f"{sum(points) / len(points):.4f}"
+    assert row == ["long", mean, f"{lowest}, max 50.0000 at 12,345"]
     assert foot == f"mean and range of {len(points)} points"
     # The band reaches up to the tick of 50, and the line does not.
     svg = download(page, "loss", "SVG")

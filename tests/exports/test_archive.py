@@ -5,13 +5,13 @@ import gzip
 import html.parser
 import io
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.series_body import DecodedSeries, decode_series
 from epochal.exports.archive import write
 from epochal.server.page import load_page
 from epochal.store.local.by_path import load_run
@@ -60,19 +60,11 @@ def body_of(text: str) -> dict[str, Any]:
     return body
 
 
-def series_of(body: dict[str, Any], name: str) -> tuple[dict[str, Any], list[list[float]]]:
+def series_of(body: dict[str, Any], name: str) -> DecodedSeries:
     for compressed in body["series"]:
-        content = gzip.decompress(base64.b64decode(compressed))
-        size = struct.unpack("<I", content[4:8])[0]
-        at = 8 + size
-        for head in json.loads(content[8:at])["series"]:
-            counts = [head["count"]] * (3 if head["raw"] else 7) + [head["nonfinite"]] * 2
-            columns = []
-            for count in counts:
-                columns.append(np.frombuffer(content, "<f8", count, at).tolist())
-                at += count * 8
-            if head["name"] == name:
-                return head, columns
+        for series in decode_series(gzip.decompress(base64.b64decode(compressed)))[1]:
+            if series.head["name"] == name:
+                return series
     raise AssertionError(f"there is no series {name!r}")
 
 
@@ -81,24 +73,26 @@ def test_it_holds_the_run_and_every_point_of_its_series(tmp_path: Path) -> None:
     body = body_of(saved(tmp_path, "x"))
     assert body["runs"]["rows"][0]["config"] == {"lr": 0.1}
     assert body["responses"]["id-x"]["run"]["metrics"][0]["summary"]["last"] == 0.25
-    head, columns = series_of(body, "loss")
-    assert head["raw"]
-    assert columns[:3] == [[0.0, 1.0], [1.5, 0.25], [1001.0, 1002.0]]
+    series = series_of(body, "loss")
+    assert series.head["raw"]
+    columns = [column.tolist() for column in series.columns.values()]
+    assert columns == [[0.0, 1.0], [1.5, 0.25], [1001.0, 1002.0]]
 
 
 def test_a_series_is_kept_along_the_axis_that_was_defined(tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "define", "name": "acc", "x": "images"})
     journal.metrics(1, images=64, acc=0.5).metrics(2, images=128, acc=0.7)
-    head, columns = series_of(body_of(saved(tmp_path, "x")), "acc")
-    assert (head["x"], columns[0]) == ("images", [64, 128])
+    series = series_of(body_of(saved(tmp_path, "x")), "acc")
+    assert (series.head["x"], series.columns["x"].tolist()) == ("images", [64, 128])
 
 
 def test_results_of_formulas_are_inside(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(0, a=3.0, b=1.0).metrics(1, a=5.0).metrics(2, a=2.0, b=4.0)
     names = ["a", "a*", "a - b", "a - ", "a / tokens", "a - c"]
     body = body_of(saved(tmp_path, "x", names=names))
-    head, columns = series_of(body, "a - b")
-    assert (head["x"], columns[:2]) == ("step", [[0, 2], [2, -2]])
+    series = series_of(body, "a - b")
+    columns = [series.columns[name].tolist() for name in ("x", "value")]
+    assert (series.head["x"], columns) == ("step", [[0, 2], [2, -2]])
     for name in names[3:]:
         with pytest.raises(AssertionError):
             series_of(body, name)
@@ -158,37 +152,38 @@ def test_a_long_series_is_cut_to_the_budget(long_run: Path) -> None:
     budget = tight()
     text = saved(long_run, "x", budget_bytes=budget)
     assert 0.8 * budget < len(text.encode()) <= budget
-    head, _ = series_of(body_of(text), "x")
+    head = series_of(body_of(text), "x").head
     assert not head["raw"]
     assert head["points"] == 60_000
-    assert series_of(body_of(text), "short")[0]["raw"]
+    assert series_of(body_of(text), "short").head["raw"]
 
 
 @pytest.mark.slow
 def test_a_long_series_that_fits_is_whole(long_run: Path) -> None:
-    head, columns = series_of(body_of(saved(long_run, "x")), "x")
-    assert head["raw"]
-    assert len(columns[1]) == 60_000
+    series = series_of(body_of(saved(long_run, "x")), "x")
+    assert series.head["raw"]
+    assert series.columns["value"].size == 60_000
 
 
 @pytest.mark.slow
 def test_slices_lose_no_extreme(long_run: Path) -> None:
     body = body_of(saved(long_run, "x", budget_bytes=tight()))
-    _, columns = series_of(body, "x")
-    first_x, last_x, last, mean, least, most, count, nonfinite, kinds = columns
-    assert max(value for value in most if value == value) == 99.0
-    assert sum(count) == 59_999
-    assert max(count) > 1
-    assert (nonfinite, kinds) == ([30_000.0], [0.0])
-    assert all(a <= b for a, b in zip(first_x, last_x, strict=True))
-    assert last_x == sorted(last_x)
+    series = series_of(body, "x")
+    columns = series.columns
+    assert np.nanmax(columns["max"]) == 99.0
+    assert columns["count"].sum() == 59_999
+    assert columns["count"].max() > 1
+    assert series.nonfinite == [(30_000.0, 0.0)]
+    assert (columns["first_x"] <= columns["last_x"]).all()
+    assert (np.diff(columns["last_x"]) > 0).all()
     original = load_run(long_run / "p/x").series("x").values
-    for start, end, value, average, low, high in zip(
-        first_x, last_x, last, mean, least, most, strict=True
-    ):
+    names = ("first_x", "last_x", "ema:0", "mean", "min", "max", "min_x", "max_x")
+    for start, end, last, *found in zip(*(columns[name] for name in names), strict=True):
         points = original[int(start) : int(end) + 1]
-        assert (value, low, high) == (points[-1], np.nanmin(points), np.nanmax(points))
-        assert average == pytest.approx(np.nanmean(points), abs=1e-5)
+        assert last == pytest.approx(points[-1], abs=1e-5)
+        extremes = (np.nanmean(points), np.nanmin(points), np.nanmax(points))
+        assert found[:3] == pytest.approx(extremes, abs=1e-5)
+        assert original[[int(x) for x in found[3:]]].tolist() == [*extremes[1:]]
 
 
 def test_steps_translate_to_time_epochs_and_tokens(tmp_path: Path) -> None:

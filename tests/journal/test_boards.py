@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import epochal
+from benchmarks.series_body import decode_series
 from epochal.cli.main import main
 from epochal.errors import FormatError, UsageError
 from epochal.journal.boards import (
@@ -32,7 +33,6 @@ from epochal.journal.boards import (
 from epochal.journal.layout import run_folders
 from epochal.store.local.store import open_store
 from epochal.store.local.trash import disk_usage
-from tests.server.live import decode_series
 from tests.store.journals import Journal
 
 CHART = Block(kind="chart", series=["train/loss", "eval/*"])

@@ -24,10 +24,11 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+from benchmarks.series_body import decode_series
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder, parse_part_name
 from epochal.journal.segments.seal import seal_part
-from tests.server.live import Answer, Server, decode_series, serving, until
+from tests.server.live import Answer, Server, serving, until
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs.tar.xz"

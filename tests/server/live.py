@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import json
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
 import uvicorn
-from numpy.typing import NDArray
 
 from epochal.api.serving import write_archive
 from epochal.server.access import LOOPBACK, Access
@@ -209,37 +206,3 @@ def serving_app(
         thread.join(WAIT_S)
         listening.close()
         assert not thread.is_alive()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DecodedSeries:
-    head: dict[str, Any]
-    columns: dict[str, NDArray[np.float64]]
-    nonfinite: list[tuple[float, float]]
-
-
-RAW = ("x", "value", "t")
-SLICES = ("first_x", "last_x", "last", "mean", "min", "max", "count")
-
-
-def decode_series(body: bytes) -> tuple[dict[str, Any], list[DecodedSeries]]:
-    """A series body read as ``docs/explanation/http.md`` says, and by nothing of the server."""
-    assert body[:4] == b"EPS1"
-    (length,) = struct.unpack_from("<I", body, 4)
-    assert length % 8 == 0
-    header = json.loads(body[8 : 8 + length])
-    at, series = 8 + length, []
-    for head in header["series"]:
-        columns = {}
-        for name in RAW if head["raw"] else SLICES:
-            columns[name] = np.frombuffer(body, "<f8", head["count"], at)
-            at += 8 * head["count"]
-        marks = np.frombuffer(body, "<f8", 2 * head["nonfinite"], at).reshape(2, -1)
-        at += marks.nbytes
-        pairs = [(float(x), float(kind)) for x, kind in marks.T]
-        for name in head.get("columns", ()):
-            columns[name] = np.frombuffer(body, "<f8", head["count"], at)
-            at += 8 * head["count"]
-        series.append(DecodedSeries(head, columns, pairs))
-    assert at == len(body)
-    return header, series

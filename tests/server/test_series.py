@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from msgspec.structs import replace
+from numpy.typing import NDArray
 
 import epochal
-from epochal.series.downsample import Buckets
-from epochal.store.local.by_path import load_run
-from tests.server.live import Server, decode_series, serving
+from benchmarks.series_body import decode_series
+from epochal.series.series import Series
+from epochal.server.series import Slicing, series_block, series_body
+from tests.server.live import Server, serving
 from tests.store.journals import Journal
 from tests.store.sealing import seal, seal_all
 
@@ -36,7 +37,7 @@ def test_every_point_comes_where_there_are_no_more_than_pixels(
     assert series.columns["x"].tolist() == [1, 2, 4]
     np.testing.assert_array_equal(series.columns["value"], [0.5, math.nan, 0.25])
     assert series.columns["t"].tolist() == [1001, 1002, 1003]
-    assert series.nonfinite == [(2.0, 0.0)]
+    assert series.head["nonfinite_points"] == 1
     assert header["positions"] == {"id-x": "id-x:loop.1.0.3"}
 
 
@@ -48,7 +49,46 @@ def test_a_spike_of_one_step_is_in_a_slice(tmp_path: Path, server: Server) -> No
     assert series.columns["max"].max() == 99.0
     where = series.columns["max"].argmax()
     assert series.columns["first_x"][where] <= 1234 <= series.columns["last_x"][where]
+    assert series.columns["max_x"][where] == 1234
     assert series.columns["count"].sum() == 3000
+
+
+EXACT = ("first_step", "last_step", "min_step", "max_step", "finite")
+NUM_POINTS = 2000
+NOISE = np.random.default_rng(0).normal(size=NUM_POINTS)
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [
+        (2 + NOISE, 1e-4),
+        (1e9 + NOISE, 0),
+        (NOISE * 1e-60, 0),
+        (NOISE * 1e60, 0),
+        (np.full(NUM_POINTS, 0.1), 0),
+        (np.floor(3e8 + 1e7 * NOISE), 0),
+        (np.where(np.arange(NUM_POINTS) % 7 < 6, NOISE, math.nan), 1e-4),
+        (np.full(NUM_POINTS, math.nan), 0),
+    ],
+    ids="plain offset tiny huge constant counts gaps nan".split(),
+)
+@pytest.mark.parametrize("at", [np.arange(NUM_POINTS) * 10 + 2**40, np.arange(NUM_POINTS) / 7 - 9])
+def test_columns_of_pixels_say_what_the_slices_are(
+    values: NDArray[Any], share: float, at: NDArray[Any]
+) -> None:
+    steps = np.arange(NUM_POINTS)
+    series = Series("loss", "step", 0, steps, steps / 1, values, reindexed=("miles", at))
+    slices = series.buckets(100)
+    block = series_block("id-x", series, Slicing(100))
+    _, (found,) = decode_series(series_body([block], missing=(), positions={}))
+    for name, wanted in zip(("first_x", "last_x", "min_x", "max_x", "count"), EXACT, strict=True):
+        np.testing.assert_array_equal(found.columns[name], getattr(slices, wanted))
+    off = share * np.ptp(values[np.isfinite(values)]) if share else 0
+    for name in ("mean", "min", "max"):
+        np.testing.assert_allclose(found.columns[name], getattr(slices, name), rtol=0, atol=off)
+    marks = [x for x, kind in found.nonfinite if kind == 0]
+    assert set(marks) <= set(slices.nonfinite_steps)
+    assert len(marks) == min(100, slices.nonfinite_steps.size)
 
 
 def test_a_narrow_range_comes_raw(tmp_path: Path, server: Server) -> None:
@@ -249,13 +289,25 @@ def test_a_wrong_question_is_answered_with_a_sentence(
     assert answer.json["error"].endswith(".")
 
 
-def test_the_golden_body_has_not_changed(tmp_path: Path, server: Server) -> None:
+@pytest.mark.parametrize(
+    ("golden", "query"),
+    [
+        ("series", {"run": "id-g", "name": ["loss", "acc"]}),
+        ("floats", {"run": "id-h", "name": "huge", "x": "relative"}),
+    ],
+)
+def test_the_golden_bodies_have_not_changed(
+    tmp_path: Path, server: Server, golden: str, query: dict[str, Any]
+) -> None:
     journal = Journal(tmp_path, "g")
     journal.metrics(0, loss=1.0, acc=0.25).metrics(1, loss=0.5).metrics(2, loss=math.nan)
     journal.metrics(3, loss=0.25)
-    answer = server.ask("/api/series", name=["loss", "acc"], run="id-g", pixels=2)
-    golden = Path(__file__).parent / "golden" / "series.bin"
-    assert answer.body == golden.read_bytes()
+    other = Journal(tmp_path, "h")
+    for t, value in ((1000.5, 1e300), (1000.75, -math.inf), (1001.5, 0.125), (1003.0, 7.0)):
+        other.add({"log": "metrics", "t": t, "step": int(4 * t), "m": {"huge": value}})
+    answer = server.ask("/api/series", pixels=2, **query)
+    path = Path(__file__).parent / "golden" / f"{golden}.bin"
+    assert answer.body == path.read_bytes()
 
 
 def _damage(part: Path, column: str) -> None:
@@ -306,7 +358,7 @@ def test_values_are_smoothed_over_points_before_they_are_sliced(
         _, (series,) = decode_series(answer.body)
         at = series.columns["x" if series.head["raw"] else "last_x"]
         wanted = expected.values[np.searchsorted(expected.at, at)]
-        np.testing.assert_allclose(series.columns[smooth], wanted, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(series.columns[smooth], wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_slices_on_a_logarithmic_axis_keep_the_first_steps(tmp_path: Path, server: Server) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.series_body import decode_series
 from epochal.server.reader import RUN_THREADS
-from tests.server.live import WAIT_S, Answer, Server, decode_series, serving, until, until_added
+from tests.server.live import WAIT_S, Answer, Server, serving, until, until_added
 from tests.server.slow_store import SlowStore
 from tests.store.journals import Journal
 

@@ -61,7 +61,8 @@ export function bucketed({ x, y }: RawData, num: number): BucketData {
   const data = {
     firstX: made(),
     lastX: made(),
-    last: made(),
+    minX: made(),
+    maxX: made(),
     mean: made(),
     min: made(),
     max: made(),
@@ -73,15 +74,17 @@ export function bucketed({ x, y }: RawData, num: number): BucketData {
     const points = y.subarray(from, to);
     data.firstX[slice] = x[from]!;
     data.lastX[slice] = x[to - 1]!;
-    data.last[slice] = y[to - 1]!;
     data.mean[slice] = points.reduce((sum, value) => sum + value, 0) / points.length;
     data.min[slice] = Math.min(...points);
     data.max[slice] = Math.max(...points);
+    data.minX[slice] = x[from + points.indexOf(data.min[slice]!)]!;
+    data.maxX[slice] = x[from + points.indexOf(data.max[slice]!)]!;
     data.count[slice] = to - from;
   }
   return {
     kind: "buckets",
     ...data,
+    last: y.at(-1) ?? null,
     nonfiniteX: new Float64Array(0),
     nonfinite: new Float64Array(0),
   };

@@ -1,7 +1,6 @@
 """The series and entries of an archive: all of them where they fit, else as many as fit.
 
-A long series keeps the mean, the smallest, largest and last value of each slice, and moving
-averages.
+A long series keeps the mean, the smallest and the largest value of each slice, and moving averages.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from epochal.series.smooth import Smoothing
 from epochal.server.downloads import INLINE_TYPE
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource, evenly
-from epochal.server.series import SLICE_COLUMNS, SeriesBlock, Slicing, series_block, series_body
+from epochal.server.series import SeriesBlock, Slicing, series_block, series_body
 from epochal.server.updates import entry_row
 from epochal.server.wire import EntryList, EntryRow, Knots, XKind
 from epochal.store.store import RunView
@@ -37,16 +36,15 @@ MAX_SERIES = 4000
 MAX_KNOTS = 2000
 # A point is 24 bytes; nothing that training logs is compressed to less than a tenth.
 _MAX_COMPRESSION = 10
-# A slice is 96 bytes before compression and about so many as base64 after it.
-_SLICE_TEXT_BYTES = 80
+# A slice is about so many bytes as base64, whether it is compressed or not.
+_SLICE_TEXT_BYTES = 50
 _MIN_PIXELS = 8
 _MAX_ATTEMPTS = 8
 _MIN_FILL = 0.85
 _TARGET_FILL = 0.94
-_MANTISSA = float(1 << 20)
-# Moving averages that are kept for each slice. The page makes those of other weights from them, to
-# within about a hundredth of the noise.
-SMOOTHED_WEIGHTS = (1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110)
+# Moving averages that are kept for each slice; that of weight 0 is its last point. The page makes
+# those of other weights from them, to within about a hundredth of the noise.
+SMOOTHED_WEIGHTS = (0, 1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110)
 # Higher levels take several times as long for less than one percent.
 _LEVEL = 4
 
@@ -140,36 +138,15 @@ def knots_of(run: RunView) -> dict[XKind, Knots]:
 
 def _bodies(lines: Sequence[Line], *, pixels: int) -> list[str]:
     by_run: dict[str, list[SeriesBlock]] = {}
+    slicing = Slicing(pixels, averages=[Smoothing("ema", weight) for weight in SMOOTHED_WEIGHTS])
     for run_id, series in lines:
-        by_run.setdefault(run_id, []).append(_block(run_id, series, pixels=pixels))
+        by_run.setdefault(run_id, []).append(series_block(run_id, series, slicing))
     return [
         base64.b64encode(
             gzip.compress(series_body(blocks, missing=(), positions={}), _LEVEL, mtime=0)
         ).decode()
         for blocks in by_run.values()
     ]
-
-
-def _block(run_id: str, series: Series, *, pixels: int) -> SeriesBlock:
-    block = series_block(run_id, series, Slicing(pixels))
-    if block.head.raw:
-        return block
-    last = series.buckets(pixels).last_index
-    averages = {
-        str(one): _rounded(series.smoothed(one).floats[last])
-        for one in (Smoothing("ema", weight) for weight in SMOOTHED_WEIGHTS)
-    }
-    columns = list(block.columns)
-    mean = SLICE_COLUMNS.index("mean")
-    columns[mean] = _rounded(columns[mean])
-    head = msgspec.structs.replace(block.head, columns=list(averages))
-    return SeriesBlock(head, [*columns, *averages.values()])
-
-
-def _rounded(values: Floats) -> Floats:
-    """Values to six digits, which compress to half of their size."""
-    mantissa, exponent = np.frexp(values)
-    return np.ldexp(np.round(mantissa * _MANTISSA) / _MANTISSA, exponent)
 
 
 def _thinned(steps: Floats, at: Floats) -> Knots:

@@ -1,14 +1,15 @@
 """``/api/series``: points of some series of many runs, as a chart of some width shows them.
 
-The body is binary: a JSON head, then columns of little-endian float64.
-``docs/explanation/http.md`` has the layout to the byte and a worked example.
+The body is binary: a JSON head, then points as little-endian float64, or columns of pixels as
+float32 with the steps of their extremes. ``docs/explanation/http.md`` has the layout to the byte
+and a worked example.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -18,9 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
-from epochal.series.blocks import Downsampled
 from epochal.series.downsample import Buckets
-from epochal.series.series import X_KINDS, X_OF_AXIS, Series
+from epochal.series.series import X_KINDS, Series
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.server import wire
 from epochal.server.params import (
@@ -40,9 +40,11 @@ from epochal.store.store import RunView
 MAGIC = b"EPS1"
 # 16 million points are 384 MB; larger downloads are exports.
 MAX_POINTS = 16_000_000
-# The fields of `Buckets` that a body has for each slice, in this order.
-SLICE_COLUMNS = ("first_step", "last_step", "last", "mean", "min", "max", "finite")
 _ALIGNMENT = 8
+# float32 may move a value by this share of what the series spans; no screen is that high.
+_FINEST = 1 / 8192
+# From here on, float32 and float64 leave out whole numbers.
+_EXACT_FLOAT32, _EXACT_FLOAT64 = 2.0**24, 2.0**53
 MAX_SERIES = 4000
 _AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
 
@@ -62,18 +64,22 @@ PARAMS = (NAMES, RUNS, RANKS, X, AXIS, LO, HI, PIXELS, IS_LOG, SMOOTH)
 
 
 class Slicing(msgspec.Struct, frozen=True):
-    """How series are downsampled: at most ``pixels`` slices (0: every point), and smoothed."""
+    """How series are downsampled: at most ``pixels`` slices (0: every point), and smoothed.
+
+    Slices come with ``averages`` as well: a saved page makes others from them.
+    """
 
     pixels: int
     is_log: bool = False
     smoothing: Smoothing | None = None
+    averages: Sequence[Smoothing] = ()
 
 
 class SeriesBlock(msgspec.Struct, frozen=True, eq=False):
-    """One series of a body: its head and its columns."""
+    """One series of a body: its head, and its columns as their bytes are sent."""
 
     head: wire.SeriesHead
-    columns: Sequence[Floats]
+    columns: Sequence[NDArray[Any]]
 
 
 class _RunBlocks(msgspec.Struct, frozen=True, eq=False):
@@ -244,21 +250,9 @@ def series_block(
     assert series.axis != "none"
     pixels, smoothing = slicing.pixels, slicing.smoothing
     chosen = series.between(lo, hi)
-    at, values = chosen.at.astype(np.float64, copy=False), chosen.floats
+    at, values = chosen.at.astype("<f8", copy=False), chosen.floats
     is_raw = pixels == 0 or len(chosen) <= pixels
     nonfinite = np.flatnonzero(~np.isfinite(values))
-    marks = _marks(at[nonfinite], values[nonfinite], most=0 if is_raw else pixels)
-    if is_raw:
-        rows: list[Floats] = [at, values, chosen.times]
-        which: NDArray[np.intp] | slice = slice(None)
-    else:
-        slices = chosen.buckets(pixels, lo=lo, hi=hi, is_log=slicing.is_log)
-        which = slices.last_index
-        rows = _slice_columns(slices)
-    further: dict[str, Floats] = {}
-    if smoothing is not None:
-        # Over every point of the series, not over slices or those in the range.
-        further[str(smoothing)] = series.smoothed(smoothing).between(lo, hi).floats[which]
     head = wire.SeriesHead(
         run=run_id,
         name=series.name,
@@ -266,18 +260,104 @@ def series_block(
         axis=series.axis,
         x=series.x,
         raw=is_raw,
-        count=rows[0].size,
+        count=len(chosen),
         points=len(chosen),
-        nonfinite=marks[0].size,
         nonfinite_points=nonfinite.size,
         duplicates=series.duplicates,
         hidden=series.hidden,
         lo=float(series.at[0]) if len(series) else None,
         hi=float(series.at[-1]) if len(series) else None,
-        columns=list(further),
         smooth_state=None if smoothing is None else smoothing.state(series.floats, series.at),
     )
-    return SeriesBlock(head, [*rows, *marks, *further.values()])
+    wanted = [] if smoothing is None else [smoothing]
+    if not is_raw:
+        wanted.extend(slicing.averages)
+    # Over every point of the series, not over slices or those in the range.
+    smoothed = {str(one): series.smoothed(one).between(lo, hi).floats for one in wanted}
+    if is_raw:
+        columns = [at, values, chosen.times, *smoothed.values()]
+        head = msgspec.structs.replace(head, columns=list(smoothed))
+        return SeriesBlock(head, [column.astype("<f8", copy=False) for column in columns])
+    slices = chosen.buckets(pixels, lo=lo, hi=hi, is_log=slicing.is_log)
+    marks = _marks(at[nonfinite], values[nonfinite], most=pixels)
+    return _slices_block(head, slices, marks, smoothed)
+
+
+def _slices_block(
+    head: wire.SeriesHead,
+    slices: Buckets,
+    marks: tuple[Floats, NDArray[np.intp]],
+    smoothed: Mapping[str, Floats],
+) -> SeriesBlock:
+    first, last, least, most = edges = (
+        slices.first_step,
+        slices.last_step,
+        slices.min_step,
+        slices.max_step,
+    )
+    at, kinds = marks
+    is_whole = all(map(_are_whole, (*edges, at)))
+    if is_whole:
+        gaps = first - np.append(0, last[:-1])
+        edges = (gaps, last - first, least - first, most - first)
+        at = np.diff(at, prepend=0)
+    pack_x = _packed_whole if is_whole else _packed
+    span = float(np.nanmax(slices.max, initial=-np.inf) - np.nanmin(slices.min, initial=np.inf))
+    values = [slices.mean, slices.min, slices.max]
+    values += [column[slices.last_index] for column in smoothed.values()]
+    columns = [
+        *map(pack_x, edges),
+        _packed_whole(slices.finite),
+        *(_packed_values(column, span=span) for column in values),
+        pack_x(at),
+        _packed_whole(kinds),
+    ]
+    columns.append(np.zeros(-sum(column.size for column in columns) % _ALIGNMENT, np.uint8))
+    known = slices.last[np.isfinite(slices.last)]
+    head = msgspec.structs.replace(
+        head,
+        count=len(slices),
+        nonfinite=at.size,
+        whole=is_whole,
+        last=float(known[-1]) if known.size else None,
+        columns=list(smoothed),
+    )
+    return SeriesBlock(head, columns)
+
+
+def _are_whole(at: NDArray[Any]) -> bool:
+    return bool(np.all((at >= 0) & (at < _EXACT_FLOAT64) & (at == np.rint(at))))
+
+
+def _packed(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """Floats: how many bytes each has, the first byte of all, the second byte of all, and so on.
+
+    Bytes that are alike then lie side by side, and gzip makes them smaller by a seventh.
+    """
+    column = np.asarray(column, dtype="<f4" if column.dtype == np.float32 else "<f8")
+    width = column.dtype.itemsize
+    return np.append(np.uint8(width), column.view(np.uint8).reshape(-1, width).T)
+
+
+def _packed_whole(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """Whole numbers from 0 on, in the same order, with as many bytes as the largest needs."""
+    column = column.astype("<u8")
+    width = max(1, -(-int(column.max(initial=0)).bit_length() // 8))
+    return np.append(np.uint8(width), column.view(np.uint8).reshape(-1, 8)[:, :width].T)
+
+
+def _packed_values(column: Floats, *, span: float) -> NDArray[np.uint8]:
+    """Values as float32, where neither a chart nor a number beside it would show the difference."""
+    with np.errstate(over="ignore"):
+        short = column.astype(np.float32)
+    known = np.isfinite(column)
+    off = np.abs(column[known] - short[known]).max(initial=0.0)
+    is_enough = (
+        off <= span * _FINEST
+        and np.abs(column[known]).max(initial=0.0) < _EXACT_FLOAT32
+        and bool(np.all((short == 0) == (column == 0)))
+    )
+    return _packed(short if is_enough else column)
 
 
 def series_body(
@@ -294,23 +374,21 @@ def series_body(
     )
     text = msgspec.json.encode(header)
     text += b" " * (-len(text) % _ALIGNMENT)
-    columns = (column.astype("<f8", copy=False) for one in blocks for column in one.columns)
-    return b"".join(
-        (MAGIC, struct.pack("<I", len(text)), text, *(column.tobytes() for column in columns))
-    )
+    columns = (column.tobytes() for one in blocks for column in one.columns)
+    return b"".join((MAGIC, struct.pack("<I", len(text)), text, *columns))
 
 
-def _marks(at: Floats, values: Floats, *, most: int) -> tuple[Floats, Floats]:
-    """Where points are not finite and what they are: 0 nan, 1 and -1 the infinities.
+def _marks(at: Floats, values: Floats, *, most: int) -> tuple[Floats, NDArray[np.intp]]:
+    """Where points are not finite and what they are: 0 nan, 1 inf, 2 -inf.
 
-    Beyond ``most`` (0: no limit) the marks are thinned to the first of each kind in each of
-    ``most`` slices: a chart of that width shows no more.
+    Beyond ``most`` the marks are thinned to the first of each kind in each of ``most`` slices: a
+    chart of that width shows no more.
     """
-    kinds = np.where(np.isnan(values), 0.0, np.sign(values))
-    if most == 0 or at.size <= most:
+    kinds = np.select([values > 0, values < 0], [1, 2])
+    if at.size <= most:
         return at, kinds
     width = float(at[-1] - at[0]) or 1.0
     slices = np.minimum((at - at[0]) / width * most, most - 1).astype(np.int64)
-    _, first = np.unique(slices * 3 + kinds.astype(np.int64) + 1, return_index=True)
+    _, first = np.unique(slices * 3 + kinds, return_index=True)
     chosen = np.sort(first)
     return at[chosen], kinds[chosen]

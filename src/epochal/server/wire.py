@@ -17,7 +17,7 @@ from epochal.journal.row import Labels, MetricSummary, RunRow
 from epochal.store.answers import Machine
 from epochal.store.goodput import Goodput
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
 
 XKind = Literal["step", "epoch", "tokens", "wall", "relative", "progress"]
@@ -169,11 +169,12 @@ class SeriesHead(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``x`` is its axis: a series that has no x on the requested axis keeps its own. ``count`` is
     the number of rows that follow (points when ``raw``, else slices), ``points`` how many
-    points lie in the range, ``nonfinite`` how many marks follow and ``nonfinite_points`` how
-    many there are. ``lo`` and ``hi`` are the ends of the whole series. ``columns`` names further
-    columns, each with a value for every row. ``smooth_state`` continues a moving average after the
-    last point: sum, weight, x of that point, and the distance over which the weight counts once
-    (0: every point counts once).
+    points lie in the range and ``nonfinite_points`` how many of them are not finite. ``lo`` and
+    ``hi`` are the ends of the whole series. Slices have ``nonfinite`` marks, ``last`` is the last
+    finite value in the range as it was logged, and ``whole`` says that every x is a whole number.
+    ``columns`` names further columns, each with a value for every row. ``smooth_state`` continues
+    a moving average after the last point: sum, weight, x of that point, and the distance over
+    which the weight counts once (0: every point counts once).
     """
 
     run: str
@@ -184,12 +185,14 @@ class SeriesHead(msgspec.Struct, frozen=True, omit_defaults=True):
     raw: bool
     count: int
     points: int
-    nonfinite: int
     nonfinite_points: int
     duplicates: int
     hidden: int
     lo: float | None
     hi: float | None
+    nonfinite: int = 0
+    whole: bool = False
+    last: float | None = None
     columns: list[str] = []
     smooth_state: list[float] | None = None
 

@@ -9,18 +9,20 @@ export interface RawData {
   readonly y: Float64Array;
 }
 
-/** Slices of a longer series: where the finite points of each begin and end, the last of them, and the mean and the range of all. */
+/** Slices of a longer series: where the finite points of each begin and end, their mean and range, and where the extremes are. */
 export interface BucketData {
   readonly kind: "buckets";
   readonly firstX: Float64Array;
   readonly lastX: Float64Array;
-  /** The value at `lastX`. */
-  readonly last: Float64Array;
+  readonly minX: Float64Array;
+  readonly maxX: Float64Array;
   readonly mean: Float64Array;
   readonly min: Float64Array;
   readonly max: Float64Array;
   /** Finite points in each slice. */
   readonly count: Float64Array;
+  /** The last finite value as it was logged; the columns have fewer digits. */
+  readonly last: number | null;
   /** Points that are nan or infinite, which the slices leave out. */
   readonly nonfiniteX: Float64Array;
   readonly nonfinite: Float64Array;
@@ -63,6 +65,8 @@ export interface Samples {
   readonly y: Float64Array;
   readonly firstX: Float64Array;
   readonly lastX: Float64Array;
+  readonly minX: Float64Array;
+  readonly maxX: Float64Array;
   readonly min: Float64Array;
   readonly max: Float64Array;
   /** Finite points in each; null where each is one point. */
@@ -114,12 +118,14 @@ export function samplesOf(data: SeriesData): Samples {
         ? data.y
         : data.y.map((value) => (Number.isFinite(value) ? value : NaN)),
     );
-  const { firstX, lastX, mean, min, max, count } = data;
+  const { firstX, lastX, minX, maxX, mean, min, max, count } = data;
   return {
     x: firstX.map((first, index) => (first + lastX[index]!) / 2),
     y: mean,
     firstX,
     lastX,
+    minX,
+    maxX,
     min,
     max,
     count,
@@ -128,7 +134,7 @@ export function samplesOf(data: SeriesData): Samples {
 
 /** Samples that are one point each. */
 export function pointSamples(x: Float64Array, y: Float64Array): Samples {
-  return { x, y, firstX: x, lastX: x, min: y, max: y, count: null };
+  return { x, y, firstX: x, lastX: x, minX: x, maxX: x, min: y, max: y, count: null };
 }
 
 function nonfinitePoints({ x, y }: RawData): Pick<Trace, "nonfiniteX" | "nonfinite"> {
@@ -141,22 +147,33 @@ export interface Merged {
   readonly mean: number;
   readonly min: number;
   readonly max: number;
+  /** Where the extremes are. */
+  readonly minX: number;
+  readonly maxX: number;
   /** How many points they have. */
   readonly points: number;
 }
 
 /** Merge some samples; the mean is nan where none of them is finite. */
-export function merged({ y, min, max, count }: Samples, start: number, stop: number): Merged {
-  let [sum, points, lowest, highest] = [0, 0, Infinity, -Infinity];
+export function merged(samples: Samples, start: number, stop: number): Merged {
+  const { y, min, max, minX, maxX, count } = samples;
+  let [sum, points, lowest, highest] = [0, 0, -1, -1];
   for (let index = start; index < stop; index++) {
     if (Number.isNaN(y[index]!)) continue;
     const weight = count === null ? 1 : count[index]!;
     sum += y[index]! * weight;
     points += weight;
-    if (min[index]! < lowest) lowest = min[index]!;
-    if (max[index]! > highest) highest = max[index]!;
+    if (lowest < 0 || min[index]! < min[lowest]!) lowest = index;
+    if (highest < 0 || max[index]! > max[highest]!) highest = index;
   }
-  return { mean: stop - start === 1 ? y[start]! : sum / points, min: lowest, max: highest, points };
+  return {
+    mean: stop - start === 1 ? y[start]! : sum / points,
+    min: min[lowest] ?? Infinity,
+    max: max[highest] ?? -Infinity,
+    minX: minX[lowest] ?? NaN,
+    maxX: maxX[highest] ?? NaN,
+    points,
+  };
 }
 
 /** Index of the first x that is not below `value`. */

@@ -41,13 +41,15 @@ export type SliceColumns = Readonly<Record<string, Float64Array>>;
 /** What a smoothing of slices is off at most, as a share of the range that a chart with noisy lines shows. */
 export const SLICE_ERROR = 0.01;
 
+/** The column of the last points of slices. */
+const LAST = "ema:0";
+
 /**
  * The average at the last point of each slice, as a mixture of those that a saved page keeps: the one whose kernel is nearest to it. The last point
  * itself is the average of weight 0, and the shares add up to 1, so that a constant stays what it is.
  */
 export function smoothSlices(
-  last: Float64Array,
-  columns: SliceColumns,
+  { [LAST]: last, ...columns }: SliceColumns,
   weight: number,
 ): Float64Array {
   const kept = Object.entries(columns).filter(([name]) => name.startsWith("ema:"));
@@ -55,7 +57,7 @@ export function smoothSlices(
     kept.map(([name]) => smoothingWeight(name)),
     weight,
   );
-  return last.map(
+  return last!.map(
     (value, index) =>
       value + kept.reduce((sum, [, column], at) => sum + shares[at]! * (column[index]! - value), 0),
   );

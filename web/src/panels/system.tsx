@@ -646,7 +646,7 @@ function multiplied(data: SeriesData, factor: number): SeriesData {
   if (data.kind === "raw") return { ...data, y: times(data.y) };
   return {
     ...data,
-    last: times(data.last),
+    last: data.last === null ? null : data.last * factor,
     mean: times(data.mean),
     min: times(data.min),
     max: times(data.max),

@@ -399,7 +399,7 @@ export function withSmoothed(part: SeriesPart, text: string | undefined): Series
     ...part,
     smoothed: {
       text,
-      values: data.kind === "raw" ? ema(data.y, weight) : smoothSlices(data.last, columns, weight),
+      values: data.kind === "raw" ? ema(data.y, weight) : smoothSlices(columns, weight),
       state: null,
     },
   };
@@ -426,6 +426,8 @@ function withX(data: SeriesData, change: (column: Float64Array) => Float64Array)
     ...data,
     firstX: change(data.firstX),
     lastX: change(data.lastX),
+    minX: change(data.minX),
+    maxX: change(data.maxX),
     nonfiniteX: change(data.nonfiniteX),
   };
 }
@@ -459,7 +461,7 @@ function within(part: SeriesPart, lo: number, hi: number): SeriesPart {
   return {
     head: {
       ...head,
-      count: kept.last.length,
+      count: kept.mean.length,
       points: kept.count.reduce((sum, one) => sum + one, 0),
     },
     data: kept,

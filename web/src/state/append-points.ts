@@ -45,7 +45,8 @@ function growSlices(data: BucketData, points: NewPoints): SeriesData | null {
     kind: "buckets",
     firstX: extended(data.firstX, x),
     lastX: extended(data.lastX, x),
-    last: extended(data.last, y),
+    minX: extended(data.minX, x),
+    maxX: extended(data.maxX, x),
     mean: extended(data.mean, y),
     min: extended(data.min, y),
     max: extended(data.max, y),
@@ -53,6 +54,7 @@ function growSlices(data: BucketData, points: NewPoints): SeriesData | null {
       data.count,
       x.map(() => 1),
     ),
+    last: y.at(-1) ?? data.last,
     nonfiniteX: extended(data.nonfiniteX, strangeX),
     nonfinite: extended(data.nonfinite, strange),
   };
@@ -76,7 +78,7 @@ export function extended(values: Float64Array, more: readonly number[]): Float64
 }
 
 export function lengthOf(data: SeriesData): number {
-  return data.kind === "raw" ? data.x.length : data.last.length;
+  return data.kind === "raw" ? data.x.length : data.lastX.length;
 }
 
 /** Where a series ends; before everything when it is empty. */
@@ -85,12 +87,11 @@ export function endOf(data: SeriesData): number {
   return Math.max(...ends.map((x) => x.at(-1) ?? -Infinity));
 }
 
+/** The last value as it was logged. */
 export function lastOf(data: SeriesData): number | null {
-  const [x, y] = data.kind === "raw" ? [data.x, data.y] : [data.lastX, data.last];
-  const strange = data.kind === "raw" ? -Infinity : (data.nonfiniteX.at(-1) ?? -Infinity);
-  if (strange > (x.at(-1) ?? -Infinity))
-    return data.kind === "raw" ? null : (data.nonfinite.at(-1) ?? null);
-  return y.at(-1) ?? null;
+  if (data.kind === "raw") return data.y.at(-1) ?? null;
+  const strange = data.nonfiniteX.at(-1) ?? -Infinity;
+  return strange > (data.lastX.at(-1) ?? -Infinity) ? data.nonfinite.at(-1)! : data.last;
 }
 
 /** The smallest and the largest finite value; null when there is none. */

@@ -9,7 +9,9 @@ const BUCKETS: BucketData = {
   kind: "buckets",
   firstX: of(0, 10),
   lastX: of(9, 10),
-  last: of(3, 4),
+  minX: of(2, 10),
+  maxX: of(7, 10),
+  last: 4,
   mean: of(2, 4),
   min: of(1, 4),
   max: of(8, 4),
@@ -32,9 +34,18 @@ test("samples are merged by their number of points, without those that are nan",
     y: of(2, NaN, 4.2),
     min: of(1, NaN, 4),
     max: of(8, NaN, 5),
+    minX: of(2, 10, 30),
+    maxX: of(7, 11, 31),
     count: of(10, 3, 1),
   };
-  expect(merged(samples, 0, 3)).toEqual({ mean: 24.2 / 11, min: 1, max: 8, points: 11 });
+  expect(merged(samples, 0, 3)).toEqual({
+    mean: 24.2 / 11,
+    min: 1,
+    max: 8,
+    minX: 2,
+    maxX: 7,
+    points: 11,
+  });
   expect(merged(samples, 1, 2).mean).toBeNaN();
 });
 

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 
-import type { BucketData } from "../../src/chart/series.ts";
 import {
   continued,
   ema,
@@ -40,7 +39,7 @@ test("a smoothing is written for a request and read back", () => {
 
 const POINTS = 40_000;
 /** The averages that archives keep; `SMOOTHED_WEIGHTS` of `exports/archive_series.py`. */
-const KEPT = [1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110];
+const KEPT = [0, 1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110];
 const X = Float64Array.from({ length: POINTS }, (_, step) => step);
 const Y = noisyLoss();
 
@@ -58,36 +57,18 @@ function noisyLoss(): Float64Array {
 }
 
 function slices(size: number): {
-  readonly data: BucketData;
   readonly columns: Record<string, Float64Array>;
   readonly last: Float64Array;
 } {
-  const count = Math.ceil(POINTS / size);
-  const each = (pick: (from: number, to: number) => number): Float64Array =>
-    Float64Array.from({ length: count }, (_, index) =>
-      pick(index * size, Math.min(POINTS, (index + 1) * size)),
-    );
-  const last = each((_, to) => to - 1);
-  const none = new Float64Array(0);
-  const data: BucketData = {
-    kind: "buckets",
-    firstX: each((from) => from),
-    lastX: last,
-    last: last.map((at) => Y[at]!),
-    mean: each(
-      (from, to) => Y.subarray(from, to).reduce((sum, value) => sum + value, 0) / (to - from),
-    ),
-    min: each((from, to) => Math.min(...Y.subarray(from, to))),
-    max: each((from, to) => Math.max(...Y.subarray(from, to))),
-    count: each((from, to) => to - from),
-    nonfiniteX: none,
-    nonfinite: none,
-  };
+  const last = Float64Array.from(
+    { length: Math.ceil(POINTS / size) },
+    (_, index) => Math.min(POINTS, (index + 1) * size) - 1,
+  );
   const averages = KEPT.map((weight) => {
     const smoothed = ema(Y, weight);
     return [`ema:${weight}`, last.map((at) => smoothed[at]!)];
   });
-  return { data, last, columns: Object.fromEntries(averages) as Record<string, Float64Array> };
+  return { last, columns: Object.fromEntries(averages) as Record<string, Float64Array> };
 }
 
 /** The largest difference as a share of what a chart of these steps shows. */
@@ -117,8 +98,8 @@ test.each([0.1, 0.3, 0.5, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99])(
   "slices smoothed by %s are within a hundredth of the visible range",
   (weight) => {
     const wanted = ema(Y, weight);
-    for (const { size, data, columns, last } of SLICED) {
-      const found = smoothSlices(data.last, columns, weight);
+    for (const { size, columns, last } of SLICED) {
+      const found = smoothSlices(columns, weight);
       for (const view of VIEWS)
         expect(
           worst(found, wanted, last, view),

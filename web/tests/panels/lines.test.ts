@@ -92,7 +92,9 @@ test("the mean of ranks lies in the range that all of them cover, slices include
     kind: "buckets",
     firstX: Float64Array.of(0, 1),
     lastX: Float64Array.of(0, 1),
-    last: Float64Array.of(2, 6),
+    minX: Float64Array.of(0, 1),
+    maxX: Float64Array.of(0, 1),
+    last: 6,
     mean: Float64Array.of(3, 5),
     min: Float64Array.of(0, 5),
     max: Float64Array.of(3, 9),
@@ -118,7 +120,9 @@ test("a table of slices names what each column is", () => {
     kind: "buckets",
     firstX: of(0, 10),
     lastX: of(9, 19),
-    last: of(2, 3),
+    minX: of(4, 12),
+    maxX: of(8, 19),
+    last: 3,
     mean: of(1.5, 2.5),
     min: of(1, 2),
     max: of(50, 3),
@@ -131,8 +135,8 @@ test("a table of slices names what each column is", () => {
       .split("\r\n")
       .slice(0, 2),
   ).toEqual([
-    "run,id,rank,metric,axis,x,last_x,mean,min,max,last,points,bucket",
-    "a,a,0,loss,step,0,9,1.5,1,50,2,10,1 bucket = 10 steps",
+    "run,id,rank,metric,axis,x,last_x,mean,min,min_x,max,max_x,points,bucket",
+    "a,a,0,loss,step,0,9,1.5,1,4,50,8,10,1 bucket = 10 steps",
   ]);
 });
 

@@ -6,10 +6,10 @@ import { expect, test } from "vitest";
 import { decodeSeries } from "../../src/source/decode.ts";
 
 // What the server's own tests hold the server to.
-const GOLDEN = fileURLToPath(new URL("../../../tests/server/golden/series.bin", import.meta.url));
+const GOLDEN = fileURLToPath(new URL("../../../tests/server/golden/", import.meta.url));
 
-function golden(): ArrayBuffer {
-  const bytes = readFileSync(GOLDEN);
+function golden(name = "series"): ArrayBuffer {
+  const bytes = readFileSync(`${GOLDEN}${name}.bin`);
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
 }
 
@@ -20,13 +20,33 @@ test("slices are read with their marks", () => {
     kind: "buckets",
     firstX: Float64Array.of(0, 3),
     lastX: Float64Array.of(1, 3),
-    last: Float64Array.of(0.5, 0.25),
+    minX: Float64Array.of(1, 3),
+    maxX: Float64Array.of(0, 3),
+    last: 0.25,
     mean: Float64Array.of(0.75, 0.25),
     min: Float64Array.of(0.5, 0.25),
     max: Float64Array.of(1, 0.25),
     count: Float64Array.of(2, 1),
     nonfiniteX: Float64Array.of(2),
     nonfinite: Float64Array.of(NaN),
+  });
+});
+
+test("slices are read where x is no whole number and a value needs all its digits", () => {
+  const [huge] = decodeSeries(golden("floats")).parts;
+  expect(huge!.data).toEqual({
+    kind: "buckets",
+    firstX: Float64Array.of(0.5, 3),
+    lastX: Float64Array.of(1.5, 3),
+    minX: Float64Array.of(1.5, 3),
+    maxX: Float64Array.of(0.5, 3),
+    last: 7,
+    mean: Float64Array.of(5e299, 7),
+    min: Float64Array.of(0.125, 7),
+    max: Float64Array.of(1e300, 7),
+    count: Float64Array.of(2, 1),
+    nonfiniteX: Float64Array.of(0.75),
+    nonfinite: Float64Array.of(-Infinity),
   });
 });
 

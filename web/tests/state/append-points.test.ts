@@ -40,7 +40,9 @@ test("slices grow by slices of one point; what is not finite is marked", () => {
     kind: "buckets",
     firstX: Float64Array.of(0),
     lastX: Float64Array.of(9),
-    last: one,
+    minX: Float64Array.of(2),
+    maxX: Float64Array.of(7),
+    last: 1,
     mean: one,
     min: one,
     max: one,
@@ -50,7 +52,8 @@ test("slices grow by slices of one point; what is not finite is marked", () => {
   };
   const grown = appendPoints(slices, { x: [10, 11], y: [2, NaN] });
   expect(grown).toMatchObject({
-    last: Float64Array.of(1, 2),
+    maxX: Float64Array.of(7, 10),
+    last: 2,
     mean: Float64Array.of(1, 2),
     count: Float64Array.of(10, 1),
     nonfiniteX: Float64Array.of(11),

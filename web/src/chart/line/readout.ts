@@ -129,7 +129,11 @@ export function readoutTitle({ x, readings }: Readout, { options }: LineDrawing)
 export function readingText({ trace, value, column }: Reading, { options }: LineDrawing): string {
   const text = `${trace.label} ${formatValue(value, options.yFormat)}`;
   if (column === null) return trace.smoothed === null ? text : `${text} smoothed`;
-  const range = `from ${formatValue(column.min, options.yFormat)} to ${formatValue(column.max, options.yFormat)}`;
+  const [low, high] = [[column.min, column.minX] as const, [column.max, column.maxX] as const].map(
+    ([extreme, x]) =>
+      `${formatValue(extreme, options.yFormat)} at ${positionLabel(x, options.xFormat)}`,
+  );
+  const range = `from ${low} to ${high}`;
   return `${text}, ${trace.smoothed === null ? "the mean" : "smoothed"} of ${formatWhole(column.points)} points ${range}`;
 }
 
@@ -220,22 +224,28 @@ function note(
   baseline: Reading | undefined,
   drawing: LineDrawing,
 ): string {
-  const range = reading.column === null ? "" : rangeText(reading.trace, reading.column, drawing);
+  const isNear = reading === readout.nearest || readout.readings.length === 1;
+  const range =
+    reading.column === null ? "" : rangeText(reading.trace, reading.column, drawing, isNear);
   return [range, placeNote(reading, readout, baseline, drawing)]
     .filter((text) => text !== "")
     .join(" · ");
 }
 
-/** The range of a column, and where its first point that is not finite is. */
+/** The range of a column, where its extremes are if there is room for it, and where its first point that is not finite is. */
 function rangeText(
   { nonfiniteX, nonfinite }: Trace,
-  { min, max, strange }: Column,
+  { min, max, minX, maxX, strange }: Column,
   { options }: LineDrawing,
+  hasPlaces: boolean,
 ): string {
-  const range = `${formatValue(min, options.yFormat)} – ${formatValue(max, options.yFormat)}`;
+  const [low, high] = [min, max].map((value) => formatValue(value, options.yFormat));
+  const at = (x: number): string => `at ${withoutUnit(positionLabel(x, options.xFormat))}`;
+  const range =
+    hasPlaces && min < max ? `min ${low} ${at(minX)}, max ${high} ${at(maxX)}` : `${low} – ${high}`;
   return strange < 0
     ? range
-    : `${range}, ${formatNumber(nonfinite[strange]!)} at ${withoutUnit(positionLabel(nonfiniteX[strange]!, options.xFormat))}`;
+    : `${range}, ${formatNumber(nonfinite[strange]!)} ${at(nonfiniteX[strange]!)}`;
 }
 
 function placeNote(

@@ -34,7 +34,7 @@ export async function chartCsv(page: Page, spec: ChartSpec): Promise<string> {
 export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) => string): string {
   const hasSlices = parts.some(({ data }) => data.kind === "buckets");
   const columns = hasSlices
-    ? ["last_x", "mean", "min", "max", "last", "points", "bucket"]
+    ? ["last_x", "mean", "min", "min_x", "max", "max_x", "points", "bucket"]
     : ["value", "t"];
   const lines = [["run", "id", "rank", "metric", "axis", "x", ...columns].join(",")];
   for (const part of parts) {
@@ -51,22 +51,14 @@ function* rowsOf({ data, times }: SeriesPart, hasSlices: boolean): Iterable<numb
   if (data.kind === "raw") {
     for (const [index, y] of data.y.entries()) {
       yield hasSlices
-        ? [data.x[index]!, data.x[index]!, y, y, y, y, 1]
+        ? [data.x[index]!, data.x[index]!, y, y, data.x[index]!, y, data.x[index]!, 1]
         : [data.x[index]!, y, times?.[index] ?? NaN];
     }
     return;
   }
-  for (const [index, last] of data.last.entries()) {
-    yield [
-      data.firstX[index]!,
-      data.lastX[index]!,
-      data.mean[index]!,
-      data.min[index]!,
-      data.max[index]!,
-      last,
-      data.count[index]!,
-    ];
-  }
+  const { firstX, lastX, mean, min, minX, max, maxX, count } = data;
+  for (const index of mean.keys())
+    yield [firstX, lastX, mean, min, minX, max, maxX, count].map((column) => column[index]!);
 }
 
 function exact(value: number): string {

@@ -144,7 +144,9 @@ const SLICES = {
   kind: "buckets",
   firstX: of(0, 5),
   lastX: of(4, 9),
-  last: of(2, 3),
+  minX: of(0, 5),
+  maxX: of(3, 8),
+  last: 3,
   mean: of(2.3, 3.1),
   min: of(1, 3),
   max: of(8, 4),
@@ -164,7 +166,7 @@ test("a column of several points is read as its mean and range, and says how man
   const content = readoutContent(readAt(drawing, 2, 50)!, drawing);
   expect(content).toMatchObject({
     title: "step 0 – 4",
-    rows: [{ value: "2.3000", note: "1.0000 – 8.0000" }],
+    rows: [{ value: "2.3000", note: "min 1.0000 at 0, max 8.0000 at 3" }],
     foot: "mean and range of 334 points",
   });
   const both = readoutContent(readAt(drawing, 7.2, 50)!, drawing);
@@ -195,7 +197,7 @@ test("a smoothed value is called so, beside the range of its column", () => {
   ]);
   expect(readoutContent(readAt(drawing, 7, 50)!, drawing)).toMatchObject({
     title: "step 5 – 9",
-    rows: [{ value: "2.9000", note: "3.0000 – 4.0000" }, {}],
+    rows: [{ value: "2.9000", note: "min 3.0000 at 5, max 4.0000 at 8" }, {}],
     foot: "smoothed · range of 300 points",
   });
 });
@@ -203,7 +205,7 @@ test("a smoothed value is called so, beside the range of its column", () => {
 test("a column with a point that is not finite says where it is", () => {
   const drawing = sceneOf([prepare({ id: "a", label: "a", slot: 0, data: SLICES })]);
   expect(readoutContent(readAt(drawing, 1.5, 50)!, drawing).rows[0]!.note).toBe(
-    "1.0000 – 8.0000, nan at 3",
+    "min 1.0000 at 0, max 8.0000 at 3, nan at 3",
   );
   expect(readoutContent(readAt(drawing, 3, 50)!, drawing).rows[0]!.value).toBe("nan");
 });
