@@ -123,6 +123,22 @@ def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
     until(page, lambda: tooltip(0.5).split("\n")[:3] == ["step 12,345", "long", "50.0000"])
 
 
+def test_a_chart_asks_for_as_many_columns_as_it_is_wide(
+    runs: Path, serve_all: Serve, open_page: OpenPage
+) -> None:
+    page = open_page("about:blank")
+    asked: list[int] = []
+    page.on("request", lambda r: asked.extend(map(int, re.findall(r"series.*pixels=(\d+)", r.url))))
+    page.goto(serve_all(runs).url + "#place=board")
+    wait_for_lines(page, "train/loss", 3)
+    width = page.eval_on_selector(
+        '[data-metric="train/loss"] .metric-chart', "one => one.clientWidth"
+    )
+    assert set(asked) == {50 * math.ceil(width / 50)}
+    page.get_by_role("button", name="Full screen: train/loss").click()
+    until(page, lambda: max(asked) >= page.viewport_size["width"] * 0.8)
+
+
 def test_a_view_opens_again_from_its_address(
     runs: Path, serve_all: Serve, open_page: OpenPage
 ) -> None:

@@ -1,7 +1,7 @@
 /** A chart of metrics, patterns and formulas over runs, groups of runs or all runs: asks for what its size and zoom need, and grows with the runs. */
 
-import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { ComponentChildren, JSX, RefObject } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../chart/index.ts";
 import type { LineChart, LineOptions, Range, Series } from "../../chart/index.ts";
@@ -55,8 +55,8 @@ const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
 const MOST_LINES = 100;
 /** A pattern such as `*` may match thousands of metrics. */
 const MOST_SERIES = 32;
-const NARROW_PIXELS = 600;
-const WIDE_PIXELS = 1400;
+/** A chart asks for its width in steps of this, so that few sizes of a window ask for anything. */
+const PIXEL_STEP = 50;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
 const MARGIN = 0.02;
 const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
@@ -102,22 +102,24 @@ export function subjectOf({ view, metrics }: Page, spec: ChartSpec): ChartSubjec
 }
 
 function RunChart(props: MetricChartProps): JSX.Element {
-  const { page, spec, height } = props;
+  const { page, spec } = props;
   const { view, runs } = page;
   const subject = subjectOf(page, spec);
   const { names } = subject;
   const grouped = groupedRuns(page);
   const ids = props.runs ?? (grouped.length > 0 ? grouped : runs.drawn.value).map(({ id }) => id);
   const smooth = useSettled(smoothingText(view.smoothness.value));
+  const [place, pixels] = usePixels();
   const plain = {
     x: subject.x,
-    pixels: isTall(height) ? WIDE_PIXELS : NARROW_PIXELS,
     ...(view.isLogX.value ? { isLog: true } : {}),
     ...(props.ranks ? { ranks: "all" as const } : {}),
   };
-  const base = { ...plain, ...(smooth === "" ? {} : { smooth }) };
-  const asked = (range: Range | null): SeriesQueryOptions[] =>
-    ids.flatMap((run) => names.map((name) => ({ ...base, run, name, range })));
+  const asked = (range: Range | null): SeriesQueryOptions[] => {
+    if (pixels === 0) return [];
+    const base = { ...plain, pixels, ...(smooth === "" ? {} : { smooth }) };
+    return ids.flatMap((run) => names.map((name) => ({ ...base, run, name, range })));
+  };
   const whole = useLastParts(JSON.stringify(plain), useSeriesQueries(page, asked(null)));
   const x =
     commonX(whole, subject.x) ??
@@ -161,7 +163,8 @@ function RunChart(props: MetricChartProps): JSX.Element {
   const stretches = usePhases(page, names, x, Math.max(...ends));
   const marks = useMarks(page, names, x);
   const isWaiting =
-    lines.length === 0 && whole.some((result) => result.parts === null && result.problem === null);
+    lines.length === 0 &&
+    (pixels === 0 || whole.some((result) => result.parts === null && result.problem === null));
   const isOver = ids.every((id) => {
     const row = runs.row(id);
     return row === undefined || isEnded(row);
@@ -171,6 +174,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
   return (
     <Figure
       {...props}
+      place={place}
       subject={subject}
       x={x}
       zoom={zoom}
@@ -391,6 +395,7 @@ export function curvesRequest(
 }
 
 interface FigureProps extends MetricChartProps {
+  readonly place?: RefObject<HTMLDivElement | null>;
   readonly subject: ChartSubject;
   readonly x: string;
   readonly zoom: Range | null;
@@ -406,6 +411,7 @@ interface FigureProps extends MetricChartProps {
 }
 
 function Figure({
+  place,
   page,
   spec,
   subject,
@@ -457,6 +463,7 @@ function Figure({
   ];
   return (
     <div
+      {...(place === undefined ? {} : { ref: place })}
       class="metric-chart"
       aria-busy={isWaiting}
       style={{ height: typeof height === "number" ? `${height}px` : height }}
@@ -652,7 +659,29 @@ function useSettled(text: string): string {
   return settled;
 }
 
-/** Results of queries that differ from the ones before in their smoothing only: what is on screen stays until the answer comes. */
+/** How many columns of pixels a chart has room for; 0 until it has a place. */
+function usePixels(): [RefObject<HTMLDivElement | null>, number] {
+  const place = useRef<HTMLDivElement>(null);
+  const [pixels, setPixels] = useState(0);
+  useLayoutEffect(() => {
+    const measure = (): void =>
+      setPixels(PIXEL_STEP * Math.ceil(place.current!.clientWidth / PIXEL_STEP));
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const observer = new ResizeObserver(() => {
+      clearTimeout(timer);
+      timer = setTimeout(measure, SETTLE_MS);
+    });
+    measure();
+    observer.observe(place.current!);
+    return () => {
+      clearTimeout(timer);
+      observer.disconnect();
+    };
+  }, []);
+  return [place, pixels];
+}
+
+/** Results of queries that differ from the ones before in their smoothing or width only: what is on screen stays until the answer comes. */
 function useLastParts(
   key: string,
   results: readonly SeriesQueryResult[],
