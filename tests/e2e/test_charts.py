@@ -98,17 +98,18 @@ def test_a_column_of_points_is_drawn_and_read_as_its_mean_over_its_range(
 
     def tooltip(share: float) -> str:
         point_at(page, page.locator('[data-metric="loss"] .chart-over'), share)
-        return page.locator('[data-metric="loss"] .chart-tooltip').inner_text()
+        found = page.locator('[data-metric="loss"] .chart-tooltip').inner_text()
+        return found.replace("\xa0", " ")
 
-    until(page, lambda: "max 50.0000 at 12,345" in tooltip(spike / (steps - 1)))
+    until(page, lambda: "max 50.0000 at step 12,345" in tooltip(spike / (steps - 1)))
     title, *row, foot = tooltip(spike / (steps - 1)).split("\n")
     first, last = (int(step.replace(",", "")) for step in re.findall(r"[\d,]+", title))
     assert first <= spike <= last
     points = values[first : last + 1]
-    lowest = f"min 2.0000 at {first + points.index(2.0):,}"
-    mean = f"{sum(points) / len(points):.4f}"
-    assert row == ["long", mean, f"{lowest}, max 50.0000 at 12,345"]
-    assert foot == f"mean and range of {len(points)} points"
+    assert row == ["long", f"{sum(points) / len(points):.4f}", "2.0000 – 50.0000"]
+    lowest = first + points.index(2.0)
+    extremes = f"max 50.0000 at step 12,345 · min 2.0000 at step {lowest:,}"
+    assert foot == f"mean and range of {len(points)} points · {extremes}"
     # The band reaches up to the tick of 50, and the line does not.
     svg = download(page, "loss", "SVG")
     (tick,) = re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>50</text>', svg)
@@ -134,7 +135,7 @@ def test_a_chart_asks_for_as_many_columns_as_it_is_wide(
     width = page.eval_on_selector(
         '[data-metric="train/loss"] .metric-chart', "one => one.clientWidth"
     )
-    assert set(asked) == {50 * math.ceil(width / 50)}
+    assert set(asked) == {50 * math.ceil((width - 40) / 50)}
     page.get_by_role("button", name="Full screen: train/loss").click()
     until(page, lambda: max(asked) >= page.viewport_size["width"] * 0.8)
 

@@ -107,7 +107,7 @@ export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipC
     ...left(at.at(-1) ?? -1, readout.readings.length),
     ...spans(readout).map((label) => ({ label, value: "" })),
   );
-  const foot = footnote(readout);
+  const foot = footnote(readout, drawing);
   const title = readoutTitle(readout, drawing);
   return foot === "" ? { title, rows } : { title, rows, foot };
 }
@@ -126,15 +126,11 @@ export function readoutTitle({ x, readings }: Readout, { options }: LineDrawing)
 }
 
 /** A reading for a screen reader. */
-export function readingText({ trace, value, column }: Reading, { options }: LineDrawing): string {
-  const text = `${trace.label} ${formatValue(value, options.yFormat)}`;
+export function readingText({ trace, value, column }: Reading, drawing: LineDrawing): string {
+  const text = `${trace.label} ${formatValue(value, drawing.options.yFormat)}`;
   if (column === null) return trace.smoothed === null ? text : `${text} smoothed`;
-  const [low, high] = [[column.min, column.minX] as const, [column.max, column.maxX] as const].map(
-    ([extreme, x]) =>
-      `${formatValue(extreme, options.yFormat)} at ${positionLabel(x, options.xFormat)}`,
-  );
-  const range = `from ${low} to ${high}`;
-  return `${text}, ${trace.smoothed === null ? "the mean" : "smoothed"} of ${formatWhole(column.points)} points ${range}`;
+  const extremes = extremesText(column, drawing);
+  return `${text}, ${trace.smoothed === null ? "the mean" : "smoothed"} of ${formatWhole(column.points)} points, ${extremes}`;
 }
 
 /** What happened where a readout was taken, in words. */
@@ -224,28 +220,32 @@ function note(
   baseline: Reading | undefined,
   drawing: LineDrawing,
 ): string {
-  const isNear = reading === readout.nearest || readout.readings.length === 1;
-  const range =
-    reading.column === null ? "" : rangeText(reading.trace, reading.column, drawing, isNear);
+  const range = reading.column === null ? "" : rangeText(reading.trace, reading.column, drawing);
   return [range, placeNote(reading, readout, baseline, drawing)]
     .filter((text) => text !== "")
     .join(" · ");
 }
 
-/** The range of a column, where its extremes are if there is room for it, and where its first point that is not finite is. */
+/** The range of a column, and where its first point that is not finite is. */
 function rangeText(
   { nonfiniteX, nonfinite }: Trace,
-  { min, max, minX, maxX, strange }: Column,
+  { min, max, strange }: Column,
   { options }: LineDrawing,
-  hasPlaces: boolean,
 ): string {
-  const [low, high] = [min, max].map((value) => formatValue(value, options.yFormat));
-  const at = (x: number): string => `at ${withoutUnit(positionLabel(x, options.xFormat))}`;
-  const range =
-    hasPlaces && min < max ? `min ${low} ${at(minX)}, max ${high} ${at(maxX)}` : `${low} – ${high}`;
+  const range = `${formatValue(min, options.yFormat)} – ${formatValue(max, options.yFormat)}`;
   return strange < 0
     ? range
-    : `${range}, ${formatNumber(nonfinite[strange]!)} ${at(nonfiniteX[strange]!)}`;
+    : `${range}, ${formatNumber(nonfinite[strange]!)} at ${withoutUnit(positionLabel(nonfiniteX[strange]!, options.xFormat))}`;
+}
+
+/** Where the extremes of a column are; a line breaks between the two only. */
+function extremesText({ min, max, minX, maxX }: Column, { options }: LineDrawing): string {
+  const text = (name: string, value: number, x: number): string =>
+    `${name} ${formatValue(value, options.yFormat)} at ${positionLabel(x, options.xFormat)}`.replaceAll(
+      " ",
+      "\u00a0",
+    );
+  return `${text("max", max, maxX)} · ${text("min", min, minX)}`;
 }
 
 function placeNote(
@@ -272,17 +272,19 @@ function withoutUnit(label: string): string {
   return label.replace(/^\D+ /, "");
 }
 
-/** What the values are where they are not what was logged at that x. */
-function footnote(readout: Readout): string {
-  const sizes = readout.readings.flatMap(({ column }) => (column === null ? [] : [column.points]));
+/** What the values are where they are not what was logged at that x, and where the extremes of the nearest line are. */
+function footnote({ readings, nearest }: Readout, drawing: LineDrawing): string {
+  const sizes = readings.flatMap(({ column }) => (column === null ? [] : [column.points]));
   const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
   const points = `${least < most ? "up to " : ""}${formatWhole(most)} points`;
-  const isSmoothed = readout.readings.some(({ trace }) => trace.smoothed !== null);
+  const isSmoothed = readings.some(({ trace }) => trace.smoothed !== null);
+  const column = (readings.length === 1 ? readings[0]! : nearest)?.column ?? null;
   return [
     ...(isSmoothed ? ["smoothed"] : []),
     ...(sizes.length === 0
       ? []
       : [isSmoothed ? `range of ${points}` : `mean and range of ${points}`]),
+    ...(column === null || column.min === column.max ? [] : [extremesText(column, drawing)]),
   ].join(" · ");
 }
 

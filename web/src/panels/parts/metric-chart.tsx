@@ -57,6 +57,8 @@ const MOST_LINES = 100;
 const MOST_SERIES = 32;
 /** A chart asks for its width in steps of this, so that few sizes of a window ask for anything. */
 const PIXEL_STEP = 50;
+/** The labels of the y axis take at least so much of it. */
+const LABELS_PX = 40;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
 const MARGIN = 0.02;
 const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
@@ -664,8 +666,10 @@ function usePixels(): [RefObject<HTMLDivElement | null>, number] {
   const place = useRef<HTMLDivElement>(null);
   const [pixels, setPixels] = useState(0);
   useLayoutEffect(() => {
-    const measure = (): void =>
-      setPixels(PIXEL_STEP * Math.ceil(place.current!.clientWidth / PIXEL_STEP));
+    const measure = (): void => {
+      const width = Math.max(0, place.current!.clientWidth - LABELS_PX);
+      setPixels(PIXEL_STEP * Math.ceil(width / PIXEL_STEP));
+    };
     let timer: ReturnType<typeof setTimeout> | undefined;
     const observer = new ResizeObserver(() => {
       clearTimeout(timer);

@@ -166,8 +166,8 @@ test("a column of several points is read as its mean and range, and says how man
   const content = readoutContent(readAt(drawing, 2, 50)!, drawing);
   expect(content).toMatchObject({
     title: "step 0 – 4",
-    rows: [{ value: "2.3000", note: "min 1.0000 at 0, max 8.0000 at 3" }],
-    foot: "mean and range of 334 points",
+    rows: [{ value: "2.3000", note: "1.0000 – 8.0000" }],
+    foot: "mean and range of 334 points · max\u00a08.0000\u00a0at\u00a0step\u00a03 · min\u00a01.0000\u00a0at\u00a0step\u00a00",
   });
   const both = readoutContent(readAt(drawing, 7.2, 50)!, drawing);
   expect(both).toMatchObject({
@@ -197,15 +197,15 @@ test("a smoothed value is called so, beside the range of its column", () => {
   ]);
   expect(readoutContent(readAt(drawing, 7, 50)!, drawing)).toMatchObject({
     title: "step 5 – 9",
-    rows: [{ value: "2.9000", note: "min 3.0000 at 5, max 4.0000 at 8" }, {}],
-    foot: "smoothed · range of 300 points",
+    rows: [{ value: "2.9000", note: "3.0000 – 4.0000" }, {}],
+    foot: "smoothed · range of 300 points · max\u00a04.0000\u00a0at\u00a0step\u00a08 · min\u00a03.0000\u00a0at\u00a0step\u00a05",
   });
 });
 
 test("a column with a point that is not finite says where it is", () => {
   const drawing = sceneOf([prepare({ id: "a", label: "a", slot: 0, data: SLICES })]);
   expect(readoutContent(readAt(drawing, 1.5, 50)!, drawing).rows[0]!.note).toBe(
-    "min 1.0000 at 0, max 8.0000 at 3, nan at 3",
+    "1.0000 – 8.0000, nan at 3",
   );
   expect(readoutContent(readAt(drawing, 3, 50)!, drawing).rows[0]!.value).toBe("nan");
 });
