@@ -57,6 +57,31 @@ def test_a_pattern_for_runs_is_asked_of_the_server(
     page.get_by_text("use !~ for what must not occur").first.wait_for()
 
 
+def test_the_list_and_the_head_of_a_run_never_have_two_numbers(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run() as run:
+        run.log({"loss": 1000.0}, step=0)
+        page = open_page(serve(tmp_path / "runs").url)
+        page.locator(".run-values b", has_text="1000").wait_for()
+        page.evaluate(
+            """() => {
+              window.pairs = [];
+              const text = (one) => document.querySelector(one)?.textContent ?? '';
+              const note = () => pairs.push([text('.run-values b'), text('.run-value')]);
+              new MutationObserver(note).observe(document.body, {
+                subtree: true, childList: true, characterData: true,
+              });
+            }"""
+        )
+        for step in range(1, 8):
+            run.log({"loss": 1000.0 + step}, step=step)
+            page.locator(".run-values b", has_text=f"{1000 + step}.").wait_for()
+        pairs = page.evaluate("pairs")
+    assert len(pairs) >= 7
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
 def test_a_chart_grows_without_asking_again(
     tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
 ) -> None:

@@ -1,7 +1,7 @@
 /** What rows of runs say: their headline and texts, their order, and how the server is asked for both. */
 
 import { quoted } from "../ui/filter.ts";
-import type { RunRow, MetricSummary } from "../wire.ts";
+import type { MetricSummary, Nonfinite, RunRow } from "../wire.ts";
 
 /** The roles of which a row has the last value. */
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
@@ -60,4 +60,9 @@ export function ordered(rows: readonly RunRow[], order: string): readonly RunRow
 export function nonfiniteWord(value: number): MetricSummary["last_nonfinite"] {
   if (Number.isFinite(value)) return null;
   return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+/** The number of a word; nan where there is none. */
+export function nonfiniteValue(word: Nonfinite | null | undefined): number {
+  return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
 }

@@ -11,12 +11,13 @@ import type { Range, SeriesData } from "../chart/index.ts";
 import { continued, smoothingWeight } from "../chart/smooth.ts";
 import { laterPosition, comparePosition } from "../source/position.ts";
 import type { RecordsUpdate, SeriesPart, Source } from "../source/source.ts";
-import type { AxisName, Nonfinite, Points } from "../wire.ts";
+import type { AxisName, Points } from "../wire.ts";
 import { endOf, appendPoints, extended, lengthOf } from "./append-points.ts";
 import type { NewPoints } from "./append-points.ts";
 import { isFormula } from "./chart-spec.ts";
 import { groupBy } from "./group-by.ts";
 import { batchRequests } from "./batch-requests.ts";
+import { nonfiniteValue } from "./run-rows.ts";
 import { isXKind } from "./view.ts";
 
 export interface SeriesQueryOptions {
@@ -382,8 +383,4 @@ function placesAlong(
   if (head.x === "relative")
     return created === null ? null : points.t.map((t) => (t ?? NaN) - created);
   return head.x === points.axis ? points.x : null;
-}
-
-function nonfiniteValue(word: Nonfinite | undefined): number {
-  return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
 }

@@ -14,6 +14,7 @@ import type { LineChart } from "../../chart/index.ts";
 import { extremesOf, lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
+import { HEADLINES, nonfiniteValue } from "../../state/run-rows.ts";
 import type { MetricRow, RunDetail } from "../../wire.ts";
 import { ChartMenu } from "./chart-card.tsx";
 import { formatOf, seriesLooks } from "./lines.ts";
@@ -186,6 +187,16 @@ export function ChartGrid({ charts, ...props }: RunChartProps): JSX.Element {
   );
 }
 
+/** The value that the list of runs has of a metric: beside it, a newer one would be another number. */
+function listedValue({ runs, details }: Page, run: string, name: string): number | null {
+  const roles = details.known(run)?.roles ?? {};
+  const role = HEADLINES.find((one) => roles[one.replace("role:", "")] === name);
+  const summary = role === undefined ? undefined : runs.row(run)?.summaries[role];
+  if (summary === undefined || (summary.last === null && summary.last_nonfinite === null))
+    return null;
+  return summary.last ?? nonfiniteValue(summary.last_nonfinite);
+}
+
 /** The newest value, and the best one where the run knows which way is better. */
 function Values({
   page,
@@ -203,7 +214,8 @@ function Values({
     { run, name, axis, x: axis === "time" ? "wall" : axis, range: null, pixels: 300 },
   ]);
   const data = cell?.parts?.[0]?.data;
-  const last = data === undefined ? (summary?.last ?? null) : lastOf(data);
+  const last =
+    listedValue(page, run, name) ?? (data === undefined ? (summary?.last ?? null) : lastOf(data));
   if (last === null) return null;
   const extremes = data === undefined ? null : extremesOf(data);
   const best =
