@@ -76,10 +76,11 @@ class Slicing(msgspec.Struct, frozen=True):
 
 
 class SeriesBlock(msgspec.Struct, frozen=True, eq=False):
-    """One series of a body: its head, and its columns as their bytes are sent."""
+    """One series of a body: its head, and every point as columns, or slices as they are sent."""
 
     head: wire.SeriesHead
-    columns: Sequence[NDArray[Any]]
+    points: Sequence[Floats] = ()
+    slices: bytes = b""
 
 
 class _RunBlocks(msgspec.Struct, frozen=True, eq=False):
@@ -289,30 +290,25 @@ def _slices_block(
     marks: tuple[Floats, NDArray[np.intp]],
     smoothed: Mapping[str, Floats],
 ) -> SeriesBlock:
-    first, last, least, most = edges = (
-        slices.first_step,
-        slices.last_step,
-        slices.min_step,
-        slices.max_step,
-    )
+    first, last = slices.first_step, slices.last_step
+    edges = [first, last, slices.min_step, slices.max_step]
     at, kinds = marks
-    is_whole = all(map(_are_whole, (*edges, at)))
+    is_whole = _are_whole(np.concatenate((*edges, at)))
     if is_whole:
-        gaps = first - np.append(0, last[:-1])
-        edges = (gaps, last - first, least - first, most - first)
+        edges = [first - np.append(0, last[:-1]), *(edge - first for edge in edges[1:])]
         at = np.diff(at, prepend=0)
     pack_x = _packed_whole if is_whole else _packed
-    span = float(np.nanmax(slices.max, initial=-np.inf) - np.nanmin(slices.min, initial=np.inf))
-    values = [slices.mean, slices.min, slices.max]
-    values += [column[slices.last_index] for column in smoothed.values()]
-    columns = [
-        *map(pack_x, edges),
-        _packed_whole(slices.finite),
-        *(_packed_values(column, span=span) for column in values),
-        pack_x(at),
-        _packed_whole(kinds),
-    ]
-    columns.append(np.zeros(-sum(column.size for column in columns) % _ALIGNMENT, np.uint8))
+    of_slices = [column[slices.last_index] for column in smoothed.values()]
+    values = _shortened(np.stack([slices.mean, slices.min, slices.max, *of_slices]))
+    packed = b"".join(
+        (
+            *map(pack_x, edges),
+            _packed_whole(slices.finite),
+            *map(_packed, values),
+            pack_x(at),
+            _packed_whole(kinds),
+        )
+    )
     known = slices.last[np.isfinite(slices.last)]
     head = msgspec.structs.replace(
         head,
@@ -322,42 +318,43 @@ def _slices_block(
         last=float(known[-1]) if known.size else None,
         columns=list(smoothed),
     )
-    return SeriesBlock(head, columns)
+    return SeriesBlock(head, slices=packed + bytes(-len(packed) % _ALIGNMENT))
 
 
 def _are_whole(at: NDArray[Any]) -> bool:
     return bool(np.all((at >= 0) & (at < _EXACT_FLOAT64) & (at == np.rint(at))))
 
 
-def _packed(column: NDArray[Any]) -> NDArray[np.uint8]:
+def _shortened(values: Floats) -> NDArray[Any]:
+    """Values as float32, where neither a chart nor a number beside it would show the difference."""
+    known = values[np.isfinite(values)]
+    with np.errstate(over="ignore"):
+        short = values.astype(np.float32)
+        off = np.abs(known - known.astype(np.float32)).max(initial=0.0)
+    is_enough = (
+        known.size > 0
+        and off <= (known.max() - known.min()) * _FINEST
+        and np.abs(known).max(initial=0.0) < _EXACT_FLOAT32
+        and np.count_nonzero(short) == np.count_nonzero(values)
+    )
+    return short if is_enough else values
+
+
+def _packed(column: NDArray[Any]) -> bytes:
     """Floats: how many bytes each has, the first byte of all, the second byte of all, and so on.
 
     Bytes that are alike then lie side by side, and gzip makes them smaller by a seventh.
     """
-    column = np.asarray(column, dtype="<f4" if column.dtype == np.float32 else "<f8")
+    column = column.astype("<f4" if column.dtype == np.float32 else "<f8")
     width = column.dtype.itemsize
-    return np.append(np.uint8(width), column.view(np.uint8).reshape(-1, width).T)
+    return bytes([width]) + column.view(np.uint8).reshape(-1, width).T.tobytes()
 
 
-def _packed_whole(column: NDArray[Any]) -> NDArray[np.uint8]:
+def _packed_whole(column: NDArray[Any]) -> bytes:
     """Whole numbers from 0 on, in the same order, with as many bytes as the largest needs."""
-    column = column.astype("<u8")
     width = max(1, -(-int(column.max(initial=0)).bit_length() // 8))
-    return np.append(np.uint8(width), column.view(np.uint8).reshape(-1, 8)[:, :width].T)
-
-
-def _packed_values(column: Floats, *, span: float) -> NDArray[np.uint8]:
-    """Values as float32, where neither a chart nor a number beside it would show the difference."""
-    with np.errstate(over="ignore"):
-        short = column.astype(np.float32)
-    known = np.isfinite(column)
-    off = np.abs(column[known] - short[known]).max(initial=0.0)
-    is_enough = (
-        off <= span * _FINEST
-        and np.abs(column[known]).max(initial=0.0) < _EXACT_FLOAT32
-        and bool(np.all((short == 0) == (column == 0)))
-    )
-    return _packed(short if is_enough else column)
+    planes = column.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+    return bytes([width]) + planes.T.tobytes()
 
 
 def series_body(
@@ -374,7 +371,11 @@ def series_body(
     )
     text = msgspec.json.encode(header)
     text += b" " * (-len(text) % _ALIGNMENT)
-    columns = (column.tobytes() for one in blocks for column in one.columns)
+    columns = (
+        column
+        for one in blocks
+        for column in (*(points.tobytes() for points in one.points), one.slices)
+    )
     return b"".join((MAGIC, struct.pack("<I", len(text)), text, *columns))
 
 
