@@ -6,7 +6,7 @@ import type { ReadonlySignal } from "@preact/signals";
 import { createLazyQueue, createSyncBus } from "../chart/index.ts";
 import type { Update, RecordsUpdate, Source } from "../source/source.ts";
 import { createToasts } from "../ui/toast.tsx";
-import { nonfiniteValue } from "./run-rows.ts";
+import { newestValue } from "./run-rows.ts";
 import { createSeriesCache } from "./series-cache.ts";
 import { createDetails, isWide } from "./run-details.ts";
 import { createBoards } from "./boards.ts";
@@ -143,10 +143,7 @@ export function createPage(source: Source, view: View = createView()) {
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];
       const points = update.points.find((one) => one.name === name && one.rank === 0);
-      if (points === undefined) continue;
-      const at = points.value.length - 1;
-      const last = points.value[at] ?? nonfiniteValue(points.nonfinite[String(at)]);
-      runs.setHeadline(update.run, role, last);
+      if (points !== undefined) runs.setHeadline(update.run, role, newestValue(points));
     }
   };
 

@@ -1,7 +1,7 @@
 /** What rows of runs say: their headline and texts, their order, and how the server is asked for both. */
 
 import { quoted } from "../ui/filter.ts";
-import type { MetricSummary, Nonfinite, RunRow } from "../wire.ts";
+import type { MetricSummary, Nonfinite, Points, RunRow } from "../wire.ts";
 
 /** The roles of which a row has the last value. */
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
@@ -65,4 +65,10 @@ export function nonfiniteWord(value: number): MetricSummary["last_nonfinite"] {
 /** The number of a word; nan where there is none. */
 export function nonfiniteValue(word: Nonfinite | null | undefined): number {
   return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
+}
+
+/** The last of the points of an update. */
+export function newestValue({ value, nonfinite }: Points): number {
+  const last = value.length - 1;
+  return value[last] ?? nonfiniteValue(nonfinite[String(last)]);
 }

@@ -1,7 +1,7 @@
 /** A chart of metrics, patterns and formulas over runs, groups of runs or all runs: asks for what its size and zoom need, and grows with the runs. */
 
 import type { ComponentChildren, JSX, RefObject } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { axisName, createLineChart, formatNumberOf, smoothingText } from "../../chart/index.ts";
 import type { LineChart, LineOptions, Range, Series } from "../../chart/index.ts";
@@ -21,6 +21,7 @@ import { groupKeys, readingText, sweepRuns, useSweep } from "../../state/sweep.t
 import { isXKind } from "../../state/view.ts";
 import type { View } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
+import { useResting } from "../../ui/resting.ts";
 import type { AxisName, GroupCurve, GroupCurves, RunRow, XKind } from "../../wire.ts";
 import { archiveNote } from "./bucket-note.ts";
 import { useMarks, usePhases } from "./chart-marks.ts";
@@ -55,6 +56,8 @@ const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
 const MOST_LINES = 100;
 /** A pattern such as `*` may match thousands of metrics. */
 const MOST_SERIES = 32;
+/** A slider or a window that is dragged need not ask at every place. */
+const SETTLE_MS = 150;
 /** A chart asks for its width in steps of this, so that few sizes of a window ask for anything. */
 const PIXEL_STEP = 50;
 /** The labels of the y axis take at least so much of it. */
@@ -110,7 +113,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
   const { names } = subject;
   const grouped = groupedRuns(page);
   const ids = props.runs ?? (grouped.length > 0 ? grouped : runs.drawn.value).map(({ id }) => id);
-  const smooth = useSettled(smoothingText(view.smoothness.value));
+  const smooth = useResting(smoothingText(view.smoothness.value), SETTLE_MS);
   const [place, pixels] = usePixels();
   const plain = {
     x: subject.x,
@@ -222,7 +225,7 @@ function SummaryChart(props: MetricChartProps): JSX.Element {
   const { names } = subject;
   const isOfGroups = drawsGroups(page);
   const [centre, spread, focus] = [view.centre.value, view.spread.value, view.focus.value];
-  const smooth = useSettled(smoothingText(view.smoothness.value));
+  const smooth = useResting(smoothingText(view.smoothness.value), SETTLE_MS);
   const request = {
     ...curvesRequest(page, subject),
     column: isOfGroups ? columnsOf(centre, spread) : CROWD_COLUMNS,
@@ -647,18 +650,6 @@ function show(chart: LineChart, next: Shown): void {
 /** Whether a chart has a logarithmic y axis: its own choice, else as all have, unless this metric was turned around. */
 export function isLogY(view: View, spec: ChartSpec): boolean {
   return spec.log_y ?? view.isLogY.value !== view.logY.value.includes(titleOf(spec));
-}
-
-const SETTLE_MS = 150;
-
-/** A text once it has not changed for a moment: a slider that is dragged need not ask at every place. */
-function useSettled(text: string): string {
-  const [settled, settle] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => settle(text), SETTLE_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return settled;
 }
 
 /** How many columns of pixels a chart has room for; 0 until it has a place. */
