@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 import epochal
 from benchmarks.series_body import decode_series
+from epochal.series.downsample import Buckets
 from epochal.series.series import Series
 from epochal.server.series import Slicing, series_block, series_body
+from epochal.store.local.by_path import load_run
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 from tests.store.sealing import seal, seal_all

@@ -13,14 +13,14 @@ from typing import Any, get_args
 
 import msgspec
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
+from epochal.series.blocks import Downsampled
 from epochal.series.downsample import Buckets
-from epochal.series.series import X_KINDS, Series
+from epochal.series.series import X_KINDS, X_OF_AXIS, Series
 from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.server import wire
 from epochal.server.params import (
@@ -199,21 +199,20 @@ def chart_block(
         if found is not None:
             if isinstance(found.shown, Series):
                 block = series_block(run.id, found.shown, slicing, lo=lo, hi=hi)
-                head = structs.replace(block.head, lo=found.lo, hi=found.hi)
-                return SeriesBlock(head, block.columns)
-            return _slices_block(run.id, name, rank, found, found.shown, pixels)
+                head = msgspec.structs.replace(block.head, lo=found.lo, hi=found.hi)
+                return msgspec.structs.replace(block, head=head)
+            return _block_of_slices(run.id, name, rank, found, found.shown, pixels)
     own = run.series(name, rank=rank, axis=axis)
     if x is not None and x not in X_KINDS:
         run.series(x)  # raises where there is no such metric
     return series_block(run.id, own.reindex(along, run), slicing, lo=lo, hi=hi)
 
 
-def _slices_block(
+def _block_of_slices(
     run_id: str, name: str, rank: int, found: Downsampled, slices: Buckets, pixels: int
 ) -> SeriesBlock:
     assert found.axis != "none"
     at = slices.nonfinite_steps.astype(np.float64, copy=False)
-    marks = _marks(at, slices.nonfinite_values, most=pixels)
     head = wire.SeriesHead(
         run=run_id,
         name=name,
@@ -223,20 +222,14 @@ def _slices_block(
         raw=False,
         count=len(slices),
         points=int(slices.count.sum()),
-        nonfinite=marks[0].size,
         nonfinite_points=int(slices.nonfinite.sum()),
         duplicates=0,
         hidden=found.hidden,
         lo=found.lo,
         hi=found.hi,
-        columns=[],
         smooth_state=None,
     )
-    return SeriesBlock(head, [*_slice_columns(slices), *marks])
-
-
-def _slice_columns(slices: Buckets) -> list[Floats]:
-    return [np.asarray(getattr(slices, name), dtype=np.float64) for name in SLICE_COLUMNS]
+    return _slices_block(head, slices, _marks(at, slices.nonfinite_values, most=pixels), {})
 
 
 def series_block(
