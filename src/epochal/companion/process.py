@@ -34,6 +34,7 @@ from epochal.companion.own_journal import (
 )
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, SampleEncoding, Sealing
+from epochal.companion.summary import SummaryWriter
 from epochal.companion.telemetry_journal import GPU_EVERY_S, GPU_MEMBER, Telemetry, own_processes
 from epochal.companion.timeline import CpuRing, GpuHistory, Timeline
 from epochal.journal.archive_request import ArchiveJob
@@ -132,6 +133,7 @@ class Companion:
         self._durable = Durable(config.folder, self._record_unsynced)
         self._sealing = Sealing(config.folder, attempt=config.attempt)
         self._samples = SampleEncoding(config.folder)
+        self._summary = SummaryWriter(config.folder)
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
         self._shipping, self._control = self._with_hub()
@@ -183,6 +185,7 @@ class Companion:
             tasks.every(_LOOK_EVERY_S, "diagnosis", self._diagnosis.look)
             tasks.every(_LOOK_EVERY_S, "alerts", self._alerts.look)
             tasks.every(_LOOK_EVERY_S, "timeline", self._timeline.look)
+            tasks.every(_LOOK_EVERY_S, "summary", self._summary.look)
         return tasks
 
     def _watch(self) -> Ending:
@@ -233,11 +236,15 @@ class Companion:
             self._do("sinks", self.relay.stop)
             if self._shipping is not None:
                 self._do("hub", self._shipping.stop)
+            if self._config.is_main:
+                self._do("summary", self._summary.stop)
         else:
             self._do("journal", self.journal.close)
             self._do("sync", self._durable.sync, budget_s=_DISK_S)
             self.guard.run("task last jobs", self._do_last_jobs, how, deadline_s)
         self._do("journal", self._count_faults)
+        if self._config.is_main and how != "stopped":
+            self._do("summary", self._summary.finish)  # last: it covers what was written here too
 
     def _tell_of_vanishing(self) -> None:
         if self._crash_evidence is None:
@@ -266,6 +273,7 @@ class Companion:
         if how == "vanished" and archive is not None:
             jobs["archive"] = archive
         jobs["sealing"] = self._sealing
+        jobs["summary"] = self._summary
         jobs["alerts"] = self._alerts
         if self._shipping is not None:
             jobs["hub"] = self._shipping  # after sealing: segments are smaller than their parts

@@ -13,7 +13,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,7 +30,7 @@ from epochal.journal.facts import (
     seconds,
 )
 from epochal.journal.layout import PartName, parse_part_name
-from epochal.journal.metrics import Metric, metrics_of
+from epochal.journal.metrics import Metric, headline_order, metrics_of
 from epochal.journal.reader import NewerFormatError, PartReader
 from epochal.journal.row import SUMMARY_VERSION, Mark, SeriesSummary, numbers_of_summary
 from epochal.records import DENSE_KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
@@ -175,6 +177,8 @@ class Fold:
         self._by_name: dict[tuple[Axis, Origin], dict[str, Points]] = {}
         # By axis and attempt, from where the attempt replaces older ones.
         self._takeovers: dict[Axis, dict[int, int]] = {"step": {}, "epoch": {}}
+        # What the series mean, and what that was made of.
+        self._meant: tuple[Any, Mapping[SeriesKey, Metric]] | None = None
         if known is not None:
             self._restore(known)
 
@@ -204,7 +208,7 @@ class Fold:
 
         Raises ``MustReadAllError`` where something is sealed that was not read before, or where a
         part became shorter: then this fold is of no use any more. With ``enough``, hardly more
-        records than that.
+        records than that, though a whole block of them at least.
         """
         for name in sealed:
             if name not in parts and not self._covers_sealed(name):
@@ -213,7 +217,8 @@ class Fold:
         # An attempt after the other, as they came: what a newer one replaced is met first.
         for name in sorted(parts, key=lambda name: (name.attempt, name)):
             try:
-                num_read += self._read_part(name, parts[name])
+                left = None if enough is None else enough - num_read
+                num_read += self._read_part(name, parts[name], enough=left)
             except NewerFormatError:
                 raise
             except (FormatError, OSError) as error:
@@ -228,7 +233,7 @@ class Fold:
             mark.part > name.part or (mark.part == name.part and mark.is_whole)
         )
 
-    def _read_part(self, name: PartName, path: Path) -> int:
+    def _read_part(self, name: PartName, path: Path, *, enough: int | None) -> int:
         mark = self.marks.get(name[:2], Mark(-1, 0, 0))
         if mark.part > name.part:
             return 0
@@ -239,13 +244,20 @@ class Fold:
         for records in reader.read_blocks():
             if records:
                 self.add(name, records, first=reader.ordinal - len(records))
+            self._mark(name, reader)
+            if enough is not None and reader.ordinal - start.records >= enough:
+                break
+        return reader.ordinal - start.records
+
+    def _mark(self, name: PartName, reader: PartReader) -> None:
+        """Note how far a part was read; a disk that fails at its next block changes nothing."""
         facts = self._facts.get(name[:2])
         if reader.damaged:
             facts = self._facts_of(name)
             facts.num_damaged += reader.damaged
+            reader.damaged = 0
         is_whole = facts is not None and facts.finish is not None
         self.marks[name[:2]] = Mark(name.part, reader.ordinal, reader.offset, is_whole)
-        return reader.ordinal - start.records
 
     def _facts_of(self, name: PartName) -> PartFacts:
         facts = self._facts.get(name[:2])
@@ -344,27 +356,40 @@ class Fold:
         """Whether every series is known without its points."""
         return all(points.is_known for points in self._points.values())
 
-    def metrics(self) -> list[SeriesSummary]:
-        """Every series there is, in order of first appearance."""
-        ranks: dict[SeriesKey, set[int]] = {}
-        for key, rank in self._points:
-            ranks.setdefault(key, set()).add(rank)
-        meant = {
-            SeriesKey(one.name, one.axis): one for one in metrics_of(ranks, self.facts.definitions)
-        }
-        return [
-            series_summary(meant[key], rank, points.summary())
-            for (key, rank), points in self._points.items()
-        ]
+    def _meanings(self) -> Mapping[SeriesKey, Metric]:
+        """What each series means, the most important first; kept while there are no others."""
+        basis = (len(self._points), self.facts.definitions)
+        if self._meant is None or self._meant[0] != basis:
+            ranks: dict[SeriesKey, set[int]] = {}
+            for key, rank in self._points:
+                ranks.setdefault(key, set()).add(rank)
+            metrics = sorted(metrics_of(ranks, basis[1]), key=headline_order)
+            self._meant = basis, {SeriesKey(one.name, one.axis): one for one in metrics}
+        return self._meant[1]
 
-    def known(self) -> RunMetrics:
-        """What was folded so far, as ``metrics.json`` holds it."""
+    def known(self, *, most: int | None = None) -> RunMetrics:
+        """What was folded so far, as ``metrics.json`` holds it: every series as they appeared.
+
+        With ``most``, no more metrics than that, the most important ones.
+        """
+        meant, points_of = self._meanings(), self._points
+        if most is not None:
+            first = islice(meant.items(), most)
+            points_of = {(k, r): points_of[k, r] for k, metric in first for r in metric.ranks}
         return RunMetrics(
-            metrics=self.metrics(),
+            metrics=[
+                series_summary(meant[key], rank, points.summary())
+                for (key, rank), points in points_of.items()
+            ],
             writers=[without_details(self._facts[key]) for key in sorted(self._facts)],
-            marks={PartName(*key, mark.part).stem: mark for key, mark in self.marks.items()},
+            marks=self.positions,
             kinds=sorted(self.kinds - DENSE_KINDS),
         )
+
+    @property
+    def positions(self) -> dict[str, Mark]:
+        """How far each writer was read in each attempt, by the stem of its newest part."""
+        return {PartName(*key, mark.part).stem: mark for key, mark in self.marks.items()}
 
 
 def series_summary(metric: Metric, rank: int, summary: Summary | None) -> SeriesSummary:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -32,6 +32,24 @@ class Metric(msgspec.Struct, frozen=True):
     role: str | None = None
     x: str | None = None
     importance: Importance = Importance.OWN
+
+
+class _Meaning(Protocol):
+    """What is asked of a metric or its summary to put it in order."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def axis(self) -> Axis: ...
+    @property
+    def role(self) -> str | None: ...
+    @property
+    def importance(self) -> int: ...
+
+
+def headline_order(metric: _Meaning) -> tuple[bool, int, bool, str]:
+    """Sorts metrics for the headline of a run: roles, which lists ask for, then by importance."""
+    return metric.role is None, metric.importance, metric.axis != "step", metric.name
 
 
 # So few that what they mean is kept for other runs.

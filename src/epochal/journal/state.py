@@ -14,11 +14,14 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.entries import Cursor, Entry
 from epochal.journal.facts import PartFacts, RunFacts, SeriesKey, seconds, weight_of
 from epochal.journal.fold import RunMetrics, series_summary, without_details
-from epochal.journal.layout import PartName
+from epochal.journal.layout import PartName, RunFolder, json_or_empty
 from epochal.journal.metrics import Metric, metrics_of, set_metrics
-from epochal.journal.part import Part, StalePartError, entries_in
+from epochal.journal.part import Part, SealedPart, StalePartError, entries_in
+from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.row import Mark
 from epochal.journal.segments.columns import PartSummary
+from epochal.journal.summaries import summarise, write_metrics, write_summary
+from epochal.journal.tail import TailedPart
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.series.blocks import Blocks, blocks_of, join
 from epochal.series.series import Series, merge
@@ -26,6 +29,8 @@ from epochal.series.summary import Summary
 
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
+# A part may be sealed between a look and the reading; each look finds at least one of them settled.
+_LOOKS = 100
 
 
 # The series with their ranks, the definitions, and the metrics that were made of them.
@@ -248,6 +253,51 @@ def _read_summary(state: RunState, key: SeriesKey, rank: int) -> Summary | None:
         raise
     except (OSError, FormatError):  # the run's problem says so
         return None
+
+
+def write_summaries(folder: RunFolder) -> bool:
+    """Read all of a run again and write both of its summaries; False where one was not written.
+
+    Raises ``FormatError`` and ``OSError`` where the run cannot be read.
+    """
+    for looks_left in reversed(range(_LOOKS)):
+        try:
+            known = run_metrics(RunState(_read_parts(folder)))
+            break
+        except (FileNotFoundError, ShorterFileError):  # sealed or repaired meanwhile
+            if not looks_left:
+                raise
+    row = summarise(known, json_or_empty(folder.identity), place=str(folder.path))
+    return write_metrics(folder, known) and write_summary(folder, row)
+
+
+def _read_parts(folder: RunFolder) -> list[Part]:
+    found: list[Part] = []
+    journal = {*folder.parts()}  # first: a part goes from there to the segments, never back
+    for name in sorted({*journal, *folder.sealed_parts()}):
+        part = _sealed_part(folder, name, is_only=name not in journal)
+        if part is None:
+            part = TailedPart(folder.part_path(name), name)
+            part.poll()
+        found.append(part)
+    return found
+
+
+def _sealed_part(folder: RunFolder, name: PartName, *, is_only: bool) -> Part | None:
+    """The sealed form of a part; None where the journal part has to be read."""
+    path = folder.sealed_path(name)
+    if not path.exists():
+        return None
+    try:
+        part = SealedPart(path, name)
+        is_all = is_only or part.num_bytes >= folder.part_path(name).stat().st_size
+    except NewerFormatError:
+        raise
+    except FormatError:
+        if is_only:
+            raise
+        return None
+    return part if is_all else None
 
 
 def _joined_summary(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:

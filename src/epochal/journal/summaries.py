@@ -22,7 +22,7 @@ from epochal.journal.facts import unix_time
 from epochal.journal.fold import RunMetrics
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json, without_surrogates
-from epochal.journal.metrics import set_number
+from epochal.journal.metrics import headline_order, set_number
 from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import SUMMARY_VERSION, FindingCounts, Fork, Mark, RunRow, SeriesSummary
@@ -31,7 +31,7 @@ from epochal.records import whole_number
 MOST_BYTES = 8 * 1024
 _MOST_CONFIG_BYTES = 4 * 1024
 _MOST_SUMMARY_BYTES = 1024
-_MOST_HEADLINE = 12
+MOST_HEADLINE = 12
 _MOST_SENTENCES = 3
 _LONGEST_TEXT = 200
 # Longer than any id that was ever made here; links and positions have to hold it.
@@ -155,10 +155,8 @@ def _headline(metrics: Iterable[SeriesSummary]) -> tuple[SeriesSummary, ...]:
         if one.rank < other.rank:
             lowest[one.name, one.axis] = one
     known = [one for one in lowest.values() if one.is_known]
-    known.sort(key=lambda one: (one.importance, one.axis != "step", one.name))
-    # However many goals the program declared: lists ask for roles.
-    chosen = sorted(known, key=lambda one: one.role is None)[:_MOST_HEADLINE]
-    return tuple(one for one in known if one in chosen)
+    chosen = sorted(known, key=headline_order)[:MOST_HEADLINE]
+    return tuple(sorted(chosen, key=lambda one: one.importance))
 
 
 def last_value(row: RunRow, role: str) -> float | None:
@@ -231,18 +229,19 @@ def _read(path: str, kind: type[T], most_bytes: int) -> T | None:
 
 
 def write_summary(folder: RunFolder, row: RunRow) -> bool:
-    """Replace ``summary.json``; False where a reader keeps the file from being replaced."""
+    """Replace ``summary.json``; False where that is not possible now."""
     return _write(folder.summary, summary_bytes(row))
 
 
 def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
-    """Replace ``metrics.json``; False where a reader keeps the file from being replaced."""
+    """Replace ``metrics.json``; False where that is not possible now."""
     return _write(folder.metrics, _encoded(known))
 
 
 def _write(path: Path, text: bytes) -> bool:
-    # Windows lets nobody replace a file that a reader holds open: the next time it works.
-    with contextlib.suppress(PermissionError), replaced_file(path) as temporary:
+    # Nobody can replace a file that a reader holds open on Windows, or write to a full disk. Both
+    # files can be made again, so nobody is told; the training reports what its disk refuses.
+    with contextlib.suppress(OSError), replaced_file(path) as temporary:
         temporary.write_bytes(text)
         return True
     return False
