@@ -139,6 +139,18 @@ def test_a_run_resumed_below_its_highest_step_is_read_again(tmp_path: Path) -> N
     assert (row.headline[0].count, row.headline[0].max, row.headline[0].max_at) == (11, 7.0, 10)
 
 
+def test_an_alert_of_the_end_that_failed_counts_as_a_finding(tmp_path: Path) -> None:
+    # Nobody listens on port 9, and only the companion learns of it, after the findings are closed.
+    environment = {**ON, "EPOCHAL_ALERTS": "json://127.0.0.1:9"}
+    run_script(tmp_path, f"run = start(){TRAINING}run.finish('failed')", **environment)
+    folder = run_folder(tmp_path)
+    wait_for_the_end(folder)
+    assert is_covered(folder)
+    row = check_against_all(folder)
+    assert row.counts == (0, 1, 0, 1)
+    assert row.found == ("Alerts cannot be sent (json: the message was not accepted).",)
+
+
 # -- what is written, and when ---------------------------------------------------------------------
 
 

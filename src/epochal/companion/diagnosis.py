@@ -19,6 +19,7 @@ from epochal.errors import FormatError
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
+from epochal.health.rules.condition import AlertFailed
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
 from epochal.journal.reader import Batch, Follower
 from epochal.records import Record, moment_of
@@ -94,6 +95,20 @@ class Diagnosis:
             self._journal.close(**self._findings.evaluated._asdict())
         return self._is_behind
 
+    def judge_late(self, journal: OwnJournal) -> None:
+        """Judge what the companion itself has recorded since ``go_on``; findings go to its journal.
+
+        An alert about the end of a run is sent after the findings are closed.
+        """
+        if self._is_behind:
+            return
+        own = (self._config.own_writer, self._config.attempt)
+        for part, records in self._follower.poll():
+            for record in records if part[:2] == own else ():
+                if record["log"] == "event" and record.get("name") == AlertFailed.name:
+                    for finding in self._findings.feed(record, writer=part.writer):
+                        _write(journal, finding)
+
     def stop(self) -> None:
         """Time is up; what was found so far is written."""
         self._journal.close()
@@ -165,9 +180,7 @@ class Diagnosis:
 
     def _say(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
-            record = finding.record()
-            fields = {name: value for name, value in record.items() if name not in ("log", "t")}
-            self._journal.write("finding", fields, at=finding.t)
+            _write(self._journal, finding)
             self._call("on_finding", finding)
 
     def _call(self, name: str, *args: Any) -> None:
@@ -190,6 +203,11 @@ class Diagnosis:
             self._journal.event("phase", phase=self._phase, **(self._began or place))
         self._journal.event("phase", phase=phase, was=self._phase, **place)
         self._phase = phase
+
+
+def _write(journal: OwnJournal, finding: Finding) -> None:
+    fields = {name: one for name, one in finding.record().items() if name not in ("log", "t")}
+    journal.write("finding", fields, at=finding.t)
 
 
 def _rank(writer: str, header: Record) -> int:

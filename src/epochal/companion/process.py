@@ -262,7 +262,8 @@ class Companion:
         )
         if left:
             self.journal.event("unfinished", left=left)
-            self.journal.close()
+        if self._config.is_main:
+            self._do("diagnosis", lambda: self._diagnosis.judge_late(self.journal))
 
     def _last_jobs(self, how: Ending) -> dict[str, ending.LastJob]:
         if not self._config.is_main:
