@@ -105,7 +105,9 @@ def test_a_last_job_that_fails_leaves_the_others(
     clock = Time()
     companion = companion_of(folder, clock)
     jobs = companion._last_jobs("vanished")
-    assert list(jobs) == ["samples", "diagnosis", "archive", "sealing", "alerts", "sinks"]
+    assert list(jobs) == [
+        *("samples", "diagnosis", "archive", "sealing", "summary", "alerts", "sinks")
+    ]
     for faulty in jobs:
         calls: list[str] = []
         doubles: dict[str, Any] = {name: _Job(name, calls) for name in jobs}

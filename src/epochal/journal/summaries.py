@@ -19,8 +19,8 @@ import msgspec
 from epochal.base.atomic_file import replaced_file
 from epochal.errors import FormatError
 from epochal.journal.facts import unix_time
-from epochal.journal.fold import RunMetrics
-from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.fold import Fold, RunMetrics
+from epochal.journal.layout import PartName, RunFolder, json_or_empty
 from epochal.journal.line import encode_json, without_surrogates
 from epochal.journal.metrics import headline_order, set_number
 from epochal.journal.process import PROCESS_FIELDS
@@ -236,6 +236,22 @@ def write_summary(folder: RunFolder, row: RunRow) -> bool:
 def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
     """Replace ``metrics.json``; False where that is not possible now."""
     return _write(folder.metrics, _encoded(known))
+
+
+def fold_and_write(folder: RunFolder, *, most_bytes: int) -> bool:
+    """Fold a run and write both files, unless that would take long; whether they were written."""
+    parts = {name: folder.part_path(name) for name in folder.parts()}
+    sealed, place = folder.sealed_parts(), str(folder.path)
+    try:
+        if sum(path.stat().st_size for path in parts.values()) > most_bytes:
+            return False
+        fold = Fold(read_metrics(place) if sealed else None)
+        fold.read(parts, sealed)
+    except (FormatError, OSError):  # a part was sealed before it was folded, or cannot be read
+        return False
+    if not fold.is_known or not write_metrics(folder, known := fold.known()):
+        return False
+    return write_summary(folder, summarise(known, json_or_empty(folder.identity), place=place))
 
 
 def _write(path: Path, text: bytes) -> bool:

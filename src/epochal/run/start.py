@@ -73,6 +73,8 @@ from epochal.settings.toml_file import shown_path
 
 Resume = Literal["never", "allow", "must", "latest"]
 
+# So much is folded in a tenth of a second: a program that ends is held up no longer.
+_SUMMARISED_BYTES = 2 * 1024 * 1024
 # How many runs this process has opened as a rank of each launch.
 _num_opened: Counter[Launch] = Counter()
 
@@ -215,7 +217,16 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
         recorder.ending.on_end.add(Capture(keep).stop)
     if recorder.is_recorded and settings.companion:
         start_companion(recorder, request.launch, settings=settings)
+    elif recorder.is_recorded and recorder.rank == 0:
+        recorder.ending.on_close.add(lambda: _summarise(recorder.folder))
     return run
+
+
+def _summarise(folder: RunFolder) -> None:
+    """Write what a companion would have written; with more, the next pack or reader does it."""
+    from epochal.journal.summaries import fold_and_write  # which most runs have no use for
+
+    fold_and_write(folder, most_bytes=_SUMMARISED_BYTES)
 
 
 def _numbered(request: Request) -> Request:
