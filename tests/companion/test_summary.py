@@ -17,7 +17,7 @@ from epochal.journal.layout import RunFolder, json_or_empty
 from epochal.journal.row import RunRow
 from epochal.journal.segments.seal import seal_part
 from epochal.journal.state import write_summaries
-from epochal.journal.summaries import covers, read_metrics, read_summary, summarise
+from epochal.journal.summaries import is_summarised, read_metrics, read_summary, summarise
 from tests.doubles.companions import companions, wait_for, wait_for_the_end
 from tests.doubles.scripts import run_folder, run_script, start_script
 from tests.store.journals import Journal
@@ -55,13 +55,6 @@ def written(folder: Path | RunFolder) -> tuple[RunRow, RunMetrics]:
     return row, known
 
 
-def is_covered(path: Path) -> bool:
-    """Whether the summary of a run says all that was written."""
-    folder, row = RunFolder(path), read_summary(str(path))
-    sizes = {name: folder.part_path(name).stat().st_size for name in folder.parts()}
-    return row is not None and covers(row.positions, sizes, folder.sealed_parts())
-
-
 def comparable(value: Any) -> Any:
     """Plain values; means may differ in their last digit."""
     if isinstance(value, float):
@@ -93,7 +86,7 @@ def test_a_run_that_finished_carries_all_of_it(tmp_path: Path) -> None:
     assert run_script(tmp_path, source, **ON)[0] == 0
     folder = run_folder(tmp_path)
     wait_for_the_end(folder)
-    assert is_covered(folder)
+    assert is_summarised(RunFolder(folder))
     assert "sk-ant-x" not in (folder / "summary.json").read_text()
     row = check_against_all(folder)
     assert (row.step, row.config["lr"], row.is_ended, row.unwatched) == (49, 0.5, True, 0)
@@ -117,7 +110,7 @@ def test_after_a_kill_of_run_and_companion_a_fold_goes_on_from_the_files(tmp_pat
         process.stdout.readline()
         process.kill()
     wait_for_the_end(folder)
-    assert not is_covered(folder)
+    assert not is_summarised(RunFolder(folder))
     fold = Fold(written(folder)[1])
     run = RunFolder(folder)
     fold.read({name: run.part_path(name) for name in run.parts()}, run.sealed_parts())
@@ -134,7 +127,7 @@ def test_a_run_resumed_below_its_highest_step_is_read_again(tmp_path: Path) -> N
     source = "run = start(resume='must', resume_step=10)\nrun.log({'train/loss': 7.0}, step=10)\n"
     run_script(tmp_path, source + "run.finish()", **ON)
     wait_for_the_end(folder)
-    assert is_covered(folder)
+    assert is_summarised(RunFolder(folder))
     row = check_against_all(folder)
     assert (row.headline[0].count, row.headline[0].max, row.headline[0].max_at) == (11, 7.0, 10)
 
@@ -145,7 +138,7 @@ def test_an_alert_of_the_end_that_failed_counts_as_a_finding(tmp_path: Path) -> 
     run_script(tmp_path, f"run = start(){TRAINING}run.finish('failed')", **environment)
     folder = run_folder(tmp_path)
     wait_for_the_end(folder)
-    assert is_covered(folder)
+    assert is_summarised(RunFolder(folder))
     row = check_against_all(folder)
     assert row.counts == (0, 1, 0, 1)
     assert row.found == ("Alerts cannot be sent (json: the message was not accepted).",)
@@ -265,7 +258,7 @@ def test_what_was_sealed_before_anybody_folded_it_is_read_by_another_process(
     wait_for(is_written)
     journal.metrics(3, attempt=2, loss=0.25)
     go_on_to_the_end(writer)
-    assert is_covered(journal.folder.path)
+    assert is_summarised(journal.folder)
     row = check_against_all(journal.folder.path)
     assert (row.headline[0].count, row.headline[0].last) == (3, 0.25)
 
@@ -291,7 +284,7 @@ def test_a_run_whose_steps_come_again_is_read_again_once_a_minute_and_at_the_end
     journal.metrics(2, loss=0.125)
     assert lowest() == 0.25
     go_on_to_the_end(writer)
-    assert is_covered(journal.folder.path)
+    assert is_summarised(journal.folder)
     assert check_against_all(journal.folder.path).headline[0].min == 0.125
 
 

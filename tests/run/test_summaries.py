@@ -9,15 +9,9 @@ import pytest
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.segments.seal import seal_part
-from epochal.journal.summaries import covers, read_metrics, read_summary
+from epochal.journal.summaries import is_summarised, read_metrics, read_summary
 from epochal.run.start import init
 from tests.doubles.journals import of_kind
-
-
-def is_covered(folder: RunFolder) -> bool:
-    row = read_summary(str(folder.path))
-    sizes = {name: folder.part_path(name).stat().st_size for name in folder.parts()}
-    return row is not None and covers(row.positions, sizes, folder.sealed_parts())
 
 
 def finished(root: Path, *, resume_step: int | None = None, metrics: int = 1) -> RunFolder:
@@ -32,7 +26,7 @@ def finished(root: Path, *, resume_step: int | None = None, metrics: int = 1) ->
 def test_a_run_without_a_companion_carries_its_summaries(tmp_path: Path) -> None:
     folder = finished(tmp_path)
     row, known = read_summary(str(folder.path)), read_metrics(str(folder.path))
-    assert is_covered(folder)
+    assert is_summarised(folder)
     assert row is not None
     assert known is not None
     assert (row.step, row.is_ended, row.counts, row.headline[0].last) == (2, True, None, 1 / 3)
@@ -46,7 +40,7 @@ def test_one_that_goes_on_writes_them_again_unless_it_goes_back(
     finished(tmp_path)
     folder = finished(tmp_path, resume_step=resume_step)
     row = read_summary(str(folder.path))
-    assert is_covered(folder) is (resume_step == 3)
+    assert is_summarised(folder) is (resume_step == 3)
     assert row is not None
     assert (row.attempts, row.step) == ((2, 5) if resume_step == 3 else (1, 2))
 
@@ -59,7 +53,7 @@ def test_sealed_parts_count_where_they_were_summarised(tmp_path: Path, has_summa
         folder.summary.unlink()
         folder.metrics.unlink()
     finished(tmp_path, resume_step=3)
-    assert is_covered(folder) is has_summary
+    assert is_summarised(folder) is has_summary
 
 
 def test_a_long_journal_is_left_to_others(tmp_path: Path) -> None:
@@ -78,7 +72,7 @@ def test_other_ranks_leave_them_to_rank_zero(
             second.log({"loss": 1.0}, step=3)
         assert second.dir == run.dir
         assert not (run.dir / "summary.json").exists()
-    assert is_covered(RunFolder(run.dir))
+    assert is_summarised(RunFolder(run.dir))
 
 
 def test_a_folder_that_refuses_them_does_not_disturb_the_end(

@@ -1,10 +1,11 @@
-"""``epochal manage pack``: seal finished parts of journals: small, and fast to read.
+"""``epochal manage pack``: seal finished parts of journals, and summarise runs: fast to read.
 
-Parts below 64 KiB stay as they are.
+Parts below 64 KiB stay as they are. What no companion watched is judged by the health rules, once.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 import click
@@ -13,8 +14,10 @@ from epochal.cli import options
 from epochal.cli.command import ERROR, check_own, data_command, full_name, local_run_of, local_store
 from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
+from epochal.journal.layout import RunFolder
 from epochal.journal.segments.parts import WORTH_SEALING_BYTES, sealable_parts
 from epochal.journal.segments.seal import seal_part
+from epochal.journal.summaries import is_summarised
 from epochal.records.format import format_bytes, plural
 from epochal.store.local.run import LocalRun
 
@@ -34,6 +37,8 @@ class Packed:
     bytes_after: int = 0
     small: int = 0
     left: int = 0
+    judged: int = 0
+    summarised: bool = False
     problems: list[str] = field(default_factory=list)
 
 
@@ -41,9 +46,10 @@ class Packed:
 @options.runs
 @click.option("--all", "every", is_flag=True, help="Pack every run.")
 def command(runs: tuple[str, ...], every: bool) -> int:
-    """Seal the finished parts of runs, so that they are small and fast to read.
+    """Seal the finished parts of runs and summarise them, so that they are small and fast to read.
 
-    The exit code is 2 if a part could not be sealed.
+    The health rules read attempts that no companion watched. The exit code is 2 if a part could not
+    be sealed, or a run could not be summarised.
     """
     if bool(runs) == every:
         raise UsageError("pack takes runs, or --all.")
@@ -52,17 +58,23 @@ def command(runs: tuple[str, ...], every: bool) -> int:
         chosen = [local_run_of(store, run) for run in runs]
     else:
         chosen = [view for view in store.runs() if view.tracker is None]
-    found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
+    found = [_pack(view, again=not every) for view in {v.place: v for v in chosen}.values()]
     for packed in () if said_json(found) else found:
         _report(packed)
     return ERROR if any(packed.problems for packed in found) else 0
 
 
-def _pack(view: LocalRun) -> Packed:
+def _pack(view: LocalRun, *, again: bool) -> Packed:
+    """Pack a run; ``again``: also one whose summaries say all that was written."""
     from epochal.hub.ledger import sender_of
 
     packed, folder = Packed(full_name(view)), check_own(view)
+    if not os.access(folder.path, os.W_OK):
+        packed.problems.append("its folder cannot be written.")
+        return packed
     is_hub = sender_of(folder.path, view.id) is not None
+    if not is_hub and not view.status.is_live:
+        packed.judged = _judge(view, folder, packed)
     if is_hub and folder.parts():
         packed.problems.append(_RECEIVED)
     for name in sealable_parts(folder) if not is_hub else ():
@@ -78,7 +90,36 @@ def _pack(view: LocalRun) -> Packed:
         packed.bytes_before += segment.journal_bytes
         packed.bytes_after += segment.path.stat().st_size
     packed.left = len(folder.parts()) - packed.small
+    packed.summarised = (not again and is_summarised(folder)) or _summarise(folder, packed)
     return packed
+
+
+def _judge(view: LocalRun, folder: RunFolder, packed: Packed) -> int:
+    """Judge the attempts that no companion watched; returns how many these were."""
+    from epochal.companion.diagnosis import judge_attempt
+
+    facts = view.known.facts
+    attempts = {one.name.attempt for one in facts.facts if one.name.attempt > 0}
+    unwatched = sorted(attempts - facts.watched())
+    try:
+        for attempt in unwatched:
+            judge_attempt(folder, attempt)
+    except (EpochalError, OSError) as error:
+        packed.problems.append(str(error))
+        return 0
+    return len(unwatched)
+
+
+def _summarise(folder: RunFolder, packed: Packed) -> bool:
+    from epochal.journal.state import write_summaries
+
+    try:
+        if write_summaries(folder):
+            return True
+        packed.problems.append("its summary.json or metrics.json cannot be written.")
+    except (EpochalError, OSError) as error:
+        packed.problems.append(f"it cannot be summarised: {error}")
+    return False
 
 
 def _report(packed: Packed) -> None:
@@ -91,6 +132,9 @@ def _report(packed: Packed) -> None:
     if packed.small:
         are, size = "is" if packed.small == 1 else "are", format_bytes(WORTH_SEALING_BYTES)
         lines.append(f"{plural(packed.small, 'part')} {are} smaller than {size} and not sealed.")
+    if packed.judged:
+        attempts = plural(packed.judged, "attempt")
+        lines.append(f"the health rules have read {attempts} that no companion had watched.")
     for line in lines or (["nothing to seal."] if not packed.problems else []):
         remark(f"{packed.run}: {line}")
     for problem in packed.problems:

@@ -6,9 +6,10 @@ beginning and writes only findings that are not there yet.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any
 
@@ -20,8 +21,9 @@ from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.health.rule_settings import rules_of
 from epochal.health.rules.condition import AlertFailed
-from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
+from epochal.journal.layout import FINDINGS, LOOP, PartName, RunFolder, rank_of_writer, read_json
 from epochal.journal.reader import Batch, Follower
+from epochal.journal.segments.parts import part_records
 from epochal.records import Record, moment_of
 
 # So many that a fast run is kept up with, so few that one look does not hold up telemetry.
@@ -203,6 +205,34 @@ class Diagnosis:
             self._journal.event("phase", phase=self._phase, **(self._began or place))
         self._journal.event("phase", phase=phase, was=self._phase, **place)
         self._phase = phase
+
+
+def judge_attempt(folder: RunFolder, attempt: int) -> None:
+    """Judge a whole attempt that no companion watched to its end, and record the findings.
+
+    Nobody may be writing to it. Raises ``FormatError`` and ``OSError`` where it cannot be read.
+    """
+    config = CompanionConfig(folder=folder, attempt=attempt, parent=0)
+    journal = OwnJournal(config, name=FINDINGS)
+    health = rules_of(folder).diagnosis(config=_run_config(config))
+    read: list[Iterator[tuple[PartName, Record]]] = []
+    ranks: dict[str, int] = {}
+    known: set[tuple[str, ...]] = set()
+    for part in folder.all_parts():
+        if part.attempt == attempt and part.writer == FINDINGS:
+            known.update(map(dedup_key, part_records(folder, part, "finding")))
+        elif part.attempt == attempt:
+            header = next(part_records(folder, part), None)
+            ranks.setdefault(part.writer, _rank(part.writer, header or {}))
+            read.append(zip(repeat(part), part_records(folder, part), strict=False))
+    for part, record in heapq.merge(*read, key=lambda item: moment_of(item[1])):
+        health.feed(record, rank=ranks[part.writer], writer=part.writer)
+    health.close()
+    journal.open()
+    for finding in health.statements():
+        if dedup_key(finding.record()) not in known:
+            _write(journal, finding)
+    journal.close(**health.evaluated._asdict())
 
 
 def _write(journal: OwnJournal, finding: Finding) -> None:

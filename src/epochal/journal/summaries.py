@@ -209,6 +209,15 @@ def covers(
     return True
 
 
+def is_summarised(folder: RunFolder) -> bool:
+    """Whether both files of a run are there and say all that was written."""
+    row, known = read_summary(str(folder.path)), read_metrics(str(folder.path))
+    if row is None or known is None:
+        return False
+    sizes = {name: folder.part_path(name).stat().st_size for name in folder.parts()}
+    return covers(row.positions or known.marks, sizes, folder.sealed_parts())
+
+
 def read_summary(place: str) -> RunRow | None:
     """What a run says of itself; None where it says nothing that can be read here."""
     found = _read(f"{place}/summary.json", RunRow, 4 * MOST_BYTES)
