@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from epochal.journal.facts import STEP_LIMIT
+from epochal.journal.facts import STEP_LIMIT, SeriesKey
 from epochal.journal.line import decode, decode_whole
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record
 
@@ -76,6 +76,14 @@ def plan_of(kind: str, keys: Keys, gpu: str) -> Plan | None:
         found += [(name, (field,)) for field, name in names if members[field] is None]
     paths = dict(found)
     return Plan(spec.axis, paths) if len(paths) == len(found) else None
+
+
+def series_in(kind: str, keys: Keys, gpu: str) -> dict[SeriesKey, FieldPath]:
+    """The paths of such records by series, texts included."""
+    plan = plan_of(kind, keys, gpu)
+    if plan is None or plan.axis == "none":
+        return {}
+    return {SeriesKey(name, plan.axis): path for name, path in plan.paths.items()}
 
 
 def paths_of(keys: Keys) -> list[FieldPath]:
@@ -204,12 +212,10 @@ class Rows(NamedTuple):
         ordinals, starts, ends = (column[self.ordinals] for column in columns)
         return self._replace(ordinals=ordinals, starts=starts, ends=ends)
 
-    def series(self) -> dict[str, FieldPath]:
-        """The path of each series that the records have a point of, by name."""
-        plan = plan_of(self.kind, self.keys, self.gpu)
-        assert plan is not None  # others are no rows
-        paths = plan.paths if plan.axis != "none" else {}
-        return {name: path for name, path in paths.items() if path in self.numbers}
+    def series(self) -> dict[SeriesKey, FieldPath]:
+        """The path of each series that the records have a point of."""
+        paths = series_in(self.kind, self.keys, self.gpu)
+        return {key: path for key, path in paths.items() if path in self.numbers}
 
     def columns(self) -> dict[FieldPath, Sequence[Any] | NDArray[Any]]:
         """The values of each path as they were written: an array if all are floats or steps."""

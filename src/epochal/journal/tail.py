@@ -109,7 +109,8 @@ class TailedPart:
         kind = record["log"]
         if kind in FACT_KINDS:
             self.facts.note(line.ordinal, record)
-        self.facts.extend(axis_of(record), self._columns.add(record, ordinal=line.ordinal))
+        extent, _ = self._columns.add(record, ordinal=line.ordinal)
+        self.facts.extend(axis_of(record), extent)
         if kind not in DENSE_KINDS:
             label = self._labels.setdefault(label_of(record), len(self._labels))
             places = self._places.setdefault(kind, array("q"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +101,8 @@ class PartColumns:
 
     def add_rows(self, rows: Rows) -> Extent:
         """Add records with the same keys; returns how far they reach."""
-        numbers, times = rows.series(), rows.numbers.get(("t",))
+        times = rows.numbers.get(("t",))
+        numbers = {key.name: path for key, path in rows.series().items()}
         if numbers:
             steps = rows.steps if rows.steps.size else np.full(rows.ordinals.size, NO_STEP)
             nan = np.full(rows.ordinals.size, math.nan)
@@ -115,8 +116,8 @@ class PartColumns:
         step = rows.steps.max().item() if rows.steps.size else None
         return Extent(step, None if times is None else times.max().item())
 
-    def add(self, record: Record, *, ordinal: int) -> Extent:
-        """Add every number of a record; returns how far it reaches.
+    def add(self, record: Record, *, ordinal: int) -> tuple[Extent, Iterable[SeriesKey]]:
+        """Add every number of a record; returns how far it reaches, and the series of its numbers.
 
         A record that is not what its kind should be is counted in ``num_malformed``.
         """
@@ -125,7 +126,7 @@ class PartColumns:
         step = at if axis != "epoch" else whole_number(record.get("step"))
         extent = Extent(step, t if math.isfinite(t) else None)
         if axis == "none" or (at is None and axis != "time"):
-            return extent
+            return extent, ()
         try:
             numbers = list(stored_numbers_of(record))
         except (AttributeError, TypeError, ValueError, OverflowError):
@@ -133,17 +134,18 @@ class PartColumns:
         if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
             numbers = None
         self.num_malformed += numbers is None
-        if numbers:
-            names, values = zip(*numbers, strict=True)
-            left = iter(values)
-            for block in self._blocks_of(axis, names):
-                block.place(ordinal)
-                block.ordinals.append(ordinal)
-                block.steps.append(NO_STEP if at is None else at)
-                block.times.append(t)
-                for column in block.values:
-                    column.append(next(left))
-        return extent
+        if not numbers:
+            return extent, ()
+        names, values = zip(*numbers, strict=True)
+        left = iter(values)
+        for block in self._blocks_of(axis, names):
+            block.place(ordinal)
+            block.ordinals.append(ordinal)
+            block.steps.append(NO_STEP if at is None else at)
+            block.times.append(t)
+            for column in block.values:
+                column.append(next(left))
+        return extent, [SeriesKey(name, axis) for name in names]
 
     def series(self, key: SeriesKey, rank: int = 0) -> Series:
         """The points of one series, in the order they were written."""

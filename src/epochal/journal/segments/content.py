@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.journal.facts import Extent
+from epochal.journal.facts import Extent, SeriesKey
 from epochal.journal.line import decode_json, encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
-from epochal.journal.rows import FieldPath, Keys, Line, LineDecoder, Rows, paths_of
+from epochal.journal.rows import FieldPath, Keys, Line, LineDecoder, Rows, paths_of, series_in
 from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.records import DENSE_KINDS, Record
@@ -59,7 +59,8 @@ class PartContent:
     """The content of one part; ``groups`` have the records that are kept in columns.
 
     ``documents`` are the records that are kept as JSON, by ordinal, and ``damage`` the bytes that
-    no reader returns. ``numbers`` are all series; ``kinds`` counts the records of each kind, and
+    no reader returns. ``numbers`` are all series, and ``documented`` those that have points in
+    documents; ``kinds`` counts the records of each kind, and
     ``extents`` says how far they reach.
     """
 
@@ -67,6 +68,7 @@ class PartContent:
     documents: list[tuple[int, Record]] = field(default_factory=list)
     damage: list[bytes] = field(default_factory=list)
     numbers: PartColumns = field(default_factory=PartColumns)
+    documented: set[SeriesKey] = field(default_factory=set)
     kinds: Counter[str] = field(default_factory=Counter)
     extents: dict[str, Extent] = field(default_factory=dict)
     num_records: int = 0
@@ -85,6 +87,7 @@ class PartContent:
                     places = zip(item.starts.tolist(), item.ends.tolist(), strict=True)
                     records = [decode_json(text[start:end]) for start, end in places]
                     self.documents += zip(item.ordinals.tolist(), records, strict=True)
+                    self.documented.update(item.series())
                 continue
             if not item.is_whole:
                 # A torn line may end in a whole record; the bytes before it are kept as well.
@@ -92,7 +95,9 @@ class PartContent:
                 self.num_damaged += item.record is None
             if item.record is not None:
                 kind = item.record["log"]
-                self._note(kind, 1, self.numbers.add(item.record, ordinal=item.ordinal))
+                extent, keys = self.numbers.add(item.record, ordinal=item.ordinal)
+                self._note(kind, 1, extent)
+                self.documented.update(keys)
                 self.documents.append((item.ordinal, item.record))
 
     def _note(self, kind: str, count: int, extent: Extent) -> None:
@@ -128,6 +133,7 @@ class PartContent:
             group = Group(rows.kind, rows.keys, (), rows.gpu, ordinals.size)
             records = group.records(map(_as_list, columns), ordinals.size)
             self.documents += zip(ordinals.tolist(), records, strict=True)
+            self.documented.update(rows.series())
             return
         key = (rows.kind, rows.keys, types, rows.gpu)
         if key not in self.groups:
@@ -138,7 +144,10 @@ class PartContent:
 
     def dissolve(self, key: Any) -> None:
         """Keep the records of a group as JSON."""
-        self.documents += self.groups.pop(key).records()
+        group = self.groups.pop(key)
+        self.documents += group.records()
+        paths = series_in(group.kind, group.keys, group.gpu)
+        self.documented.update(key for key, path in paths.items() if group.types[path] is not str)
 
     def kept(self) -> tuple[list[str], list[tuple[int, Record]]]:
         """The kinds whose records are few enough for the metadata, and their records."""

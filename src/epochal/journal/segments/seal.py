@@ -26,7 +26,6 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
 from epochal.journal.rows import FieldPath
 from epochal.journal.segments.blocks import write_blocks
-from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.content import PartContent, read_content
 from epochal.journal.segments.footer import KEY, VERSION, Column, Footer, Section, pack_summaries
 from epochal.journal.segments.parts import is_sealable
@@ -266,9 +265,6 @@ def _footer(
 ) -> Footer:
     kept, records = content.kept()
     summaries = content.numbers.summaries()
-    documented = PartColumns()
-    for ordinal, record in content.documents:
-        documented.add(record, ordinal=ordinal)
     return Footer(
         v=VERSION,
         part=part,
@@ -282,7 +278,7 @@ def _footer(
         groups=[group.group for group in content.groups.values()],
         columns=columns,
         names=list(content.numbers),
-        documented=list(documented),
+        documented=[key for key in content.numbers if key in content.documented],
         packed=pack_summaries([summaries[key] for key in content.numbers]),
         kept=kept,
         records=records,
