@@ -105,7 +105,11 @@ class LocalStore:
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         select = Selection(query, order)
         self._scan_once()
-        self._read_rows(self._unread())
+        unread = self._unread()
+        if not select.needs_points:  # identity and configuration, which converted records may have
+            self._read_rows(unread, until=0.0)
+            unread = [e for e in unread if query is not None and e.place in self._converted]
+        self._read_rows(unread)
         found = select.of(self._listed(select.condition), self._held.guard.select)
         end = None if limit is None else offset + limit
         return self._lazy(found[offset:end])
