@@ -72,7 +72,15 @@ def as_read(text: bytes) -> tuple[list[bytes], int]:
 
 
 def assert_as_read(text: bytes) -> Decoded:
-    decoded = LineDecoder().decode(text, first=5)
+    """With a decoder that has seen none of the names, which is returned, and with one that has."""
+    decoder = LineDecoder()
+    unseen = assert_decoded_as_read(decoder, text)
+    assert_decoded_as_read(decoder, text)
+    return unseen
+
+
+def assert_decoded_as_read(decoder: LineDecoder, text: bytes) -> Decoded:
+    decoded = decoder.decode(text, first=5)
     records, damaged = as_read(text)
     assert in_order(decoded) == dict(enumerate(records, start=5))
     assert decoded.num_records == len(records)

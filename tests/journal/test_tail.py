@@ -105,6 +105,17 @@ def _answers(part: TailedPart) -> Any:
     )
 
 
+def test_evaluations_come_in_the_order_written(tmp_path: Path) -> None:
+    evals = [
+        {"log": "eval", "t": 1000.5, "step": step, "loss": 0.5 if step % 9 else None}
+        for step in range(100)
+    ]
+    part = TailedPart(write_part(tmp_path, lines(HEADER, *evals)).part_path(NAME), NAME)
+    part.poll()
+    assert [record for _, record in part.entries("eval")] == evals
+    assert [ordinal for ordinal, _ in part.entries("eval")] == list(range(1, 101))
+
+
 def test_positions_count_lines_in_columns_too(part: TailedPart) -> None:
     written = [position for position, _ in read_part(part.path, NAME)]
     assert part.facts.num_records == len(written)

@@ -28,7 +28,7 @@ from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
 from epochal.series.blocks import Blocks
 from epochal.series.series import Series
 
-_CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 512 * 1024
 _COMPARED_BYTES = 64
 # A part with fewer lines of a kind is read before a struct for them is made.
 _FEW = 8
