@@ -137,7 +137,7 @@ def test_a_chart_asks_for_as_many_columns_as_it_is_wide(
     )
     assert set(asked) == {50 * math.ceil((width - 40) / 50)}
     page.get_by_role("button", name="Full screen: train/loss").click()
-    until(page, lambda: max(asked) > 2 * min(asked))
+    until(page, lambda: max(asked) > min(asked))
 
 
 def test_a_view_opens_again_from_its_address(
