@@ -1,1 +1,1 @@
-"""The files of a run: writer, reader, blobs and encoded pictures, boards, repair."""
+"""The files of a run: writer, reader, summaries, blobs and encoded pictures, boards, repair."""
