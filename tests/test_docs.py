@@ -24,6 +24,9 @@ from epochal.exchange.sinks.registry import own_sinks
 from epochal.exchange.sinks.reporting import located_options
 from epochal.health.registry import RULES
 from epochal.health.rule_settings import rule_settings
+from epochal.journal import summaries
+from epochal.journal.fold import RunMetrics
+from epochal.journal.row import SeriesSummary
 from epochal.records import KINDS
 from epochal.records.kinds.events import EVENTS
 from epochal.server.endpoints import ENDPOINTS
@@ -89,6 +92,14 @@ def test_the_generated_parts_of_every_page_are_fresh() -> None:
 def test_a_generated_part_has_everything_that_is_declared(part: str, names: list[str]) -> None:
     text = generated.part(part)
     assert [name for name in names if name not in text] == []
+
+
+def test_the_journal_page_has_every_field_of_the_summaries() -> None:
+    page = (ROOT / "docs" / "explanation" / "journal.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"`(\w+)[`:]", page.split("\n## 10. Summaries\n")[1]))
+    stored = {name for kind in (RunMetrics, SeriesSummary) for name in kind.__struct_fields__}
+    stored |= summaries._STORED.keys() - {"is_summarised"}  # true of what is stored
+    assert stored - described == set()
 
 
 def python_marks() -> dict[str, set[str]]:
