@@ -19,7 +19,7 @@ from epochal.errors import EpochalError
 from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
-from epochal.journal.layout import RunFolder, claim, staged_folder
+from epochal.journal.layout import FINDINGS, RunFolder, claim, staged_folder
 from epochal.run.resume import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
@@ -46,13 +46,16 @@ def run(original: Path, start_run: StartRun) -> Iterator[Run]:
 
 
 def found(root: Path) -> Found:
-    """The records and blobs that a fresh reader finds in the only run of a folder, if any."""
+    """The records and blobs that a fresh reader finds in the only run of a folder, if any.
+
+    Without findings: packing judges what no companion watched.
+    """
     runs = list(epochal.open(root)) if root.exists() else []
     assert len(runs) <= 1, f"there are {runs}"
     records: list[Any] = []
     blobs: list[bytes] = []
     for view in (run.view for run in runs):
-        records += [record for _, record in view.records()]
+        records += [record for at, record in view.records() if at.writer != FINDINGS]
         with contextlib.suppress(FileNotFoundError):  # its blob is on the way
             blobs += [view.blob(entry.record["file"]) for entry in view.entries("blob")]
     return records, blobs

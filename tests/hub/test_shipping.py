@@ -147,7 +147,7 @@ def test_a_hub_that_has_sealed_a_part_gets_all_of_it(
     assert main(["--dir", runs, "manage", "pack", "a"]) == 0
     capsys.readouterr()
     assert main(push) == 0
-    assert "1 file sent; the hub has everything." in capsys.readouterr().out
+    assert "2 files sent; the hub has everything." in capsys.readouterr().out
     assert values(hub.root) == list(range(1000))
 
 

@@ -86,7 +86,7 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
     """What the records of ``FACT_KINDS`` say, and the highest step and epoch of all records.
 
     They are of one part, or of all parts of a writer in an attempt; ``name`` is the newest of them.
-    ``header`` is the first record; empty where the first line of the file is damaged, None before
+    ``finished_in`` is the part that has ``finish``. ``header`` is the first record; empty where the first line of the file is damaged, None before
     anything was read. ``reached`` and ``takeovers`` are rank 0's own. ``deleted`` are values of the
     summary that an earlier attempt may have. ``findings`` has the newest statement of each by id.
     """
@@ -94,6 +94,7 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
     name: PartName
     header: Record | None = None
     finish: Record | None = None
+    finished_in: int | None = None
     config: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     deleted: list[str] = []
@@ -114,6 +115,11 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
     def is_loop(self) -> bool:
         """Whether rank 0 itself wrote the part."""
         return self.name.writer == LOOP
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its newest part has the last record of the writer."""
+        return self.finish is not None and self.finished_in == self.name.part
 
     @property
     def origin(self) -> Origin:
@@ -150,9 +156,9 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
             self.num_damaged += 1
             record = {key: value for key, value in record.items() if not nests_too_deeply(value)}
         if kind == "run" and ordinal == 0:
-            self.header, self.finish = record, None
+            self.header = record
         if kind == "finish":
-            self.finish = record
+            self.finish, self.finished_in = record, self.name.part
         elif kind == "define" and isinstance(record.get("name"), str):
             meaning = {key: record[key] for key in _MEANINGS if key in record}
             self.definitions.setdefault(record["name"], {}).update(meaning)
@@ -179,7 +185,8 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
         return PartFacts(
             later.name,
             header=self.header if later.header is None else later.header,
-            finish=self.finish if later.header is None else later.finish,
+            finish=later.finish or self.finish,
+            finished_in=later.finished_in if later.finish else self.finished_in,
             config={**self.config, **later.config},
             summary={**summary, **later.summary},
             deleted=[
@@ -296,7 +303,7 @@ class RunFacts:
     def is_ended(self) -> bool:
         """Whether the last part of each writer of the newest attempt ends with ``finish``."""
         last = {facts.name.writer: facts for facts in self._newest()}
-        return self.finish is not None and all(one.finish is not None for one in last.values())
+        return self.finish is not None and all(one.is_finished for one in last.values())
 
     @property
     def config(self) -> dict[str, Any]:

@@ -256,7 +256,7 @@ class Fold:
             facts = self._facts_of(name)
             facts.num_damaged += reader.damaged
             reader.damaged = 0
-        is_whole = facts is not None and facts.finish is not None
+        is_whole = facts is not None and facts.is_finished
         self.marks[name[:2]] = Mark(name.part, reader.ordinal, reader.offset, is_whole)
 
     def _facts_of(self, name: PartName) -> PartFacts:
@@ -270,7 +270,7 @@ class Fold:
         """Add the next records of a part; ``first`` is the ordinal of the first of them."""
         facts = self._facts_of(name)
         if first == 0:  # each part begins with a header
-            facts.header, facts.finish = {}, None
+            facts.header = {}
         for ordinal, record in enumerate(records, first):
             if record["log"] in _FACT_KINDS:
                 facts.note(ordinal, record)

@@ -229,7 +229,7 @@ def run_metrics(state: RunState) -> RunMetrics:
             part.name.part,
             part.facts.num_records,
             part.num_bytes,
-            part.is_sealed or part.facts.finish is not None,
+            part.is_sealed or part.facts.is_finished,
         )
     return RunMetrics(
         metrics=[

@@ -107,7 +107,7 @@ class LocalStore:
         self._scan_once()
         unread = self._unread()
         if not select.needs_points:  # identity and configuration, which converted records may have
-            self._read_rows(unread, until=0.0)
+            self._read_rows(unread, is_quick=True)
             unread = [e for e in unread if query is not None and e.place in self._converted]
         self._read_rows(unread)
         found = select.of(self._listed(select.condition), self._held.guard.select)
@@ -198,11 +198,17 @@ class LocalStore:
         )
 
     def _read_rows(
-        self, entries: Sequence[Entry], *, until: float = math.inf, most_bytes: float = math.inf
+        self,
+        entries: Sequence[Entry],
+        *,
+        until: float = math.inf,
+        most_bytes: float = math.inf,
+        is_quick: bool = False,
     ) -> None:
         """Have the rows of runs; one that another thread reads is passed over at ``until``.
 
-        After that, and of runs with more bytes, those that would have to be read have an outline.
+        After that, and of runs with more bytes, those that would have to be read have an outline;
+        with ``is_quick`` all of these.
         """
         with contextlib.ExitStack() as batches:
             for index in self._indexes:
@@ -215,7 +221,7 @@ class LocalStore:
                 if run.lock.acquire(timeout=min(wait_s, threading.TIMEOUT_MAX)):
                     try:
                         is_large = left_s < math.inf and run.source.unsealed_bytes > most_bytes
-                        self._learn(entry, run, is_quick=not left_s or is_large)
+                        self._learn(entry, run, is_quick=is_quick or not left_s or is_large)
                     finally:
                         run.lock.release()
         self._assign_ids()
@@ -249,7 +255,7 @@ class LocalStore:
 
     def find(self, run_id: str) -> LocalRun | None:
         self._scan_once()
-        self._read_rows([e for e in self._entries.values() if e.own_id is None], until=0.0)
+        self._read_rows([e for e in self._entries.values() if e.own_id is None], is_quick=True)
         entry = self._by_id.get(run_id)
         if entry is None or (self._only is not None and not _is_of(entry.place, self._only)):
             return None
@@ -268,7 +274,7 @@ class LocalStore:
             if not same:
                 return None
             entry = same[0]
-        self._read_rows([entry], until=0.0)
+        self._read_rows([entry], is_quick=True)
         return self._open(entry)
 
     def _open(self, entry: Entry) -> LocalRun:
