@@ -275,7 +275,7 @@ def test_a_run_whose_steps_come_again_is_read_again_once_a_minute_and_at_the_end
 
     assert lowest() == 1.0
     journal.metrics(4, loss=0.5)
-    wait_for(lambda: lowest() == 0.5)
+    wait_for(lambda: lowest() == 0.5 and writer.left() is None)  # the process has ended
     journal.metrics(3, loss=0.25)
     clock.now_s = 59.0
     assert lowest() == 0.5

@@ -86,9 +86,10 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
     """What the records of ``FACT_KINDS`` say, and the highest step and epoch of all records.
 
     They are of one part, or of all parts of a writer in an attempt; ``name`` is the newest of them.
-    ``finished_in`` is the part that has ``finish``. ``header`` is the first record; empty where the first line of the file is damaged, None before
-    anything was read. ``reached`` and ``takeovers`` are rank 0's own. ``deleted`` are values of the
-    summary that an earlier attempt may have. ``findings`` has the newest statement of each by id.
+    ``header`` is the first record; empty where the first line of the file is damaged, None before
+    anything was read. ``finished_in`` is the part that has ``finish``. ``reached`` and
+    ``takeovers`` are rank 0's own. ``deleted`` are values of the summary that an earlier attempt
+    may have. ``findings`` has the newest statement of each by id.
     """
 
     name: PartName

@@ -10,7 +10,6 @@ takes over from a step. Such a series is no longer known until somebody reads al
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
@@ -22,6 +21,7 @@ import msgspec
 from epochal.errors import FormatError
 from epochal.journal.facts import (
     FACT_KINDS,
+    STEP_LIMIT,
     Extent,
     Origin,
     PartFacts,
@@ -34,6 +34,7 @@ from epochal.journal.metrics import Metric, headline_order, metrics_of
 from epochal.journal.reader import NewerFormatError, PartReader
 from epochal.journal.row import SUMMARY_VERSION, Mark, SeriesSummary, numbers_of_summary
 from epochal.records import DENSE_KINDS, Axis, Record, axis_of, stored_numbers_of, whole_number
+from epochal.records.values import as_float
 from epochal.series.summary import Summary
 
 # Of the first record of a part: who wrote it, and what a run without run.json is known by.
@@ -42,6 +43,12 @@ _OF_HEADER = frozenset(
     " host boot_id pid_namespace pid pid_start".split()
 )
 _FACT_KINDS = frozenset(FACT_KINDS)
+# The fields of nearly every record of a training.
+_FREE = ("log", "t", "step", "m")
+
+
+# What counting a point changes.
+_COUNTED = ("first", "first_at", "count", "nonfinite", "total", "min", "min_at", "max", "max_at")
 
 
 class MustReadAllError(FormatError):
@@ -91,6 +98,30 @@ class Points:
         else:
             self.is_known = False
 
+    def extend(self, ats: Sequence[int], values: Sequence[float]) -> None:
+        """Add points along steps whose steps ascend, and all of whose values are floats."""
+        total = sum(values)
+        if ats[0] <= self.last_at or total - total != 0.0:  # one that is nan or infinite
+            for at, value in zip(ats, values, strict=True):
+                self.add(at, value)
+            return
+        if self.has_last:
+            self._count(self.last_at, self.last)
+        # The last one may still be replaced: it is counted when none can do that any more.
+        self.has_last, self.last, self.last_at = True, values[-1], ats[-1]
+        if len(values) == 1:
+            return
+        values = values[:-1]
+        if not self.count:
+            self.first, self.first_at = values[0], ats[0]
+        self.count += len(values)
+        self.total += sum(values)
+        lowest, highest = min(values), max(values)
+        if lowest < self.min:
+            self.min, self.min_at = lowest, ats[values.index(lowest)]
+        if highest > self.max:
+            self.max, self.max_at = highest, ats[values.index(highest)]
+
     def add_at_time(self, at: float, value: float) -> None:
         """Add a point along the time, which keeps every point in whichever order they come."""
         self._count(at, value)
@@ -120,25 +151,26 @@ class Points:
 
     def summary(self) -> Summary | None:
         """What the points amount to; None where only the points themselves tell."""
-        if self.has_last:
-            whole = copy.copy(self)
-            whole.settle()
-            return whole.summary()
+        if not self.has_last:
+            return self._summary()
+        # Counted for now: it may still be replaced.
+        kept = [getattr(self, name) for name in _COUNTED]
+        self._count(self.last_at, self.last)
+        summary = self._summary()
+        for name, value in zip(_COUNTED, kept, strict=True):
+            setattr(self, name, value)
+        return summary
+
+    def _summary(self) -> Summary | None:
         num_finite = self.count - self.nonfinite
         if not self.is_known or not self.count or not math.isfinite(self.total):
             return None
-        summary = Summary(self.count, self.nonfinite, self.first, self.last, self.last_at)
+        known = (self.count, self.nonfinite, self.first, self.last, self.last_at)
         if not num_finite:
-            return summary
-        return msgspec.structs.replace(
-            summary,
-            min=self.min,
-            min_step=self.min_at,
-            max=self.max,
-            max_step=self.max_at,
-            # Rounding may bring it just above the largest value or below the smallest.
-            mean=min(max(self.total / num_finite, self.min), self.max),
-        )
+            return Summary(*known)
+        # Rounding may bring it just above the largest value or below the smallest.
+        mean = min(max(self.total / num_finite, self.min), self.max)
+        return Summary(*known, self.min, self.min_at, self.max, self.max_at, mean)
 
 
 class RunMetrics(msgspec.Struct, kw_only=True):
@@ -271,11 +303,18 @@ class Fold:
         facts = self._facts_of(name)
         if first == 0:  # each part begins with a header
             facts.header = {}
-        for ordinal, record in enumerate(records, first):
+        place = 0
+        while place < len(records):
+            alike = _alike(records, place)
+            if len(alike) > 1 and self._add_columns(facts, alike):
+                place += len(alike)
+                continue
+            record = records[place]
             if record["log"] in _FACT_KINDS:
-                facts.note(ordinal, record)
+                facts.note(first + place, record)
                 self._note_takeovers(facts)
             self._add_numbers(facts, record)
+            place += 1
         self.kinds.update(record["log"] for record in records)
         facts.num_records += len(records)
 
@@ -307,6 +346,30 @@ class Fold:
                 points.add_at_time(t, value)
             elif not is_hidden and at is not None:
                 points.add(at, value)
+
+    def _add_columns(self, facts: PartFacts, alike: Sequence[Record]) -> bool:
+        """Add records with the same metrics, a metric at a time; False where that cannot be."""
+        origin, ats = facts.origin, [record["step"] for record in alike]
+        newest = max(record["t"] for record in alike)
+        if ats[-1] >= self._cut("step", origin.attempt) or newest >= STEP_LIMIT:
+            return False
+        facts.extend("step", Extent(ats[-1], newest))
+        points_of = self._by_name.setdefault(("step", origin), {})
+        columns = zip(*(record["m"].values() for record in alike), strict=True)
+        for name, column in zip(alike[0]["m"], columns, strict=True):
+            is_plain = set(map(type, column)) == {float}
+            if not is_plain and not any(isinstance(value, (int, float)) for value in column):
+                continue
+            points = points_of.get(name)
+            if points is None:
+                points = points_of[name] = self._series(SeriesKey(name, "step"), origin)
+            if is_plain:
+                points.extend(ats, column)
+                continue
+            for at, value in zip(ats, column, strict=True):
+                if isinstance(value, (int, float)):
+                    points.add(at, as_float(value))
+        return True
 
     def _series(self, key: SeriesKey, origin: Origin) -> Points:
         points = self._points.setdefault((key, origin.rank), Points())
@@ -390,6 +453,24 @@ class Fold:
     def positions(self) -> dict[str, Mark]:
         """How far each writer was read in each attempt, by the stem of its newest part."""
         return {PartName(*key, mark.part).stem: mark for key, mark in self.marks.items()}
+
+
+def _alike(records: Sequence[Record], start: int) -> Sequence[Record]:
+    """The records from here on that have the same free metrics and nothing else, step by step."""
+    first = records[start]
+    if tuple(first) != _FREE or first["log"] != "metrics" or type(first["m"]) is not dict:
+        return ()
+    names, step, end = tuple(first["m"]), -1, start
+    for end, record in enumerate(islice(records, start, None), start):
+        if tuple(record) != _FREE or record["log"] != "metrics" or type(record["t"]) is not float:
+            return records[start:end]
+        at, metrics = record["step"], record["m"]
+        if type(at) is not int or not step < at < STEP_LIMIT or type(metrics) is not dict:
+            return records[start:end]
+        if tuple(metrics) != names:
+            return records[start:end]
+        step = at
+    return records[start : end + 1]
 
 
 def series_summary(metric: Metric, rank: int, summary: Summary | None) -> SeriesSummary:
