@@ -47,10 +47,6 @@ _FACT_KINDS = frozenset(FACT_KINDS)
 _FREE = ("log", "t", "step", "m")
 
 
-# What counting a point changes.
-_COUNTED = ("first", "first_at", "count", "nonfinite", "total", "min", "min_at", "max", "max_at")
-
-
 class MustReadAllError(FormatError):
     """What was folded does not fit the files: all of the run has to be read again."""
 
@@ -151,26 +147,25 @@ class Points:
 
     def summary(self) -> Summary | None:
         """What the points amount to; None where only the points themselves tell."""
-        if not self.has_last:
-            return self._summary()
-        # Counted for now: it may still be replaced.
-        kept = [getattr(self, name) for name in _COUNTED]
-        self._count(self.last_at, self.last)
-        summary = self._summary()
-        for name, value in zip(_COUNTED, kept, strict=True):
-            setattr(self, name, value)
-        return summary
-
-    def _summary(self) -> Summary | None:
-        num_finite = self.count - self.nonfinite
-        if not self.is_known or not self.count or not math.isfinite(self.total):
+        count, nonfinite, total, first = self.count, self.nonfinite, self.total, self.first
+        low, low_at, high, high_at = self.min, self.min_at, self.max, self.max_at
+        last, last_at = self.last, self.last_at
+        if self.has_last:  # it counts, and may still be replaced
+            count += 1
+            first = last if last_at < self.first_at else first
+            if last - last != 0.0:
+                nonfinite += 1
+            else:
+                total += last
+                low, low_at = (last, last_at) if last < low else (low, low_at)
+                high, high_at = (last, last_at) if last > high else (high, high_at)
+        if not self.is_known or not count or total - total != 0.0:
             return None
-        known = (self.count, self.nonfinite, self.first, self.last, self.last_at)
-        if not num_finite:
-            return Summary(*known)
+        if count == nonfinite:
+            return Summary(count, nonfinite, first, last, last_at)
         # Rounding may bring it just above the largest value or below the smallest.
-        mean = min(max(self.total / num_finite, self.min), self.max)
-        return Summary(*known, self.min, self.min_at, self.max, self.max_at, mean)
+        mean = min(max(total / (count - nonfinite), low), high)
+        return Summary(count, nonfinite, first, last, last_at, low, low_at, high, high_at, mean)
 
 
 class RunMetrics(msgspec.Struct, kw_only=True):
