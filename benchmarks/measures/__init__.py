@@ -24,6 +24,7 @@ from benchmarks.measures import (
     samples,
     sealed,
     serving,
+    summaries,
     summary_writer,
 )
 from benchmarks.outcome import Measure
@@ -41,6 +42,7 @@ def every_measure() -> dict[str, Measure]:
         import_time,
         disk,
         rules,
+        summaries,
         sealed,
         reading,
         serving,
