@@ -382,6 +382,7 @@ export interface SeriesSummary {
   goal: "max" | "min" | null;
   role: string | null;
   x: string | null;
+  importance: number;
   is_known: boolean;
   count: number;
   nonfinite: number;
