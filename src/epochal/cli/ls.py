@@ -80,8 +80,8 @@ def command(
         fields = _fields(chosen, selection, sort, for_programs=for_programs)
         listed = list(itertools.islice(shown, limit))
         if chosen is None and not for_programs and hub is None:
-            fields = _with_goals(fields, listed)
-        found = run_table(listed, fields)
+            fields = _with_goals(fields, listed, whole=known is None)
+        found = run_table(listed, fields, whole=known is None)
     if num_left := sum(not row.is_summarised for row in found.runs):
         are = "1 run is" if num_left == 1 else f"{num_left:,} runs are"
         output.hint(f"{are} not summarised yet: 'epochal manage pack --all' does that.")
@@ -107,10 +107,11 @@ def _fields(
     return [*usual, *extra] if for_programs else [*usual[:-2], *extra, *usual[-2:]]
 
 
-def _with_goals(fields: list[Field], views: Sequence[RunView]) -> list[Field]:
+def _with_goals(fields: list[Field], views: Sequence[RunView], *, whole: bool) -> list[Field]:
     """The columns, and those metrics of the newest runs whose goals the program declared."""
-    rows = [row for view in views if (row := view.outline()).is_summarised]
-    for row in rows[:_NEWEST] if len(views) <= _MOST_WITH_GOALS else ():
+    few = views if len(views) <= _MOST_WITH_GOALS else ()
+    rows = (view.info if whole else view.outline() for view in few)
+    for row in itertools.islice((row for row in rows if row.is_summarised), _NEWEST):
         goals = [
             one.name
             for one in row.headline

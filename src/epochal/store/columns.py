@@ -118,10 +118,12 @@ def parse_columns(names: Iterable[str]) -> list[q.Field]:
     return list({field.path: field for field in found}.values())
 
 
-def run_table(views: Iterable[RunView], fields: Sequence[q.Field]) -> RunTable:
-    """Fields of runs; of those that carry no summary only who they are and how they stand."""
+def run_table(
+    views: Iterable[RunView], fields: Sequence[q.Field], *, whole: bool = True
+) -> RunTable:
+    """Fields of runs; unless they are to be ``whole``, runs without a summary are not read."""
     now = time.time()
-    subjects = [_Subject(view, view.outline(), now) for view in views]
+    subjects = [_Subject(view, view.info if whole else view.outline(), now) for view in views]
     columns = [_column(field, subjects) for field in fields]
     return RunTable([subject.row for subject in subjects], columns)
 

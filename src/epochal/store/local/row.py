@@ -83,7 +83,8 @@ def identity_row(source: FolderSource) -> RunRow:
         has_companion=any(writer.startswith(TELEMETRY) for writer in newest),
         is_summarised=False,
     )
-    return completed(row, source, source.identity_problems())
+    problems = source.identity_problems() if converted is None else ()
+    return msgspec.structs.replace(completed(row, source, problems), is_unreadable=source.is_newer)
 
 
 def faulty_row(path: Path, problem: str) -> RunRow:
