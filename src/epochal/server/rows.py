@@ -60,6 +60,7 @@ def run_row(
         process=None,
         ending=None,
         source=None,
+        written=None,
     )
 
 

@@ -152,14 +152,14 @@ def test_what_a_killed_reader_had_learnt_is_known_to_the_next(root: Path, cache:
     code = (
         "import os, signal, sys; from tests.store.local.test_index import *\n"
         "store = LocalStore(sys.argv[1], cache=Path(sys.argv[2]))\n"
-        "store.runs()\n"
+        "for run in store.runs()[:600]: run.info\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", code, str(root), str(cache)]
     assert subprocess.run(command, check=False).returncode == -9
     hide_journals(root)
     known = [step for step in steps(root, cache).values() if step == 1]
-    assert len(known) == 700
+    assert len(known) == 600
 
 
 def test_two_processes_write_one_index(root: Path, cache: Path) -> None:
