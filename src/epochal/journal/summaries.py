@@ -27,6 +27,7 @@ from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import SUMMARY_VERSION, FindingCounts, Fork, Mark, RunRow, SeriesSummary
 from epochal.records import whole_number
+from epochal.series.importance import Importance
 
 MOST_BYTES = 8 * 1024
 _MOST_CONFIG_BYTES = 4 * 1024
@@ -154,7 +155,9 @@ def _headline(metrics: Iterable[SeriesSummary]) -> tuple[SeriesSummary, ...]:
         other = lowest.setdefault((one.name, one.axis), one)
         if one.rank < other.rank:
             lowest[one.name, one.axis] = one
-    known = [one for one in lowest.values() if one.is_known]
+    known = [
+        one for one in lowest.values() if one.is_known and not Importance(one.importance).is_detail
+    ]
     chosen = sorted(known, key=headline_order)[:MOST_HEADLINE]
     return tuple(sorted(chosen, key=lambda one: one.importance))
 
