@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.doubles.companions import wait_for
 
 SMALL = ("click", "msgspec", "psutil")
@@ -70,15 +70,15 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     return Node(tmp_path_factory.mktemp("node") / "env", *SMALL)
 
 
-def events_of(run: LocalRun) -> set[str]:
+def events_of(run: RunView) -> set[str]:
     return {entry.record["name"] for entry in run.entries("event", rank=None)}
 
 
 def test_a_training_records_measures_and_is_diagnosed(node: Node, tmp_path: Path) -> None:
     done = node.run("-W", "error", "-c", TRAINING, str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "['msgspec']"), done.stderr
-    wait_for(lambda: "phase" in events_of(LocalStore(tmp_path).run("one")))
-    run = LocalStore(tmp_path).run("one")
+    wait_for(lambda: "phase" in events_of(folder_store(tmp_path).run("one")))
+    run = folder_store(tmp_path).run("one")
     assert len(run.series("loss")) == 4000
     assert run.status.state == "finished"
     assert any(metric.name.startswith("system/") for metric in run.metrics())

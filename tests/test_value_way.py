@@ -26,8 +26,8 @@ from epochal.journal.summaries import summarise, write_metrics, write_summary
 from epochal.server.rows import run_row
 from epochal.server.series import Slicing, series_block, series_body
 from epochal.store.local.by_path import load_run
+from epochal.store.local.catalog import folder_store
 from epochal.store.local.listed import ListedRun
-from epochal.store.local.store import LocalStore
 from tests.store.sealing import seal
 
 VALUE_WAY, LIST_WAY = "A value's way", "A run's way into a list"
@@ -166,7 +166,7 @@ def carry_half(folder: RunFolder) -> None:
 
 
 def listed_row(folder: RunFolder, *, budget_s: float = 60.0) -> RunRow:
-    with LocalStore(folder.path.parents[1]) as store:
+    with folder_store(folder.path.parents[1]) as store:
         (run,) = store.known_runs("config.lr < 1", budget_s=budget_s).runs
         return run_row(run, with_config=True, summaries=["role:loss"], whole=False)
 

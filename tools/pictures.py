@@ -92,9 +92,9 @@ async def watch(runs: Path) -> str:
     """The screen of ``epochal watch``, as Textual exports it."""
     from epochal.cli.tui.app import WatchApp
     from epochal.cli.tui.state import AppState
-    from epochal.store.local.store import LocalStore
+    from epochal.store.local.catalog import folder_store
 
-    with LocalStore(runs) as store:
+    with folder_store(runs) as store:
         app = WatchApp(AppState(store))
         async with app.run_test(size=TERMINAL) as pilot:
             await pilot.pause()

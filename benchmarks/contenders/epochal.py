@@ -38,9 +38,9 @@ class Epochal:
     def read_series(self, directory: Path, key: str, steps: int) -> float:
         """Seconds from nothing to every point of a series; imports are not counted."""
         import epochal.journal.segments.read  # noqa: F401
-        from epochal.store.local.store import LocalStore
+        from epochal.store.local.catalog import folder_store
 
         begun = time.perf_counter()
-        series = LocalStore(directory).runs()[0].series(key)
+        series = folder_store(directory).runs()[0].series(key)
         assert len(series) == steps
         return time.perf_counter() - begun

@@ -179,9 +179,9 @@ def _bare_run(directory: Path) -> Answer:
 
 def _series(directory: Path) -> Answer:
     import epochal.journal.segments.read  # noqa: F401
-    from epochal.store.local.store import LocalStore
+    from epochal.store.local.catalog import folder_store
 
-    with LocalStore(directory / "runs", cache=directory / "cache") as store:
+    with folder_store(directory / "runs", cache=directory / "cache") as store:
 
         def ask(name: str) -> float:
             return _cpu_s(lambda: store.runs()[0].series(name).buckets(PIXELS))

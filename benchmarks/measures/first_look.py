@@ -61,14 +61,14 @@ print("\\n" + json.dumps(found))
 _OUR_IMPORTS = """
 import epochal.journal.segments.read
 from pathlib import Path
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 """
 _LAST = """
-with LocalStore(sys.argv[1], cache=Path(sys.argv[2])) as store:
+with folder_store(sys.argv[1], cache=Path(sys.argv[2])) as store:
     found["runs"] = len([(run.outline(), run.latest("loss")) for run in store.runs()])
 """
 _ALL = """
-with LocalStore(sys.argv[1], cache=Path(sys.argv[2])) as store:
+with folder_store(sys.argv[1], cache=Path(sys.argv[2])) as store:
     found["runs"] = 0
     for run in store.runs():
         rows = [run.info, *(run.summary(m.name, axis=m.axis) for m in run.metrics())]

@@ -143,9 +143,9 @@ def _thousands(_: Contender, directory: Path) -> Answer:
 
 def _imported() -> Any:
     import epochal.journal.segments.read  # noqa: F401
-    from epochal.store.local.store import LocalStore
+    from epochal.store.local.catalog import folder_store
 
-    return LocalStore
+    return folder_store
 
 
 def _table(answers: dict[str, Answer]) -> Table:

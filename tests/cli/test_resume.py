@@ -11,7 +11,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.process import process_identity
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from epochal.torch.checkpoint.manifest import Manifest, write_manifest
 from tests.store.journals import Journal
 
@@ -73,7 +73,7 @@ def test_a_crashed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     crash = [sys.executable, "train.py", "--until", "6"]
     assert subprocess.run(crash, cwd=tmp_path, env=environment, check=False).returncode == 3
     again = [sys.executable, "-m", "epochal", "--dir", str(root), "resume", "--run"]
-    name = LocalStore(root).runs()[0].info.name
+    name = folder_store(root).runs()[0].info.name
     done = subprocess.run(
         [*again, name, "--args=--lr 0.25 --until 99"],
         env={**environment, "EPOCHAL_DIR": "elsewhere"},
@@ -84,7 +84,7 @@ def test_a_crashed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "continues at  step 4" in done.stdout
     assert "lr: 0.5 → 0.25" in done.stdout
-    (view,) = LocalStore(root).runs()
+    (view,) = folder_store(root).runs()
     assert (view.info.attempts, view.info.status.state, view.info.step) == (2, "finished", 9)
     assert view.series("lr").values.tolist() == [0.5] * 4 + [0.25] * 6
 

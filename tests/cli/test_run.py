@@ -15,8 +15,8 @@ import pytest
 from epochal.cli.launch import KeptOutput
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]
@@ -37,7 +37,7 @@ def script(root: Path, source: str) -> list[str]:
 
 def launched(
     root: Path, source: str, *options: str
-) -> tuple[subprocess.CompletedProcess[str], list[LocalRun]]:
+) -> tuple[subprocess.CompletedProcess[str], list[RunView]]:
     command = [sys.executable, "-m", "epochal", "run", "--dir", str(root / "runs"), *options, "--"]
     done = subprocess.run(
         [*command, *script(root, source)],
@@ -48,10 +48,10 @@ def launched(
         check=False,
         timeout=120,
     )
-    return done, list(LocalStore(root / "runs").runs())
+    return done, list(folder_store(root / "runs").runs())
 
 
-def said(view: LocalRun, *levels: str) -> list[str]:
+def said(view: RunView, *levels: str) -> list[str]:
     entries = view.entries("message", rank=None)
     return [e.record["text"] for e in entries if e.record["level"] in levels]
 
@@ -178,7 +178,7 @@ def test_a_first_step_that_does_not_come_is_told(
         told.touch()
         process.communicate(timeout=120)
     assert process.returncode == 0
-    assert all(said(view, "warning") for view in LocalStore(root).runs())
+    assert all(said(view, "warning") for view in folder_store(root).runs())
 
 
 def test_a_crashed_training_is_started_again_in_the_same_run(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_signal_is_passed_on_and_nothing_is_started_again(tmp_path: Path) -> N
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert "p/x terminated (SIGTERM) at step" in errors
-    (view,) = LocalStore(tmp_path / "runs").runs()
+    (view,) = folder_store(tmp_path / "runs").runs()
     assert (view.info.attempts, view.info.status.state) == (1, "terminated")
 
 
@@ -263,13 +263,13 @@ def test_a_training_that_is_stopped_is_not_started_again(tmp_path: Path, how: li
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        while not LocalStore(root).run("x").entries("message", rank=None):
+        while not folder_store(root).run("x").entries("message", rank=None):
             time.sleep(0.05)
         assert main(["stop", "x", *how, "--dir", root]) == 0
         _, errors = process.communicate(timeout=120)
     assert process.returncode > 128
     assert "It is not restarted: it was asked to stop." in errors
-    assert LocalStore(root).run("x").info.attempts == 1
+    assert folder_store(root).run("x").info.attempts == 1
 
 
 def test_kept_output_is_bounded(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_kept_output_is_bounded(tmp_path: Path) -> None:
     for _ in range(5):
         kept.line("stdout", "0123456789")
     kept.close()
-    view = LocalStore(tmp_path).run("x")
+    view = folder_store(tmp_path).run("x")
     assert said(view, "stdout") == ["0123456789"]
     assert len(said(view, "stderr")) == 1
 

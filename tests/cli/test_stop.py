@@ -12,7 +12,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.process import process_identity
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.doubles.scripts import start_script
 from tests.store.journals import Journal
 
@@ -78,7 +78,7 @@ def test_a_suspended_training_says_so_and_can_go_on_or_stop(
     with training(tmp_path) as process:
         where = ["--dir", str(tmp_path)]
         assert main(["stop", "run", "--suspend", *where]) == 0
-        view = LocalStore(tmp_path).run("run")
+        view = folder_store(tmp_path).run("run")
         while view.status.text != "suspended":
             pass
         assert main(["stop", "run", "--continue", *where]) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.layout import read_json
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]
@@ -26,7 +26,7 @@ def epochal(root: Path, *words: str) -> int:
 
 
 def listed(root: Path) -> set[str]:
-    return {run.info.name for run in LocalStore(root).runs()}
+    return {run.info.name for run in folder_store(root).runs()}
 
 
 def ended(root: Path, name: str, *, days: float, **facts: Any) -> Journal:
@@ -63,7 +63,7 @@ def test_empty_erases_only_what_is_old_enough(tmp_path: Path, capsys: Capture) -
     assert epochal(tmp_path, "manage", "trash", "empty", "--older", "30d", "--yes") == 0
     assert "nothing to erase" in capsys.readouterr().out
     assert epochal(tmp_path, "manage", "trash", "empty", "--yes") == 0
-    assert LocalStore(tmp_path).trash.runs() == []
+    assert folder_store(tmp_path).trash.runs() == []
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "30 days"])
@@ -126,7 +126,7 @@ def test_tags_of_many_runs_by_name_and_by_query(tmp_path: Path) -> None:
         Journal(tmp_path, name, tags=["old"], config={"lr": ord(name)}).metrics(1, a=1).finish()
     assert epochal(tmp_path, "tag", "a", "b", "--add", "good") == 0
     assert epochal(tmp_path, "tag", "--where", "config.lr >= 98", "late", "-r", "old") == 0
-    tags = {run.info.name: run.info.tags for run in LocalStore(tmp_path).runs()}
+    tags = {run.info.name: run.info.tags for run in folder_store(tmp_path).runs()}
     assert tags == {"a": ("old", "good"), "b": ("good", "late"), "c": ("late",)}
 
 
@@ -135,10 +135,10 @@ def test_notes_and_hiding_of_many_runs(tmp_path: Path, capsys: Capture) -> None:
         Journal(tmp_path, name).metrics(1, a=1).finish()
     assert epochal(tmp_path, "note", "a", "b", "--text", "seen") == 0
     assert epochal(tmp_path, "manage", "hide", "--where", 'notes == "seen"') == 0
-    infos = {run.info.name: run.info for run in LocalStore(tmp_path).runs()}
+    infos = {run.info.name: run.info for run in folder_store(tmp_path).runs()}
     assert [name for name, info in sorted(infos.items()) if info.hidden] == ["a", "b"]
     assert epochal(tmp_path, "manage", "hide", "a", "--undo") == 0
-    assert not LocalStore(tmp_path).run("a").info.hidden
+    assert not folder_store(tmp_path).run("a").info.hidden
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_query_that_fits_nothing_says_so(tmp_path: Path, capsys: Capture) -> N
 TAGGER = """
 import sys
 from epochal.store.store import tag_edit
-from epochal.store.local.store import LocalStore
-run = LocalStore(sys.argv[1]).run("x")
+from epochal.store.local.catalog import folder_store
+run = folder_store(sys.argv[1]).run("x")
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(40):

@@ -13,7 +13,7 @@ from epochal.compare.difference import Difference
 from epochal.compare.groups import Member, MemberValue, RunValues, group_members, group_table
 from epochal.journal.row import RunRow, Status
 from epochal.store.comparison import ALL_FINISHED
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from tests.store.journals import Journal
 
 FINISHED = Status("finished", "finished")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from epochal.exports.export import FORMATS, export_named
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 
 def exported(name: str, root: Path, *keys: str) -> str:
-    store, out = LocalStore(root), io.StringIO()
+    store, out = folder_store(root), io.StringIO()
     export_named(name).write([store.run(key) for key in keys], out)
     return out.getvalue()
 

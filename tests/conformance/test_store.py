@@ -15,8 +15,8 @@ from epochal.journal.layout import run_folders
 from epochal.query.condition import Condition
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
-from epochal.store.local.store import LocalStore
-from epochal.store.remote.store import RemoteStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.remote.catalog import http_store
 from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
 from tests.hub.hub_process import serving_hub
@@ -27,17 +27,17 @@ from tests.store.sealing import seal_all
 
 def sealed(root: Path) -> Store:
     seal_all(root)
-    return LocalStore(root)
+    return folder_store(root)
 
 
 def indexed(root: Path) -> Store:
     """What another process has learnt is all that this one has to read."""
     settle(root)
-    with LocalStore(root, cache=root.parent / f"{root.name}-cache") as before:
+    with folder_store(root, cache=root.parent / f"{root.name}-cache") as before:
         for run in before.runs():
             for metric in run.metrics():
                 run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
-    return LocalStore(root, cache=root.parent / f"{root.name}-cache")
+    return folder_store(root, cache=root.parent / f"{root.name}-cache")
 
 
 def in_place(root: Path) -> Store:
@@ -48,7 +48,7 @@ def in_place(root: Path) -> Store:
         link = lines / run.parent.name / f"{run.name}.jsonl"
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(journal)
-    return LocalStore(lines, follow_links=True)
+    return folder_store(lines, follow_links=True)
 
 
 _SERVERS = contextlib.ExitStack()
@@ -64,7 +64,7 @@ def remote(root: Path) -> Store:
     """The folder is another machine's: a server has it, and only its address is known."""
     server = _SERVERS.enter_context(serving(root))
     cache = root.parent / f"{root.name}-remote"
-    return _SERVERS.enter_context(RemoteStore(f"http://127.0.0.1:{server.port}", cache=cache))
+    return _SERVERS.enter_context(http_store(f"http://127.0.0.1:{server.port}", cache=cache))
 
 
 def hub(root: Path) -> Store:
@@ -78,12 +78,12 @@ def hub(root: Path) -> Store:
         for folder in run_folders(root):
             ship_now(folder, client)
     cache = root.parent / f"{root.name}-hub-cache"
-    return _SERVERS.enter_context(RemoteStore(url, token=reading, cache=cache))
+    return _SERVERS.enter_context(http_store(url, token=reading, cache=cache))
 
 
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {
-    "local": LocalStore,
+    "local": folder_store,
     "indexed": indexed,
     "remote": remote,
 }
@@ -109,7 +109,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     is_contract = any(mark.name == "contract" for mark in metafunc.definition.iter_markers())
     for name in OPENERS.keys() & set(metafunc.fixturenames):
         is_for_all = is_contract or "growing" in name
-        stores = OPENERS[name] if is_for_all else {"local": LocalStore}
+        stores = OPENERS[name] if is_for_all else {"local": folder_store}
         metafunc.parametrize(name, list(stores.values()), ids=list(stores))
 
 

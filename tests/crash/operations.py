@@ -31,15 +31,14 @@ from epochal.hub.ledger import Ledger
 from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.blobs import encode_pending
 from epochal.journal.boards import Board, save_board
+from epochal.journal.labels import LabelsEdit, edit_labels
 from epochal.journal.layout import RunFolder, claim, free_names, staged_folder
 from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.run.resume import find_parent
 from epochal.run.run import Run, recorder_of
 from epochal.shipping.worker import ship_now
-from epochal.store.answers import LabelsEdit
-from epochal.store.local.run_files import edit_labels
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from epochal.store.store import Store
 from epochal.torch.checkpoint.checkpoints import Checkpoints
 from epochal.torch.checkpoint.manifest import Retention

@@ -24,7 +24,7 @@ from epochal.run.resume import find_parent
 from epochal.run.run import Run
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from epochal.store.store import Store
 from tests.conftest import StartRun
 from tests.crash.crash_points import Child, Crash, Fault, crashes

@@ -24,12 +24,12 @@ from epochal.api.reading import RunData
 from epochal.hub.ledger import Ledger
 from epochal.journal.blobs import RAW, encode_pending
 from epochal.journal.boards import read_boards
+from epochal.journal.labels import read_labels
 from epochal.journal.layout import RunFolder
 from epochal.journal.row import NO_LABELS
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ship_now
-from epochal.store.local.run_files import read_labels
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from tests.crash.operations import OPERATIONS, Training, noting, picture, seal_parts, sender_of
 from tests.crash.simulated_disk import (
     Fault,

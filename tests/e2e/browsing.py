@@ -34,7 +34,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *("epochal.server.app", "epochal.server.process", "epochal.exports.export"),
-        *("epochal.store.local.store", "epochal.health.rule_settings"),
+        *("epochal.store.local.catalog", "epochal.health.rule_settings"),
     ]
 )
 _Lines = list[list[tuple[float, float]]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from epochal.cli.main import main
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.e2e.browsing import OpenPage, Serve, until
 from tests.store.journals import Journal
 
@@ -36,7 +36,7 @@ def count(page: Page) -> str:
 
 
 def names(root: Path) -> set[str]:
-    return {run.id for run in LocalStore(root).runs()}
+    return {run.id for run in folder_store(root).runs()}
 
 
 def test_one_box_filters_by_words_and_by_a_query_with_completed_fields(
@@ -72,9 +72,9 @@ def test_checked_runs_are_tagged_deleted_and_brought_back(
     page.get_by_role("menuitem", name="Tags…").click()
     page.get_by_label("Tags, with commas between").fill("good, late")
     page.get_by_role("button", name="Add", exact=True).click()
-    until(page, lambda: len(LocalStore(sweep).runs('"good" in tags')) == 4)
+    until(page, lambda: len(folder_store(sweep).runs('"good" in tags')) == 4)
     page.get_by_role("button", name="Undo").click()
-    until(page, lambda: not LocalStore(sweep).runs('"good" in tags'))
+    until(page, lambda: not folder_store(sweep).runs('"good" in tags'))
     page.get_by_role("button", name="Edit 4 runs").click()
     page.get_by_role("menuitem", name="Delete 4 runs").click()
     asked = page.get_by_role("dialog", name="Delete 4 runs?")
@@ -126,7 +126,7 @@ def test_note_and_tags_of_a_run_are_read_and_written_in_the_list(
     page.keyboard.type("keep")
     page.keyboard.press("Enter")
     row.locator(".chip", has_text="keep").wait_for()
-    store = LocalStore(sweep)
+    store = folder_store(sweep)
     until(page, lambda: [run.id for run in store.runs('"keep" in tags')] == ["r03"])
     row.get_by_text("Keep for the paper.").click()
     page.keyboard.press("Control+A")
@@ -178,11 +178,11 @@ def test_a_note_and_tags_are_edited_in_the_table(
     row.get_by_role("button", name="Add a note").click()
     page.keyboard.type("Keep for the paper.")
     page.keyboard.press("Control+Enter")
-    until(page, lambda: LocalStore(sweep).run("r03").info.notes == "Keep for the paper.")
+    until(page, lambda: folder_store(sweep).run("r03").info.notes == "Keep for the paper.")
     row.get_by_role("button", name="Add a tag").click()
     page.keyboard.type("keep, late")
     page.keyboard.press("Enter")
-    until(page, lambda: LocalStore(sweep).run("r03").info.tags == ("keep", "late"))
+    until(page, lambda: folder_store(sweep).run("r03").info.tags == ("keep", "late"))
     until(page, lambda: row.locator(".chip").count() == 3)
 
 
@@ -231,7 +231,7 @@ def test_words_for_what_is_not_there(
 def test_a_link_to_a_deleted_run_offers_to_restore_it(
     sweep: Path, serve: Serve, open_page: OpenPage
 ) -> None:
-    store = LocalStore(sweep)
+    store = folder_store(sweep)
     store.remove(store.run("r05"))
     page = open_page(f"{serve(sweep).url}#run=r05")
     page.get_by_role("button", name="Restore it").click()

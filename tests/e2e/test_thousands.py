@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.e2e.browsing import OpenPage, Serve, Site, until
 from tests.store.journals import Journal
 
@@ -123,7 +123,7 @@ def test_all_of_thousands_are_tagged_by_the_query(
     page.get_by_label("Tags, with commas between").fill("late")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("The tag late was added to 50 runs.").wait_for()
-    assert len(LocalStore(own_runs).runs('"late" in tags')) == 50
+    assert len(folder_store(own_runs).runs('"late" in tags')) == 50
 
 
 def test_all_but_some_of_thousands_are_tagged_and_deleted(
@@ -144,10 +144,10 @@ def test_all_but_some_of_thousands_are_tagged_and_deleted(
     page.get_by_label("Tags, with commas between").fill("most")
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_text("The tag most was added to 2,096 runs.").wait_for()
-    left = {run.id for run in LocalStore(own_runs).runs('not "most" in tags')}
+    left = {run.id for run in folder_store(own_runs).runs('not "most" in tags')}
     assert left == {"id-2096", "id-2097", "id-2098", "id-2099"}
     page.get_by_role("button", name="Edit 2,096 runs").click()
     page.get_by_role("menuitem", name="Delete 2,096 runs").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete 2,096 runs").click()
     until(page, lambda: "of4shown" in count(page))
-    assert {run.id for run in LocalStore(own_runs).runs()} == left
+    assert {run.id for run in folder_store(own_runs).runs()} == left

@@ -15,7 +15,7 @@ from benchmarks.series_body import DecodedSeries, decode_series
 from epochal.exports.archive import write
 from epochal.server.page import load_page
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 # Each would end the script, the string or the element it is in, where text is put together.
@@ -23,7 +23,7 @@ NASTY = "</script><img src=x onerror=alert(1)>\"'`${1}\\u2028\u2028\u2029<!--<sc
 
 
 def saved(root: Path, *keys: str, **options: Any) -> str:
-    store, out = LocalStore(root), io.StringIO()
+    store, out = folder_store(root), io.StringIO()
     write([store.run(key) for key in keys], out, **options)
     return out.getvalue()
 

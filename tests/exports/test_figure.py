@@ -12,7 +12,7 @@ from PIL import Image
 from epochal.cli.main import main
 from epochal.exports.figure import read_panel
 from epochal.series.smooth import Smoothing
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.conftest import StartRun
 
 STEPS = 30
@@ -49,7 +49,7 @@ def test_without_a_name_the_file_is_called_like_the_metric(sweep: Path, tmp_path
 
 
 def test_a_group_is_its_mean_with_a_band(sweep: Path, tmp_path: Path) -> None:
-    with LocalStore(sweep) as store:
+    with folder_store(sweep) as store:
         panel = read_panel(list(store.runs()), "loss", group_by=["lr"])
     assert [line.label for line in panel.lines.values()] == ["lr=0.1 (n=3)", "lr=0.2 (n=3)"]
     first = panel.lines[0]
@@ -63,7 +63,7 @@ def test_a_group_is_its_mean_with_a_band(sweep: Path, tmp_path: Path) -> None:
 
 
 def test_a_formula_is_drawn_like_a_metric(sweep: Path) -> None:
-    with LocalStore(sweep) as store:
+    with folder_store(sweep) as store:
         panel = read_panel(list(store.runs()), "loss - 1", group_by=["lr"])
     assert panel.lines[0].y.tolist() == pytest.approx([0.1 + 1 / (n + 1) for n in range(STEPS)])
 
@@ -72,7 +72,7 @@ def test_a_long_run_keeps_its_spike_and_a_smoothed_one_its_values(start_run: Sta
     with start_run("long") as run:
         for step in range(5000):
             run.log({"loss": 9.0 if step == 2345 else 1.0}, step=step)
-    with LocalStore(run.dir.parent.parent) as store:
+    with folder_store(run.dir.parent.parent) as store:
         line = read_panel(list(store.runs()), "loss", smoothing=Smoothing("ema", 0.9)).lines[0]
     assert line.raw is not None
     assert (line.raw[1].max(), line.raw[0][line.raw[1].argmax()]) == (9.0, 2345)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from epochal.exports import parquet
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 
 def exported(root: Path, *keys: str, rows: Any = None) -> Any:
-    store, out = LocalStore(root), io.BytesIO()
+    store, out = folder_store(root), io.BytesIO()
     parquet.write([store.run(key) for key in keys], out, rows=rows)
     return pq.read_table(out)
 

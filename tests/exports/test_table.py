@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from epochal.errors import MetricNotFoundError
 from epochal.exports import table
 from epochal.exports.table import write_epoch_table
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 RESOURCES = ["cpu_pct", "ram_used", "gpu_pct", "vram_alloc", "vram_spill"]
 
 
 def rows_of(root: Path, *keys: str, **options: Any) -> list[list[str]]:
-    store, out = LocalStore(root), io.StringIO()
+    store, out = folder_store(root), io.StringIO()
     table.write([store.run(key) for key in keys], out, **options)
     return list(csv.reader(io.StringIO(out.getvalue())))
 

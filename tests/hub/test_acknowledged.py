@@ -13,7 +13,7 @@ from epochal.hub.inbox import ConflictError, Inbox
 from epochal.journal.layout import RunFolder
 from epochal.journal.segments.seal import seal_part
 from epochal.shipping.protocol import FileKind
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.hub.test_inbox import IDENTITY, STEM, lines
 
 SEGMENT = f"{STEM}.parquet"
@@ -47,7 +47,7 @@ def put(inbox: Inbox, kind: FileKind, name: str, data: bytes) -> int:
 
 def num_found(root: Path) -> int:
     """How many records a fresh reader finds."""
-    with LocalStore(root) as store:
+    with folder_store(root) as store:
         (view,) = store.runs()
         return sum(1 for _, record in view.records() if record["log"] == "metrics")
 

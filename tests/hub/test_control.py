@@ -28,7 +28,7 @@ from epochal.server.access import Principal
 from epochal.shipping.client import HubError
 from epochal.shipping.protocol import CONTROL_EXPIRES_S, ControlOutcome
 from epochal.shipping.worker import ship_now
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.doubles.scripts import start_script
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_access import id_of, refused, token
@@ -106,7 +106,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 def events(root: Path, name: str) -> list[dict[str, object]]:
-    view = LocalStore(root).run("run")
+    view = folder_store(root).run("run")
     return [dict(e.record) for e in view.entries("event", rank=None) if e.record["name"] == name]
 
 
@@ -121,9 +121,9 @@ def test_a_training_is_suspended_continued_and_stopped_from_elsewhere(
     stop = ["--dir", str(tmp_path / "elsewhere"), "stop", "run", "--hub", controlling.url]
     with shipped_training(controlling, runs, monkeypatch) as process:
         assert main([*stop, "--pause", "--wait", "60s"]) == 0
-        wait_until(lambda: LocalStore(runs).run("run").status.text == "suspended")
+        wait_until(lambda: folder_store(runs).run("run").status.text == "suspended")
         assert main([*stop, "--continue", "--wait", "60s"]) == 0
-        wait_until(lambda: LocalStore(runs).run("run").status.text == "running")
+        wait_until(lambda: folder_store(runs).run("run").status.text == "running")
         # Without Checkpoints the signal would end the training: it is not sent.
         assert main([*stop, "--checkpoint", "--wait", "60s"]) == 2
         assert "has no Checkpoints" in capsys.readouterr().out
@@ -378,7 +378,7 @@ def test_a_companion_obeys_no_old_request_and_none_twice(tmp_path: Path) -> None
             assert main(["--dir", str(tmp_path), "stop", "run", "--continue"]) == 0
             asked = Replaying.num_asked
             wait_until(lambda: Replaying.num_asked >= asked + 3)
-            assert LocalStore(tmp_path).run("run").status.text == "running"
+            assert folder_store(tmp_path).run("run").status.text == "running"
             said = {one["request"]: one["is_done"] for one in events(tmp_path, "control-outcome")}
             assert said == {"old": False, "new": True, "odd": False}
             assert len(events(tmp_path, "control-request")) == 3

@@ -22,7 +22,7 @@ from epochal.hub.retention import RetentionRule, read_rules
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ShippingWorker, ship_now
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.hub.hub_process import HubProcess
 from tests.hub.test_shipping import journal, record, wait_until
 
@@ -38,7 +38,7 @@ def age(run: Path, *, days: float) -> None:
 
 
 def trashed(root: Path) -> set[str]:
-    return {run.name for run in LocalStore(root).trash.runs()}
+    return {run.name for run in folder_store(root).trash.runs()}
 
 
 def audit(root: Path) -> list[tuple[str, str]]:
@@ -184,7 +184,7 @@ def test_what_was_deleted_comes_back_only_if_it_is_wanted(hub: HubProcess, tmp_p
         ship_now(folder, client, unless_removed=True)
     assert refused.value.status == 410
     # Restored: it is the run that it was, and no second one.
-    store = LocalStore(hub.root)
+    store = folder_store(hub.root)
     store.trash.restore(store.trash.find(run_id))
     ship_now(folder, client, unless_removed=True)
     assert [path.name for path in (hub.root / "p").iterdir() if path.name[0] != "."] == ["a"]

@@ -21,7 +21,7 @@ import epochal
 from epochal import SummaryWriter
 from epochal.journal.blobs import blob_bytes
 from epochal.journal.layout import RunFolder
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 
 
 @pytest.fixture(autouse=True)

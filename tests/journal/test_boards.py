@@ -31,7 +31,7 @@ from epochal.journal.boards import (
     save_board,
 )
 from epochal.journal.layout import run_folders
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from epochal.store.local.trash import disk_usage
 from tests.store.journals import Journal
 

@@ -12,7 +12,7 @@ from epochal.errors import InternalError
 from epochal.exchange.imports.registry import importer_member, open_all_foreign, open_foreign
 from epochal.exports.export import BINARY
 from epochal.exports.export import FORMATS as EXPORTS
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.conftest import StartRun
 from tests.exchange.imports.samples import SAMPLES
 from tests.members.faults import broken
@@ -60,7 +60,7 @@ def test_a_file_of_an_importer_that_fails_is_one_run_with_a_problem(
         open_foreign(source)
     assert main(["import", str(source)]) == 2
     assert f"importer {name} failed" in capsys.readouterr().err
-    with LocalStore(source) as store:
+    with folder_store(source) as store:
         assert any("failed" in (run.info.problem or "") for run in store.runs())
 
 

@@ -12,8 +12,8 @@ from starlette.routing import Route
 import epochal
 from epochal.health.registry import RULES
 from epochal.server.endpoints import ENDPOINTS, routes
-from epochal.store.local import run as local_run
-from epochal.store.local.findings import Diagnosis
+from epochal.store import run as local_run
+from epochal.store.findings import Diagnosis
 from tests.members.faults import broken, hanging
 from tests.server.live import Server, serving
 

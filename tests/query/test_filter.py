@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from epochal.errors import UsageError
 from epochal.query import filter as q
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from epochal.store.selection import parse_order, parse_query
+from epochal.store.store import Store
 from tests.store.journals import Journal
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
+def store(tmp_path: Path) -> Store:
     for name, created, config in (
         ("gpt-small", 1.0, {"lr": 1e-4, "model": {"depth": 6}, "tied": True, "note": "x"}),
         ("gpt-large", 2.0, {"lr": 3e-3, "model": {"depth": 24}, "tied": False}),
@@ -27,7 +28,7 @@ def store(tmp_path: Path) -> LocalStore:
             journal.add({"log": "metrics", "step": step, "m": metrics})
         if name != "gpt-large":
             journal.finish("finished" if name == "resnet" else "failed")
-    return LocalStore(tmp_path)
+    return folder_store(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def store(tmp_path: Path) -> LocalStore:
         ("config.opt < 3", ""),
     ],
 )
-def test_queries_select(store: LocalStore, query: str, names: str) -> None:
+def test_queries_select(store: Store, query: str, names: str) -> None:
     assert sorted(run.outline().name for run in store.runs(query)) == sorted(names.split())
 
 
@@ -149,9 +150,7 @@ def test_any_text_is_a_query_or_a_mistake(text: str) -> None:
         ("-config.tied,name", "gpt-small gpt-large resnet"),
     ],
 )
-def test_orders_sort_and_put_what_is_missing_last(
-    store: LocalStore, order: str, names: str
-) -> None:
+def test_orders_sort_and_put_what_is_missing_last(store: Store, order: str, names: str) -> None:
     assert [run.outline().name for run in store.runs(order=order)] == names.split()
 
 
@@ -165,13 +164,11 @@ def test_orders_sort_and_put_what_is_missing_last(
         ("tags != 'vision'", "gpt-small gpt-large"),
     ],
 )
-def test_a_name_alone_is_a_metric_or_of_the_config(
-    store: LocalStore, query: str, names: str
-) -> None:
+def test_a_name_alone_is_a_metric_or_of_the_config(store: Store, query: str, names: str) -> None:
     assert sorted(run.outline().name for run in store.runs(query)) == sorted(names.split())
 
 
-def test_a_name_that_no_run_has_is_a_mistake(store: LocalStore) -> None:
+def test_a_name_that_no_run_has_is_a_mistake(store: Store) -> None:
     with pytest.raises(UsageError, match="no run has 'stepp'; did you mean 'step'"):
         store.runs("stepp > 1")
     with pytest.raises(UsageError, match="no run has 'nothing'"):
@@ -205,7 +202,7 @@ def test_statistics_of_the_last_points_and_the_duration_select(
         for step, loss in enumerate(losses):
             record = {"log": "metrics", "step": step, "m": {"loss": float(loss), "recall@10": 5.0}}
             journal.add({**record, "t": end if step == 2 else 1000.0 + step})
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     assert [run.outline().name for run in store.runs(query, order="name")] == names.split()
     known = store.known_runs(query, order="name", budget_s=60).runs
     assert [run.outline().name for run in known] == names.split()

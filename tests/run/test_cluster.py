@@ -21,9 +21,9 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.health.finding import Finding
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from epochal.store.row import latest_findings
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _UNSHARE = ["unshare", "--user", "--map-root-user", "--uts", "sh", "-c"]
 _HOSTS = ("node-a", "node-a", "node-b", "node-b")
@@ -142,7 +142,7 @@ class Cluster:
             time.sleep(0.1)
 
     def run(self) -> RunView:
-        return LocalStore(self.folder).run("job")
+        return folder_store(self.folder).run("job")
 
     def findings(self, rule: str) -> list[Finding]:
         if not (self.folder / "cluster" / "job" / "journal").is_dir():

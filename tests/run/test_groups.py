@@ -11,7 +11,7 @@ from epochal.errors import UsageError
 from epochal.journal.layout import read_json
 from epochal.server.rows import run_row
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from tests.conftest import StartRun
 
 

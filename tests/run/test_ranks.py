@@ -12,7 +12,7 @@ import epochal
 from epochal.journal import ranks
 from epochal.journal.layout import RunFolder
 from epochal.journal.process import process_identity
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.doubles.journals import of_kind, records, steps
 from tests.doubles.scripts import run_folder, run_script, start_script
 
@@ -185,7 +185,7 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
 
 ALONE = """
 from epochal.journal import ranks
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 ranks.find.__kwdefaults__["wait_s"] = 0.1
 run = start(config={"lr": 0.1})
 run.log({"loss": run.rank}, step=7)
@@ -196,7 +196,7 @@ run.log({"loss": run.rank}, step=7)
 def test_ranks_that_never_met_rank_0_are_listed_as_a_run(tmp_path: Path, end: str) -> None:
     for number in (1, 2):
         run_script(tmp_path, ALONE + end, **rank(number, 3))
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         (run,) = store.runs()
         assert (run.info.name, run.info.project, run.info.step) == ("run", "tests", 7)
         assert run.info.status.state == ("crashed" if end else "finished")
@@ -212,7 +212,7 @@ def test_ranks_that_never_met_rank_0_are_listed_as_a_run(tmp_path: Path, end: st
 
 def test_what_was_listed_alone_joins_its_run_when_rank_0_appears(tmp_path: Path) -> None:
     run_script(tmp_path, ALONE + "os._exit(1)", **rank(1))
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         (alone,) = store.runs()
         assert alone.info.problem is not None
         assert run_script(tmp_path, "start().log({'loss': 0}, step=7)", **rank(0))[0] == 0

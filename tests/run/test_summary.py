@@ -20,7 +20,7 @@ from epochal.journal.layout import RunFolder
 from epochal.journal.segments.seal import seal_part
 from epochal.server.rows import run_detail, run_row
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from epochal.journal.boards import Board, save_board
 from epochal.journal.layout import write_json
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal, settle
 
 
@@ -156,7 +156,7 @@ def make_world(folder: Path) -> World:
     rows = "".join(f"{step},{private.number},{private.text}\n" for step in range(3))
     (outside / "private.csv").write_text(f"step,loss,who\n{rows}")
     settle(folder)
-    with LocalStore(root) as store:
+    with folder_store(root) as store:
         store.remove(store.run(deleted.id))
     boards = {project: next_mark() for project in ("alpha", "beta")}
     for project, mark in boards.items():

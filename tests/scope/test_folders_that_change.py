@@ -14,7 +14,7 @@ import pytest
 from epochal.hub.documents import Documents
 from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import read_json
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.hub.hub_process import serving_hub
 from tests.server.live import Answer, Server, until
 
@@ -106,7 +106,7 @@ def test_a_store_of_some_runs_shows_no_other_in_their_folders(tmp_path: Path) ->
     (place / "journal").mkdir()
     identity = {"id": "mine", "name": "a", "project": "p", "created": "2026-01-01T00:00:00Z"}
     (place / "run.json").write_text(json.dumps(identity))
-    with LocalStore(place, only={"mine"}) as store:
+    with folder_store(place, only={"mine"}) as store:
         assert [run.id for run in store.runs()] == ["mine"]
         (place / "run.json").write_text(json.dumps({**identity, "id": "other"}))
         assert store.find("mine") is None

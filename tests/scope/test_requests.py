@@ -35,7 +35,7 @@ from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.params import Param
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.scope.marked import Mark, MarkedRun, Word, World, make_world
 from tools.wire import REQUEST_BODIES
 
@@ -385,7 +385,7 @@ def test_a_server_of_one_person_shows_the_folder_it_was_started_on(world: World)
         Role("owner", "a token", one, world.marks_outside, strange),
     ]
     app = create_app(
-        lambda: LocalStore(world.root),
+        lambda: folder_store(world.root),
         access=Access(token="a token", port=1),
         write_archive=write_archive,
     )

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client
 
 from epochal.server.mcp import make_server
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.scope.marked import Mark, MarkedRun, Word, make_world
 
 Arguments = dict[str, Any]
@@ -81,7 +81,7 @@ def test_tools_show_the_runs_of_their_folder(
     seen = set()
 
     async def main() -> None:
-        with LocalStore(world.root / "alpha") as store:
+        with folder_store(world.root / "alpha") as store:
             async with Client(make_server(store)) as client:
 
                 async def say(tool: str, arguments: Arguments) -> Answer:

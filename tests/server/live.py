@@ -22,7 +22,7 @@ from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.process import BoundedProtocol
 from epochal.server.state import WriteArchive
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from epochal.store.store import Store
 
 WAIT_S = 120.0
@@ -168,7 +168,7 @@ def serving(
 ) -> Iterator[Server]:
     def create(port: int) -> App:
         return create_app(
-            open_store or (lambda: LocalStore(*folders)),
+            open_store or (lambda: folder_store(*folders)),
             access=Access(hosts=hosts, token=token, port=port),
             write_archive=write_archive,
             folders="test",

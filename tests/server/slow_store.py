@@ -6,17 +6,18 @@ import threading
 from pathlib import Path
 from typing import Any, cast
 
-from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView
+from epochal.store.local.catalog import FolderCatalog
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 WAIT_S = 120.0
 
 
-class SlowStore(LocalStore):
+class SlowStore(Store):
     """``reading`` is set once somebody reads the run of this id; it ends with ``go_on``."""
 
     def __init__(self, *folders: Path, slow: str) -> None:
-        super().__init__(*folders)
+        super().__init__(FolderCatalog(*folders))
         self.slow = slow
         self.reading = threading.Event()
         self.go_on = threading.Event()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.server.live import Answer, Server, serving
 from tests.store.journals import Journal
 
@@ -131,7 +131,7 @@ def test_changes_need_the_token(tmp_path: Path) -> None:
         assert post(server, "/api/trash", {"runs": ["id-x"]}).status == 401
         assert server.patch("/api/labels", {"runs": [], "change": {}}).status == 401
         assert server.ask("/api/trash").status == 401
-    assert [run.info.name for run in LocalStore(tmp_path).runs()] == ["x"]
+    assert [run.info.name for run in folder_store(tmp_path).runs()] == ["x"]
 
 
 def test_a_note_that_somebody_changed_meanwhile_is_kept(tmp_path: Path, server: Server) -> None:

@@ -8,7 +8,7 @@ from typing import TextIO
 import pytest
 
 from epochal.journal.blobs import Pixels, store_pixels
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 

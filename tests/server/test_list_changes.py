@@ -16,8 +16,8 @@ from epochal.server.reader import Catalog
 from epochal.server.rows import run_row
 from epochal.server.streams import ListChanges
 from epochal.server.wire import RunsEvent
-from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.store.journals import Journal
 
 NUM_LIVE = 12
@@ -40,7 +40,7 @@ class Looks:
         monkeypatch.setattr(streams, "run_row", counted)
         monkeypatch.setattr(streams, "MAX_SILENT_ROWS", NUM_SILENT)
         monkeypatch.setattr(streams, "MAX_ROWS_SENT", NUM_LIVE // 2)
-        self.store = LocalStore(root)
+        self.store = folder_store(root)
         self._catalog = _DueCatalog(self.store)
         self._changes = ListChanges(self._catalog)
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from epochal.journal.layout import RunFolder, write_json
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.server.live import WAIT_S, serving
 from tests.store.journals import Journal
 
@@ -25,7 +25,7 @@ def test_a_run_created_right_after_a_search_is_found(tmp_path: Path) -> None:
 def test_a_run_that_is_read_before_it_has_an_id_is_found_by_it(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "p" / "x")
     folder.journal.mkdir(parents=True)
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     with serving(tmp_path, open_store=lambda: store) as server, ThreadPoolExecutor(1) as client:
         assert server.ask("/api/runs/x").status == 200
         run = store.find("x")

@@ -13,14 +13,15 @@ import pytest
 from epochal.errors import RunNotFoundError
 from epochal.server import rows
 from epochal.server.reader import Catalog, Reader, reading_failure
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import FolderCatalog, folder_store
+from epochal.store.store import Store
 from tests.server.live import Server
 from tests.store.journals import Journal
 
 
 def test_a_file_of_the_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(journal.path()))
         sentence = reading_failure(store.run("x"), error)
     assert sentence == f"cannot read {journal.path()}: Permission denied."
@@ -28,7 +29,7 @@ def test_a_file_of_the_run_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails_under_an_open_file_is_said_of_the_run(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         sentence = reading_failure(store.run("x"), OSError(errno.EIO, os.strerror(errno.EIO)))
     assert sentence == f"cannot read {tmp_path / 'p' / 'x'}: Input/output error."
 
@@ -44,7 +45,7 @@ def test_a_disk_that_fails_under_an_open_file_is_said_of_the_run(tmp_path: Path)
 )
 def test_any_other_error_is_ours(tmp_path: Path, error: OSError) -> None:
     Journal(tmp_path).metrics(1, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         assert reading_failure(store.run("x"), error) is None
 
 
@@ -68,7 +69,7 @@ def test_an_error_of_ours_is_not_said_to_be_an_unreadable_run(
     assert server.ask("/healthz").json["faults"] == 3
 
 
-class _CountingStore(LocalStore):
+class _CountingStore(Store):
     """Counts searches; each takes as long as one of thousands of runs."""
 
     num_searches = 0
@@ -83,7 +84,7 @@ class _CountingStore(LocalStore):
 def test_of_many_runs_one_that_is_gone_is_an_error_of_its_own(tmp_path: Path) -> None:
     for name in "abc":
         Journal(tmp_path, name, id=f"id-{name}").metrics(1, loss=1.0).finish()
-    reader = Reader(LocalStore(tmp_path))
+    reader = Reader(folder_store(tmp_path))
     ids = ["id-a", "id-b", "gone", "id-c"]
     found = asyncio.run(asyncio.wait_for(reader.query_runs(ids, lambda run: run.id), 60.0))
     assert [one for one in found if isinstance(one, str)] == ["id-a", "id-b", "id-c"]
@@ -92,7 +93,7 @@ def test_of_many_runs_one_that_is_gone_is_an_error_of_its_own(tmp_path: Path) ->
 
 
 def test_a_change_is_searched_for_however_long_the_last_search_took(tmp_path: Path) -> None:
-    store = _CountingStore(tmp_path)
+    store = _CountingStore(FolderCatalog(tmp_path))
     catalog = Catalog(store)
     assert catalog.refresh()
     assert not catalog.refresh(every_s=0.0)  # a tenth of the time is for searches

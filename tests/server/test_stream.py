@@ -14,7 +14,7 @@ import pytest
 
 from epochal.journal.entries import Cursor
 from epochal.server import streams, updates
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from tests.server.live import Event, Server, serving, until, until_added
 from tests.store.journals import Journal
 

@@ -10,7 +10,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal, settle
 
 
@@ -68,7 +68,7 @@ def test_how_a_run_ended_counts(tmp_path: Path, status: str, expected: tuple[int
     run.finish(status)
     info = load_run(run.dir).info
     assert (info.errors or 0, info.warnings or 0) == expected
-    found = LocalStore(tmp_path).runs("errors > 0 or warnings > 0")
+    found = folder_store(tmp_path).runs("errors > 0 or warnings > 0")
     assert len(found) == (expected != (0, 0))
 
 
@@ -89,7 +89,7 @@ def test_runs_are_asked_for_by_what_was_found(tmp_path: Path) -> None:
     Journal(tmp_path, "bad").metrics(1, loss=1.0).add(finding("a", "error"), writer="findings")
     Journal(tmp_path, "good").metrics(1, loss=1.0).add(writer="findings")
     Journal(tmp_path, "unwatched").metrics(1, loss=1.0)
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     assert [run.info.name for run in store.runs("errors > 0")] == ["bad"]
     assert [run.info.name for run in store.runs("errors == 0 and warnings == 0")] == ["good"]
     assert not store.runs("nonfinite")
@@ -99,13 +99,13 @@ def test_the_index_keeps_what_was_found(tmp_path: Path) -> None:
     root, cache = tmp_path / "runs", tmp_path / "cache"
     journal = Journal(root).metrics(1, loss=1.0).add(finding("a", "error"), writer="findings")
     settle(root)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         assert store.run("x").info.errors == 1
     path = journal.path("findings")
     size, stat = path.stat().st_size, path.stat()
     path.write_bytes(b"#" * size)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert LocalStore(root, cache=cache).run("x").info.errors == 1
+    assert folder_store(root, cache=cache).run("x").info.errors == 1
 
 
 def _killed_and_resumed(root: Path, num_steps: int) -> Journal:

@@ -14,7 +14,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.query.condition import Condition
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from epochal.store.wait import Waited, wait_for_run
 from tests.store.journals import Journal
 
@@ -25,7 +25,7 @@ DEAD = {"pid": 2**22 + 1, "pid_start": 1.0}
 
 def wait(root: Path, key: str = "x", until: str | None = None, **kwargs: Any) -> Waited:
     condition = None if until is None else Condition(until)
-    with LocalStore(root) as store:
+    with folder_store(root) as store:
         return wait_for_run(store, key, until=condition, poll_s=0.01, **kwargs)
 
 

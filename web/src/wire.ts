@@ -99,15 +99,6 @@ export interface RunRow {
   unfinished: string | null;
 }
 
-/** The newest readings of one machine; `t` is when they were written, in Unix seconds. `gpus` and `system` have the fields of `gpu` and `system` records, and a `t` of their own: when they were measured. Readings that are too old are left out. */
-export interface Machine {
-  node: string;
-  rank: number;
-  t: number;
-  gpus: (Record<string, number | string>)[];
-  system: Record<string, number | string>;
-}
-
 /** `share` is `productive_s / wall_s`; the other times are the rest of the wall time. `lost_steps` were repeated by a later attempt, or come after the last checkpoint of a run that crashed and was not resumed. `unit` is what is counted, "step" or "epoch". `text` is a line for people, `advice` what to do about the largest part of the rest if goodput is low. */
 export interface Goodput {
   share: number;
@@ -122,6 +113,15 @@ export interface Goodput {
   unit: string;
   text: string;
   advice: string | null;
+}
+
+/** The newest readings of one machine; `t` is when they were written, in Unix seconds. `gpus` and `system` have the fields of `gpu` and `system` records, and a `t` of their own: when they were measured. Readings that are too old are left out. */
+export interface Machine {
+  node: string;
+  rank: number;
+  t: number;
+  gpus: (Record<string, number | string>)[];
+  system: Record<string, number | string>;
 }
 
 /** Runs with equal values in the fields that were grouped by; null where a run has none. `states` counts the runs by state. `last` has the last values of the requested summaries. */

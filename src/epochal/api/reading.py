@@ -29,11 +29,12 @@ from epochal.series.summary import Summary
 from epochal.settings import read_settings
 from epochal.store.brief import find_metric, main_metrics, read_series
 from epochal.store.local.by_path import load_run, named_run
-from epochal.store.local.store import open_store
+from epochal.store.local.catalog import open_store
 from epochal.store.lookup import is_address
 from epochal.store.metrics import matching
 from epochal.store.projects import ProjectRow
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 _MOST_ROWS, _MOST_METRICS = 50, 6
 
@@ -51,7 +52,7 @@ def open(  # noqa: A001 - epochal.open is its public name
         token: The token of the hub or server, by default that of EPOCHAL_HUB_TOKEN.
     """
     if isinstance(path, str) and is_address(path):
-        from epochal.store.remote.store import open_remote
+        from epochal.store.remote.catalog import open_remote
 
         return Runs(open_remote(path, token=token, rules=reader_rules()))
     folder = read_settings().dir if path is None else path

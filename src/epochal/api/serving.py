@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import socket
 
     from epochal.journal.boards import StoredBoard
-    from epochal.store.store import RunView
+    from epochal.store.run import RunView
 
 _MIN_TOKEN = 8
 
@@ -106,12 +106,14 @@ def serve(
     from epochal.server.app import create_app
     from epochal.server.process import run_server
     from epochal.settings import cache_folder
-    from epochal.store.local.store import LocalStore
+    from epochal.store.local.catalog import folder_store
 
     assert server.listening is not None
     rules = reader_rules()
     app = create_app(
-        lambda: LocalStore(*folders, cache=cache_folder(), follow_links=follow_links, rules=rules),
+        lambda: folder_store(
+            *folders, cache=cache_folder(), follow_links=follow_links, rules=rules
+        ),
         access=Access(hosts=server.names, token=server.token, port=server.port),
         write_archive=write_archive,
         folders=folders_digest(folders, follow_links=follow_links),

@@ -14,7 +14,7 @@ from epochal.cli.command import data_command, own_run
 from epochal.cli.output import answer, remark, said_json, say_table
 from epochal.errors import FormatError
 from epochal.records.format import UNKNOWN, format_bytes, format_number, plural
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 from epochal.store.status import format_age
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, pointed, problem_of, scan
 
@@ -41,7 +41,7 @@ def command(run: str | None, verify: bool) -> int:
     return int(any(row["problem"] for row in rows))
 
 
-def checkpoint_folders(view: LocalRun) -> list[Path]:
+def checkpoint_folders(view: RunView) -> list[Path]:
     """The run's own folder of checkpoints, then those in its journal, the newest first."""
     entries = reversed(view.entries("event", name="checkpoint", rank=None))
     paths = [str(path) for entry in entries if (path := entry.record.get("path"))]
@@ -57,7 +57,7 @@ def folders_of(own: Path, cwd: str, paths: Iterable[str]) -> list[Path]:
     return list(folders.values())
 
 
-def newest_checkpoint(view: LocalRun) -> tuple[Path, Manifest] | None:
+def newest_checkpoint(view: RunView) -> tuple[Path, Manifest] | None:
     """The one to go on from, of all folders; None when there is none that can be read."""
     newest: list[tuple[Path, Manifest]] = []
     for folder in checkpoint_folders(view):
@@ -68,7 +68,7 @@ def newest_checkpoint(view: LocalRun) -> tuple[Path, Manifest] | None:
     return max(newest, key=lambda item: item[1].saved, default=None)
 
 
-def _of_run(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
+def _of_run(view: RunView, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
     return scanned(folder, None if folder == view.path / FOLDER else view.own_id)
 
 

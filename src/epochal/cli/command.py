@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -37,10 +37,8 @@ from epochal.settings import cache_folder, export_verbosity, nearest, read_setti
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
     from epochal.store.comparison import Unfinished
-    from epochal.store.local.run import LocalRun
-    from epochal.store.local.store import LocalStore
-    from epochal.store.remote.store import RemoteStore
-    from epochal.store.store import RunView, Store
+    from epochal.store.run import RunView
+    from epochal.store.store import Store
 
 # Exit codes; 0 is fine or ended.
 FINDINGS, ERROR, TIMEOUT, UNTIL_MET = 1, 2, 3, 4
@@ -209,17 +207,17 @@ def runs_dir() -> Path:
     return Path(shared().dir or read_settings().dir)
 
 
-def local_store(folder: Path | None = None) -> LocalStore:
+def local_store(folder: Path | None = None) -> Store:
     """The store over the folder of runs, or over another folder."""
     return store_of(shared(), folder)
 
 
-def store_of(options: Shared, folder: Path | None = None) -> LocalStore:
+def store_of(options: Shared, folder: Path | None = None) -> Store:
     """The store of these options."""
-    from epochal.store.local.store import LocalStore
+    from epochal.store.local.catalog import folder_store
 
     where = folder or Path(options.dir or read_settings().dir)
-    return LocalStore(
+    return folder_store(
         where, cache=cache_folder(), follow_links=options.follow_links, rules=rules_now()
     )
 
@@ -231,18 +229,16 @@ def rules_now() -> RuleSettings:
     return rule_settings(read_settings())
 
 
-def reading_store(
-    hub: str | None = None, place: str | Path | None = None
-) -> LocalStore | RemoteStore:
+def reading_store(hub: str | None = None, place: str | Path | None = None) -> Store | Store:
     """The store that a command reads: that of a hub, else a place on the disk, else our folder.
 
     ``--hub`` names the hub where ``hub`` does not. The place may belong to another tracker.
     """
-    from epochal.store.local.store import open_store
+    from epochal.store.local.catalog import open_store
 
     hub = shared().hub if hub is None else hub
     if hub is not None:
-        from epochal.store.remote.store import hub_address, open_remote
+        from epochal.store.remote.catalog import hub_address, open_remote
 
         return open_remote(hub_address(hub), rules=rules_now())
     if place is not None:
@@ -255,11 +251,6 @@ def run_of(store: Store, key: str) -> RunView:
     from epochal.store.local.by_path import named_run
 
     return named_run(store, key, follow_links=shared().follow_links)
-
-
-def local_run_of(store: LocalStore, key: str) -> LocalRun:
-    """The run of this machine that a key or a path names."""
-    return cast("LocalRun", run_of(store, key))
 
 
 def chosen_run(store: Store, key: str | None) -> RunView:
@@ -276,9 +267,9 @@ def full_name(view: RunView) -> str:
     return f"{row.project}/{row.name}"
 
 
-def own_run(key: str | None) -> LocalRun:
+def own_run(key: str | None) -> RunView:
     """The run of our own that RUN names, else the newest one; its store stays open."""
-    view = cast("LocalRun", chosen_run(local_store(), key))
+    view = chosen_run(local_store(), key)
     check_own(view)
     return view
 
@@ -301,12 +292,12 @@ def named_runs(store: Store, keys: Sequence[str]) -> list[Any]:
     return found
 
 
-def selected_runs(store: LocalStore, keys: Sequence[str], where: str | None) -> list[LocalRun]:
+def selected_runs(store: Store, keys: Sequence[str], where: str | None) -> list[RunView]:
     """The runs that RUN… or ``--where`` select, each once."""
     if (where is None) == (not keys):
         raise UsageError("name runs, or select them with --where QUERY.")
     if where is None:
-        named = (local_run_of(store, key) for key in keys)
+        named = (run_of(store, key) for key in keys)
         return list({view.place: view for view in named}.values())
     runs = list(store.runs(where))
     if not runs:
@@ -314,7 +305,7 @@ def selected_runs(store: LocalStore, keys: Sequence[str], where: str | None) -> 
     return runs
 
 
-def check_own(view: LocalRun) -> RunFolder:
+def check_own(view: RunView) -> RunFolder:
     """The folder of a run; raises ``UsageError`` for a run in another tracker's files."""
     if view.tracker is not None:
         raise UsageError(

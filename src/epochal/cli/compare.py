@@ -30,7 +30,7 @@ from epochal.compare.importance import importance as ranked
 from epochal.errors import UsageError
 from epochal.records.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from epochal.store.words import most_severe_text, progress_text
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ from epochal.cli.output import Line, one_line, said_json, say_lines
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text
 from epochal.records.format import format_reached, plural
 from epochal.store.brief import diagnosis, findings_of
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from epochal.store.words import MARKS, STYLES
 
 _WIDTH = 96

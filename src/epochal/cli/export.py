@@ -22,7 +22,8 @@ from epochal.exports.files import save_files
 from epochal.journal.boards import Block, Board, StoredBoard, board_query, boards_of, find_board
 from epochal.journal.layout import slugify
 from epochal.records.format import plural
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 FILES = "files"
 _FORMAT = "Format (default: by the suffix of FILE, else html)."

@@ -24,9 +24,9 @@ from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError, check_url, hub_token, linked_token
 from epochal.shipping.fetching import fetch_run
 from epochal.shipping.worker import ship_now
-from epochal.store.local.run import LocalRun
 from epochal.store.local.trash import is_live
-from epochal.store.remote.store import hub_address
+from epochal.store.remote.catalog import hub_address
+from epochal.store.run import RunView
 
 _REFRESH_S = 2.0
 _ADDRESS = "Address of the hub (default: the setting hub.url)."
@@ -64,7 +64,7 @@ def hub_client(url: str | None) -> Iterator[HubClient]:
         yield client
 
 
-def _push(view: LocalRun, client: HubClient, removed: set[str], *, watch: bool) -> bool:
+def _push(view: RunView, client: HubClient, removed: set[str], *, watch: bool) -> bool:
     """Send what is new of a run; ``removed`` are runs that were deleted on the hub."""
     # Nobody asked for this run in particular; one that is being written comes back.
     is_removable = watch and not is_live(view.info)

@@ -8,10 +8,10 @@ from dataclasses import replace
 import click
 
 from epochal.cli import options
-from epochal.cli.command import data_command, full_name, local_run_of, local_store, selected_runs
+from epochal.cli.command import data_command, full_name, local_store, run_of, selected_runs
 from epochal.cli.output import answer, form, one_line, remark, say, say_json
 from epochal.errors import UsageError
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 from epochal.store.store import tag_edit
 
 _Words = tuple[str, ...]
@@ -85,7 +85,7 @@ def rename(run: str, name: str) -> None:
 
     The folder of the run and what was recorded stay as they are.
     """
-    view = local_run_of(local_store(), run)
+    view = run_of(local_store(), run)
     old = view.outline().name
     view.relabel(lambda labels: replace(labels, name=name or None))
     answer(view.info, f"{old!r} is now {view.outline().name!r}.")
@@ -111,12 +111,12 @@ def _split(words: _Words, where: str | None, *, has_option: bool) -> tuple[_Word
     return (words, ()) if has_option else (words[:1], words[1:])
 
 
-def _subject(views: Sequence[LocalRun], verb: str, of_several: str) -> str:
+def _subject(views: Sequence[RunView], verb: str, of_several: str) -> str:
     return (
         f"{full_name(views[0])} {verb}" if len(views) == 1 else f"{len(views):,} runs {of_several}"
     )
 
 
-def _print_json(views: Sequence[LocalRun], where: str | None) -> None:
+def _print_json(views: Sequence[RunView], where: str | None) -> None:
     infos = [view.info for view in views]
     say_json(infos[0] if len(infos) == 1 and where is None else infos)

@@ -35,7 +35,7 @@ from epochal.settings import read_settings
 from epochal.settings.launch import launch_variable, read_announcements
 from epochal.store.brief import open_findings
 from epochal.store.local.by_path import load_run
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 
 _WRITER = "launcher"
 _FULL = "[epochal] kept output is full; the rest is not kept"
@@ -129,7 +129,7 @@ class Launch:
     def __init__(self, limits: Limits, tell: Callable[[str], None]) -> None:
         self.code = 0
         self.seconds = 0.0
-        self.run: LocalRun | None = None
+        self.run: RunView | None = None
         self.was_signalled = False
         self.ends_in_line = False
         self.stopped: int | None = None

@@ -18,8 +18,8 @@ from epochal.records.format import UNKNOWN
 from epochal.series.importance import Importance
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.lookup import is_address
+from epochal.store.run import RunView
 from epochal.store.selection import FIELDS, fields_in
-from epochal.store.store import RunView
 from epochal.store.words import most_severe_text
 
 # A word alone is a project, unless it can only be a field.

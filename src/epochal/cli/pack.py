@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import click
 
 from epochal.cli import options
-from epochal.cli.command import ERROR, check_own, data_command, full_name, local_run_of, local_store
+from epochal.cli.command import ERROR, check_own, data_command, full_name, local_store, run_of
 from epochal.cli.output import complain, remark, said_json
 from epochal.errors import EpochalError, UsageError
 from epochal.journal.layout import RunFolder
@@ -19,7 +19,7 @@ from epochal.journal.segments.parts import WORTH_SEALING_BYTES, sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.journal.summaries import is_summarised
 from epochal.records.format import format_bytes, plural
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 
 _RECEIVED = (
     "this folder belongs to a hub, and its sender may have more records of these parts."
@@ -55,7 +55,7 @@ def command(runs: tuple[str, ...], every: bool) -> int:
         raise UsageError("pack takes runs, or --all.")
     store = local_store()
     if runs:
-        chosen = [local_run_of(store, run) for run in runs]
+        chosen = [run_of(store, run) for run in runs]
     else:
         chosen = [view for view in store.runs() if view.tracker is None]
     found = [_pack(view, again=not every) for view in {v.place: v for v in chosen}.values()]
@@ -64,7 +64,7 @@ def command(runs: tuple[str, ...], every: bool) -> int:
     return ERROR if any(packed.problems for packed in found) else 0
 
 
-def _pack(view: LocalRun, *, again: bool) -> Packed:
+def _pack(view: RunView, *, again: bool) -> Packed:
     """Pack a run; ``again``: also one whose summaries say all that was written."""
     from epochal.hub.ledger import sender_of
 
@@ -94,7 +94,7 @@ def _pack(view: LocalRun, *, again: bool) -> Packed:
     return packed
 
 
-def _judge(view: LocalRun, folder: RunFolder, packed: Packed) -> int:
+def _judge(view: RunView, folder: RunFolder, packed: Packed) -> int:
     """Judge the attempts that no companion watched; returns how many these were."""
     from epochal.companion.diagnosis import judge_attempt
 

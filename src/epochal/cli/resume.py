@@ -25,7 +25,7 @@ from epochal.records.redact import REDACTED
 from epochal.records.values import flat_items
 from epochal.run.provenance import describe_git
 from epochal.settings.toml_file import shown_path
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 from epochal.store.wait import processes_of
 from epochal.torch.checkpoint.manifest import ABSENT, Drift, Manifest, config_drift, problem_of
 
@@ -95,7 +95,7 @@ def _become(plan: Mapping[str, Any]) -> None:
         raise EpochalError(f"it cannot be started: {error}") from error
 
 
-def _plan(view: LocalRun, more: Sequence[str]) -> dict[str, Any]:
+def _plan(view: RunView, more: Sequence[str]) -> dict[str, Any]:
     """The command that continues a run, and what is not as it was.
 
     ``more`` are arguments that replace or follow the run's own. Raises ``EpochalError`` for a run
@@ -136,7 +136,7 @@ def _plan(view: LocalRun, more: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:
+def restarted(command: Sequence[str], view: RunView) -> tuple[list[str], str]:
     """A command that continues from a run's last checkpoint, and a remark about it."""
     path, manifest = newest_checkpoint(view) or (None, None)
     if manifest is None:
@@ -145,7 +145,7 @@ def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:
     return _with_arguments(command, more), f"it continues at step {manifest.step + 1}"
 
 
-def environment_of(view: LocalRun) -> dict[str, str]:
+def environment_of(view: RunView) -> dict[str, str]:
     """The variables that make ``init`` go on with a run."""
     project, name = str(view.facts.get("project")), str(view.facts.get("name"))
     variables = {"EPOCHAL_PROJECT": project, "EPOCHAL_NAME": name, "EPOCHAL_RESUME": "must"}
@@ -155,7 +155,7 @@ def environment_of(view: LocalRun) -> dict[str, str]:
 
 
 def _checkpoint_remarks(
-    view: LocalRun, path: Path | None, manifest: Manifest | None
+    view: RunView, path: Path | None, manifest: Manifest | None
 ) -> Iterator[str]:
     if path is None or manifest is None:
         yield _NO_CHECKPOINT.format(" or ".join(map(str, checkpoint_folders(view))))
@@ -215,7 +215,7 @@ def _with_arguments(command: Sequence[str], more: Sequence[str]) -> list[str]:
     return [*kept, *more]
 
 
-def _launched(command: Sequence[str], view: LocalRun) -> tuple[list[str], list[str]]:
+def _launched(command: Sequence[str], view: RunView) -> tuple[list[str], list[str]]:
     """The command with its launcher before it, for a run of several processes; remarks."""
     facts = view.facts
     world, launch = facts.get("world_size"), str(facts.get("launch_id") or "")
@@ -239,7 +239,7 @@ def _launched(command: Sequence[str], view: LocalRun) -> tuple[list[str], list[s
     return started, [words] if nodes > 1 else []
 
 
-def _drift(view: LocalRun, manifest: Manifest | None, more: Sequence[str]) -> list[Drift]:
+def _drift(view: RunView, manifest: Manifest | None, more: Sequence[str]) -> list[Drift]:
     """What the arguments would change, and what changed since the checkpoint was saved."""
     config = dict(flat_items(view.config))
     drifts: dict[str, Drift] = {}

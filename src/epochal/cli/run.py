@@ -21,7 +21,7 @@ from epochal.records.format import format_duration, format_number, format_reache
 from epochal.run.console.messages import Verbosity, enabled
 from epochal.settings.declared import LABELS, RUN_OPTIONS
 from epochal.store.brief import open_findings
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 _STOPPED = {None: None, 1: "finding", 3: "timeout"}
@@ -112,7 +112,7 @@ def command(
 command.allow_interspersed_args = False
 
 
-def _is_named(run: LocalRun, name: str) -> bool:
+def _is_named(run: RunView, name: str) -> bool:
     """Whether a run has a name, or the name with a number because it was taken."""
     return run.info.name == name or run.info.name.rpartition("-")[0] == name
 

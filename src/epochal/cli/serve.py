@@ -110,7 +110,7 @@ def _places(folders: tuple[str, ...]) -> list[Path]:
         if not folder.is_dir():
             remark(f"There is no folder {str(folder)!r} yet; its runs will appear when it exists.")
         return [folder]
-    from epochal.store.local.run import check_place
+    from epochal.store.local.catalog import check_place
 
     for path in folders:
         check_place(path)

@@ -25,8 +25,8 @@ from epochal.store.brief import (
     run_brief,
     summaries,
 )
+from epochal.store.run import RunView
 from epochal.store.status import format_age
-from epochal.store.store import RunView
 from epochal.store.words import (
     MARKS,
     STYLES,

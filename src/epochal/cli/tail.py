@@ -12,7 +12,7 @@ from epochal.cli import options
 from epochal.cli.command import chosen_run, data_command, reading_store, shared
 from epochal.cli.output import form, say_json, say_lines
 from epochal.records import Position, Record, moment_of
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from epochal.store.words import is_shown, record_line, style_of
 
 _PAUSE_S = 0.25

@@ -14,7 +14,6 @@ from epochal.cli.output import answer, confirm, remark, said_json, say_table
 from epochal.errors import UsageError
 from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, plural
-from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import (
     KINDS,
     TRASH,
@@ -24,6 +23,7 @@ from epochal.store.local.trash import (
     is_removable,
 )
 from epochal.store.status import format_age
+from epochal.store.store import Store
 
 _NAMED = 10
 
@@ -96,7 +96,7 @@ def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> None:
     answer({"erased": [run.origin for run, _ in rows], "bytes": size}, done)
 
 
-def _restore(store: LocalStore, keys: Sequence[str]) -> None:
+def _restore(store: Store, keys: Sequence[str]) -> None:
     if not keys:
         raise UsageError("name the runs to restore: 'epochal manage trash' lists them.")
     found = {run.folder: run for run in map(store.trash.find, keys)}.values()

@@ -32,7 +32,7 @@ from epochal.store.comparison import MISSING
 from epochal.store.lookup import near_names
 from epochal.store.metrics import by_importance, resolve
 from epochal.store.row import latest_findings
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 # fmt: off
 Area = Literal[

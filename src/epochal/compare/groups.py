@@ -37,7 +37,7 @@ from epochal.store.brief import read_series
 from epochal.store.comparison import Unfinished, unfinished_of
 from epochal.store.lookup import near_names
 from epochal.store.metrics import by_importance, level, no_metric
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 Choice = Literal["last", "best", "min", "max", "mean"]
 CHOICES: tuple[Choice, ...] = ("last", "best", "min", "max", "mean")

@@ -44,7 +44,7 @@ from epochal.series.statistics import (
 from epochal.series.trend import Goal
 from epochal.store.comparison import Unfinished
 from epochal.store.metrics import level
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 FEWEST_RUNS = 8
 _MOST_LEVELS = 8

@@ -56,7 +56,8 @@ from epochal.store.comparison import (
     unfinished_of,
     unfinished_text,
 )
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 Verdict = Literal["same", "noise", "explained", "several", "weak", "unexplained"]
 Kind = Literal["cause", "symptom"]

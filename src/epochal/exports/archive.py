@@ -40,7 +40,7 @@ from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource
 from epochal.server.page import Page, load_page
 from epochal.server.rows import run_row
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 BUDGET_BYTES = 5_000_000
 # For samples that are files, in addition.

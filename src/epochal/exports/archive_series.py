@@ -27,7 +27,7 @@ from epochal.server.entries import EntrySource, evenly
 from epochal.server.series import SeriesBlock, Slicing, series_block, series_body
 from epochal.server.updates import entry_row
 from epochal.server.wire import EntryList, EntryRow, Knots, XKind
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, cast
 
 from epochal.errors import UsageError
 from epochal.journal.boards import StoredBoard
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 Rows = Literal["epoch", "step"]
 

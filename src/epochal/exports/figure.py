@@ -20,7 +20,7 @@ from epochal.series.downsample import buckets
 from epochal.series.series import X
 from epochal.series.smooth import Smoothing
 from epochal.store.metrics import no_metric
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

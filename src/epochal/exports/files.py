@@ -18,7 +18,7 @@ from epochal.errors import EpochalError, FormatError
 from epochal.exchange.media.stored import StoredSample
 from epochal.journal.blobs import TABLE
 from epochal.journal.layout import json_bytes
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _LONGEST = 100
 # What some file system does not allow in a name.

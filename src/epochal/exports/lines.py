@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, TextIO
 
 from epochal.journal.line import encode_lines
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _AT_ONCE = 256
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from epochal.exports.export import Rows, rows_of
 from epochal.exports.table import RESOURCES, epochs_of, run_name, step_columns
 from epochal.series.series import Series
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 
 def write(

@@ -25,7 +25,7 @@ from epochal.records.format import format_duration, format_number
 from epochal.series.series import Series
 from epochal.store.brief import find_metric
 from epochal.store.metrics import by_importance, matching
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 # Column, and the field of an epoch's resources that fills it.
 RESOURCES = {
@@ -145,7 +145,7 @@ def _write_steps(
 
 def step_columns(
     runs: Sequence[RunView], chosen: Sequence[str] = ()
-) -> tuple[dict[int, Sequence[Series]], list[str]]:
+) -> tuple[Mapping[int, Sequence[Series]], list[str]]:
     """The series of each run by its ``id()``, and the names of all of them in order.
 
     They are all series of steps, or those that are chosen by name, pattern or formula. Raises
@@ -162,7 +162,7 @@ def step_columns(
 
 def _chosen_columns(
     runs: Sequence[RunView], chosen: Sequence[str]
-) -> tuple[dict[int, Sequence[Series]], list[str]]:
+) -> tuple[Mapping[int, Sequence[Series]], list[str]]:
     columns: dict[int, dict[str, Series]] = {id(run): {} for run in runs}
     names: dict[str, None] = {}
     for text in chosen:

@@ -20,6 +20,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.hub.inbox import ConflictError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
+from epochal.journal.labels import check_stored_labels
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
 from epochal.server.changes import decoded_body, read_body
@@ -33,7 +34,6 @@ from epochal.server.control import (
 from epochal.server.reader import ThreadPool
 from epochal.server.responses import error_response
 from epochal.shipping import protocol
-from epochal.store.local.run_files import check_stored_labels
 
 # Requests to control trainings: kept here until the companion of the run takes them.
 #

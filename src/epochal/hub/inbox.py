@@ -21,6 +21,7 @@ from typing import Any
 from epochal.base.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.blobs import blob_is_whole, encode_pending
+from epochal.journal.labels import read_labels
 from epochal.journal.layout import (
     LABELS_LOCK,
     PartName,
@@ -39,7 +40,6 @@ from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
 from epochal.shipping.shipper import file_digest
-from epochal.store.local.run_files import read_labels
 
 
 @dataclass(slots=True)

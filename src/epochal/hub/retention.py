@@ -25,11 +25,11 @@ from epochal.records.format import format_bytes, plural
 from epochal.server.state import server_guard
 from epochal.settings import Located, mistake, nearest, read_table
 from epochal.settings.kinds import read_age
-from epochal.store.answers import TrashedRun
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
 from epochal.store.local.trash import folder_bytes, is_removable
+from epochal.store.row import TrashedRun
+from epochal.store.run import RunView
 from epochal.store.status import format_age
+from epochal.store.store import Store
 
 # How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` and its options say.
 #
@@ -155,7 +155,7 @@ _MOST_NAMED = 20
 class Plan:
     """What the rules select now: runs for the trash, the longest silent first, and for erasing."""
 
-    trash: Sequence[LocalRun]
+    trash: Sequence[RunView]
     erase: Sequence[TrashedRun]
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ class Retention:
     def __init__(
         self,
         rules: RetentionRules,
-        open_store: Callable[[], LocalStore],
+        open_store: Callable[[], Store],
         ledger: Ledger,
         budget: Budget,
         *,
@@ -216,7 +216,7 @@ class Retention:
         with contextlib.closing(self._open_store()) as store:
             self._tell(f"Retention would move or erase now: {self.plan(store)}.")
 
-    def plan(self, store: LocalStore) -> Plan:
+    def plan(self, store: Store) -> Plan:
         """What the rules select now; never live runs."""
         old = [view for view in store.runs() if self._is_old(view)]
         trash = [view for view in old if is_removable(view.info)]
@@ -237,7 +237,7 @@ class Retention:
         if plan.erase:
             self._budget.measure_again()
 
-    def _move(self, store: LocalStore, view: LocalRun) -> None:
+    def _move(self, store: Store, view: RunView) -> None:
         info = view.info
         with self._locked(info.id):
             if not self._is_old(view):  # something has arrived meanwhile
@@ -250,7 +250,7 @@ class Retention:
             why += f"; the trash is erased after {format_age(rule.erase_after_s)}"
         self._note("moved to the trash", info.id, f"{info.project}/{info.name}", why)
 
-    def _erase(self, store: LocalStore, run: TrashedRun) -> None:
+    def _erase(self, store: Store, run: TrashedRun) -> None:
         store.trash.erase(run)
         why = f"it was in the trash for {format_age(time.time() - run.deleted)}"
         self._note("erased", run.id, f"{run.project}/{run.name}", why)
@@ -265,7 +265,7 @@ class Retention:
         self._ledger.note(_WHO, what, run=run_id, details=f"{name}: {why}")
         self._tell(f"Retention: {name} was {what}: {why}.")
 
-    def _is_old(self, view: LocalRun) -> bool:
+    def _is_old(self, view: RunView) -> bool:
         brief = view.outline()
         rule = self._rules.of(brief.project)
         if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
@@ -286,7 +286,7 @@ def _named(runs: Sequence[RunRow | TrashedRun]) -> str:
     return f"{plural(len(names), 'run')} ({format_bytes(size)}): {listed}{rest}"
 
 
-def _silent_s(run: LocalRun) -> float:
+def _silent_s(run: RunView) -> float:
     """How long ago anything of a run was received last; 0 where that is not known.
 
     By the clock of who received it, not by what the run says: a run of last year that is sent today

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,9 +30,11 @@ from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.server.responses import error_response
 from epochal.settings import cache_folder
-from epochal.store.answers import TrashedRun
-from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView, Trash
+from epochal.store.catalog import Trash
+from epochal.store.local.catalog import FolderCatalog
+from epochal.store.row import TrashedRun
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 Charge = Callable[[str, int], None]
 # Folders of a hub, and of the runs in them those that are shown; None for all.
@@ -63,45 +65,32 @@ class HubRuns:
         return (tuple(paths), who.runs) if paths else None
 
 
-class HubStore:
-    """A store of a hub: what is deleted is noted, so that no sender brings it back."""
+class NotingTrash:
+    """The trash of a hub: what is deleted is noted, so that no sender brings it back.
 
-    def __init__(self, store: LocalStore, ledger: Ledger, on_restore: Callable[[], None]) -> None:
-        self._store = store
+    ``on_restore`` is called when a run is back: it is received again.
+    """
+
+    def __init__(self, trash: Trash, ledger: Ledger, on_restore: Callable[[], None]) -> None:
+        self._trash = trash
         self._ledger = ledger
         self._on_restore = on_restore
+        self.runs, self.find, self.erase = trash.runs, trash.find, trash.erase
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def remove(self, run: RunView) -> TrashedRun:
-        """Move a run to the trash."""
-        # Before the move, so that its sender cannot bring it back even if this process is killed
-        # in between. For a run that is still here the note has no effect.
+    def put(self, run: RunView) -> TrashedRun:
+        """Move a run here."""
+        # Noted before the move, so that its sender cannot bring it back even if this process is
+        # killed in between. For a run that is still here the note has no effect.
         listed = run.info
         self._ledger.note_removed(listed.id, listed.project)
         try:
-            moved = self._store.remove(run)
+            moved = self._trash.put(run)
         except UsageError:
             self._ledger.forget_removed(listed.id)
             raise
         if moved.id != listed.id:  # a copy, or a run whose file could not be read
             self._ledger.note_removed(moved.id, listed.project)
         return moved
-
-    @property
-    def trash(self) -> Trash:
-        """The runs that were deleted; one that is restored is received again."""
-        return _HubTrash(self._store.trash, self._on_restore)
-
-
-class _HubTrash:
-    def __init__(self, trash: Trash, on_restore: Callable[[], None]) -> None:
-        self._trash = trash
-        self._on_restore = on_restore
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._trash, name)
 
     def restore(self, run: TrashedRun) -> str:
         """Move a run back, and let the hub find it."""
@@ -110,11 +99,11 @@ class _HubTrash:
         return place
 
 
-def open_noting(runs: HubRuns, ledger: Ledger, part: Part) -> LocalStore:
+def open_noting(runs: HubRuns, ledger: Ledger, part: Part) -> Store:
     """The store over a part of the runs of a hub."""
     folders, only = part
-    store = LocalStore(*folders, cache=cache_folder(), rules=reader_rules(), only=only)
-    return cast(LocalStore, HubStore(store, ledger, runs.inbox.rescan))
+    catalog = FolderCatalog(*folders, cache=cache_folder(), rules=reader_rules(), only=only)
+    return Store(catalog, NotingTrash(catalog.trash, ledger, runs.inbox.rescan))
 
 
 # Gives each request to an application over just the runs that its sender may see.

@@ -65,7 +65,6 @@ class Labels:
     hidden: bool = False
 
 
-# Makes new labels of those that are stored, for example with ``dataclasses.replace``.
 NO_LABELS = Labels()
 
 

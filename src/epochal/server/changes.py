@@ -18,14 +18,15 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.boards import Board
+from epochal.journal.labels import LabelsEdit
 from epochal.journal.line import MAX_DEPTH, nests_too_deeply
 from epochal.journal.row import Labels
 from epochal.server.reader import Catalog
 from epochal.server.responses import error_response, json_response, run_id_of
 from epochal.server.state import server_state
-from epochal.store import answers
-from epochal.store.answers import LabelsEdit
-from epochal.store.store import RunView, tag_edit
+from epochal.store.row import TrashedRun as DeletedRun
+from epochal.store.run import RunView
+from epochal.store.store import tag_edit
 
 MAX_BODY_BYTES = 64 * 1024
 # Ids of tens of thousands of runs.
@@ -234,7 +235,7 @@ async def restore(request: Request) -> Response:
     return await json_response(request, await server_state(request).reader.query(query))
 
 
-def key_of(run: answers.TrashedRun) -> str:
+def key_of(run: DeletedRun) -> str:
     """What names a deleted run here: no path, and of no other deletion."""
     folder = Path(run.folder)
     return f"{run.id}@{folder.parent.name}/{folder.name}"
@@ -276,7 +277,7 @@ def _reason(error: OSError | EpochalError) -> str:
     return str(error) if isinstance(error, EpochalError) else f"{error.strerror or error}."
 
 
-def _trash_row(run: answers.TrashedRun) -> TrashedRun:
+def _trash_row(run: DeletedRun) -> TrashedRun:
     return TrashedRun(key_of(run), run.id, run.name, run.project, run.deleted)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from epochal.health.data_window import DataWindow, Epoch, SampleSet, number, window_of
 from epochal.health.observation import Observation
 from epochal.journal.entries import Entry
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _CONTENT = "content"
 # A run of many short epochs shows its last ones.

@@ -24,7 +24,7 @@ from epochal.server.page import Page
 from epochal.server.params import str_param
 from epochal.server.responses import body_response, error_response, etag_of, matches_etag, run_id_of
 from epochal.server.state import server_state
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 RUN = str_param("run", note="the newest running run, else the newest")
 _CHUNK_BYTES = 256 * 1024

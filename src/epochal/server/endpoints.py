@@ -42,7 +42,7 @@ from epochal.server.params import Param
 from epochal.server.rows import run_detail
 from epochal.server.state import run_response
 from epochal.store.projects import ProjectList
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 Handler = Callable[[Request], Awaitable[Response]]
 RunQuery = Callable[[RunView], msgspec.Struct]

@@ -18,7 +18,7 @@ from epochal.server.params import bool_param, int_param, ranks_param, str_param,
 from epochal.server.responses import run_id_of
 from epochal.server.state import run_response
 from epochal.server.updates import entry_row, format_cursors, format_position, parse_cursors
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 T = TypeVar("T")
 NAME = str_param("name")

@@ -47,7 +47,7 @@ from epochal.server.responses import json_response
 from epochal.server.state import server_state
 from epochal.store.comparison import ALL_FINISHED, Unfinished
 from epochal.store.metrics import no_metric
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 MAX_RUNS = 5000
 # More lines than this say nothing in a chart.

@@ -19,7 +19,7 @@ from epochal.server.responses import body_response, error_response, json_respons
 from epochal.server.rows import group_row, run_detail, run_row
 from epochal.server.state import run_response, server_state
 from epochal.store.projects import ProjectList
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 from epochal.version import __version__
 
 QUERY = str_param("query")

@@ -19,7 +19,7 @@ from epochal.records import whole_number
 from epochal.records.format import format_duration
 from epochal.series.series import Series
 from epochal.server import wire
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 # The newest of each kind; more lines than this would fill a chart.
 MAX_MARKS = 2000

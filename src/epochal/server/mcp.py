@@ -24,7 +24,8 @@ from epochal.query.condition import Condition
 from epochal.store.brief import findings_of, read_series, run_brief, series_points
 from epochal.store.columns import parse_columns, run_table
 from epochal.store.comparison import compare
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
 from epochal.version import __version__
 

@@ -29,7 +29,7 @@ from epochal.settings import read_settings
 from epochal.shipping.offering import named_part, piece_of, state_of
 from epochal.shipping.protocol import FileKind
 from epochal.store.row import RunPage, pack
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 RUN = str_param("run", note="one run by its id, read whole")
 

@@ -15,7 +15,7 @@ from epochal.journal.row import LIVE_STATES
 from epochal.server.reader import Catalog
 from epochal.server.responses import body_response
 from epochal.server.state import server_state
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 MAX_SAMPLES_A_RUN = 2000
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

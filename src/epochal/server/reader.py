@@ -26,7 +26,9 @@ from weakref import WeakValueDictionary
 from epochal.base.guard import settle
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import parse_part_name
-from epochal.store.store import KnownRuns, RunView, Store
+from epochal.store.catalog import KnownRuns
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 REFRESH_EVERY_S = 1.0
 RUN_THREADS = 16

@@ -21,7 +21,7 @@ from epochal.store.comparison import unfinished_text
 from epochal.store.metrics import section_of
 from epochal.store.progress import expected_end
 from epochal.store.row import with_set_value
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _ROLE = "role:"
 # So many a page draws, sorts and searches without a delay.

@@ -20,7 +20,7 @@ from epochal.server.params import bool_param, int_param, str_param, str_params
 from epochal.server.rows import MOST_METRICS, metric_row
 from epochal.server.state import run_response
 from epochal.store.metrics import section_of
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _DEFAULT_LIMIT = 200
 NAMES = str_params("name", most=100, note="exact")

@@ -35,7 +35,7 @@ from epochal.server.params import (
 from epochal.server.responses import body_response, etag_of, matches_etag
 from epochal.server.state import server_state
 from epochal.server.updates import format_cursors
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 MAGIC = b"EPS1"
 # 16 million points are 384 MB; larger downloads are exports.

@@ -18,7 +18,8 @@ from epochal.server.reader import Reader
 from epochal.server.responses import json_response, run_id_of
 from epochal.server.streams import EventStreams
 from epochal.shipping.offering import PartCounts
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 # Writes runs and boards as one HTML file; whether it opens on the first board. The layer above the
 # server supplies it.

@@ -24,7 +24,7 @@ from epochal.server.streams import MAX_STREAMS, Subscription, encode_event
 from epochal.server.updates import Cursors, UpdateFilter, parse_cursors
 from epochal.server.wire import ResetEvent
 from epochal.store.progress import epochs_with_eta
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 RUNS = str_params("run", most=256)
 NAMES = str_params("name", most=512)

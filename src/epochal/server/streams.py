@@ -35,8 +35,8 @@ from epochal.server.updates import (
     format_cursors,
     read_updates,
 )
-from epochal.store.answers import Machine
-from epochal.store.store import RunView
+from epochal.store.run import RunView
+from epochal.store.run_files import Machine
 from epochal.version import __version__
 
 POLL_S = 0.25

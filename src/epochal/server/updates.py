@@ -30,7 +30,7 @@ from epochal.records import (
 )
 from epochal.records.values import nonfinite_word
 from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points, ResetReason
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 Cursors = Mapping[str, Cursor]
 

@@ -14,8 +14,8 @@ import msgspec
 
 from epochal.journal.boards import StoredBoard
 from epochal.journal.row import Labels, MetricSummary, RunRow
-from epochal.store.answers import Machine
 from epochal.store.goodput import Goodput
+from epochal.store.run_files import Machine
 
 WIRE_VERSION = 3
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"

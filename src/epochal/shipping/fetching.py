@@ -38,19 +38,18 @@ def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
 
 
 def mirror_run(
-    client: HubClient, run_id: str, root: Path, *, counts: PartCounts | None = None
-) -> RunFolder:
-    """Make the one copy in ``root`` what the hub has, but for blobs: ``fetch_blob`` has these.
+    client: HubClient, run_id: str, folder: RunFolder, *, counts: PartCounts | None = None
+) -> None:
+    """Make a copy of what the hub has, but for blobs: ``fetch_blob`` has these.
 
     With ``counts``, what was counted of the copy before is not read again.
     What differs from the hub is fetched anew.
     """
     state = client.state(run_id)
-    folder = _found(state, root) or _made(client, state, root)
+    folder.segments.mkdir(parents=True, exist_ok=True)
     fetch = _Fetch(client, run_id, state, folder, counts)
     fetch.drop_what_differs()
     fetch.fetch(state.identity, with_blobs=False)
-    return folder
 
 
 def fetch_blob(

@@ -28,7 +28,8 @@ from epochal.series.trend import Goal
 from epochal.store.comparison import MISSING, differences
 from epochal.store.metrics import by_importance
 from epochal.store.row import latest_findings
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 _RECORDS_A_LOOK = 50_000
 _MOST_METRICS = 10

@@ -16,18 +16,16 @@ from typing import Any
 import msgspec
 
 from epochal.errors import UsageError
-from epochal.journal.metrics import NOT_THERE, Metric
-from epochal.journal.row import RunRow, Status
+from epochal.journal.metrics import NOT_THERE
+from epochal.journal.row import RunRow
 from epochal.query import filter as q
-from epochal.records import Axis
 from epochal.records.format import UNKNOWN
-from epochal.records.values import as_float, flat_items
-from epochal.series.summary import Summary
+from epochal.records.values import as_float
 from epochal.series.trend import Goal
 from epochal.store.lookup import near_names
-from epochal.store.selection import FIELDS, field_reading, metric_name
+from epochal.store.run import RunView
+from epochal.store.selection import FIELDS, Subject, field_reading, metric_name
 from epochal.store.status import format_age
-from epochal.store.store import RunView
 from epochal.store.words import format_value, most_severe_text, progress_text
 
 # In place of what nobody has summarised yet.
@@ -122,13 +120,12 @@ def run_table(
     views: Iterable[RunView], fields: Sequence[q.Field], *, whole: bool = True
 ) -> RunTable:
     """Fields of runs; unless they are to be ``whole``, runs without a summary are not read."""
-    now = time.time()
-    subjects = [_Subject(view, view.info if whole else view.outline(), now) for view in views]
+    subjects = [Subject(view.info if whole else view.outline(), view) for view in views]
     columns = [_column(field, subjects) for field in fields]
     return RunTable([subject.row for subject in subjects], columns)
 
 
-def _column(field: q.Field, subjects: Sequence[_Subject]) -> Column:
+def _column(field: q.Field, subjects: Sequence[Subject]) -> Column:
     name = str(field)
     reading = _OWN.get(name) or field_reading(field, name)
     values = [_plain(reading(subject)) for subject in subjects]
@@ -144,56 +141,18 @@ def _column(field: q.Field, subjects: Sequence[_Subject]) -> Column:
     return Column(name, values, metric is not None, None if metric is None else metric.goal)
 
 
-class _Subject:
-    """A run as the evaluator of fields reads it."""
-
-    def __init__(self, view: RunView, row: RunRow, now: float) -> None:
-        self.view, self.row, self.now = view, row, now
-
-    @property
-    def id(self) -> str:
-        return self.row.id
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        return self.view.config if self.row.is_cut else self.row.config
-
-    @property
-    def status(self) -> Status:
-        return self.row.status
-
-    @property
-    def info(self) -> RunRow:
-        return self.row
-
-    def metric(self, name: str) -> Metric | None:
-        return self.view.metric(name) if self.row.is_summarised else None
-
-    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        return self.view.summary(name, rank=rank, axis=axis)
-
-    def tail_summary(self, metric: Metric, num_points: int) -> Summary:
-        series = self.view.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
-        return series.select(slice(-num_points, None)).summary
-
-    def names(self) -> Iterable[str]:
-        if self.row.is_summarised:
-            yield from (one.name for one in (*self.view.metrics(), *self.view.set_metrics()))
-        yield from (f"config.{key}" for key, _ in flat_items(self.config))
-
-
-def _findings(subject: _Subject) -> Mapping[str, int | None] | None:
+def _findings(subject: Subject) -> Mapping[str, int | None] | None:
     row = subject.row
     return None if row.errors is None else {"errors": row.errors, "warnings": row.warnings}
 
 
-def _age(subject: _Subject) -> float | None:
+def _age(subject: Subject) -> float | None:
     created = subject.row.created
-    return None if created is None else subject.now - created
+    return None if created is None else time.time() - created
 
 
 # A list on another machine has the last loss, so that no run is fetched for it.
-_OWN: Mapping[str, Callable[[_Subject], Any]] = {
+_OWN: Mapping[str, Callable[[Subject], Any]] = {
     "age": _age,
     "findings": _findings,
     "loss": lambda subject: subject.view.latest("loss"),

@@ -15,7 +15,7 @@ from epochal.records.values import flat_items
 from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 from epochal.store.metrics import by_importance, no_metric
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 # The value of an entry that a run does not have; None may be a value of it.
 MISSING = "—"

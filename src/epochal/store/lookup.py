@@ -13,7 +13,7 @@ from epochal.records.format import plural
 
 if TYPE_CHECKING:
     from epochal.journal.row import RunRow
-    from epochal.store.answers import TrashedRun
+    from epochal.store.row import TrashedRun
 
     Named = RunRow | TrashedRun
 

@@ -11,12 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.errors import MetricNotFoundError
 from epochal.journal.entries import Entry
 from epochal.journal.row import LIVE_STATES, RunRow
 from epochal.records import finite, whole_number
 from epochal.series.eta import Eta
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series
-from epochal.store.store import MetricNotFoundError, RunView
+from epochal.store.run import RunView
 
 _RUNNING = ("running", "waiting")
 # More observations than this do not make the estimate better.

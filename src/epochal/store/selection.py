@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
-from typing import Any, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.journal.metrics import NOT_THERE, Metric, dig
@@ -15,9 +15,13 @@ from epochal.query import filter as q
 from epochal.query.parser import fail
 from epochal.query.pattern import compile_pattern
 from epochal.records import Axis
+from epochal.records.values import flat_items
 from epochal.series.summary import Summary
 from epochal.store.lookup import near_names
 from epochal.store.metrics import level
+
+if TYPE_CHECKING:
+    from epochal.store.run import RunView
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _TIMES = ("created", "updated")
@@ -26,48 +30,73 @@ _NUMBERS = (float, int)
 _NEAR_IN = 200
 
 
-class Subject(Protocol):
-    """What a query reads of a run."""
+class Subject:
+    """A run as a query reads it: its row, and where that is not enough the run itself."""
 
-    @property
-    def id(self) -> str:
-        """Its id in the store."""
+    __slots__ = ("_row", "_view")
+
+    def __init__(self, row: RunRow, view: RunView | None = None) -> None:
+        self._row = row
+        self._view = view
 
     @property
     def row(self) -> RunRow:
         """Its row."""
+        return self._row
+
+    @property
+    def view(self) -> RunView:
+        """The run."""
+        assert self._view is not None
+        return self._view
+
+    @property
+    def id(self) -> str:
+        """Its id in the store."""
+        return self.row.id
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its configuration."""
+        """Its configuration; the run is asked where its row has only the beginning."""
+        return self.view.config if self.row.is_cut else self.row.config
 
     @property
     def status(self) -> Status:
         """Its status."""
+        return self.row.status
 
     @property
     def info(self) -> RunRow:
         """Its row with the counts of its findings."""
+        return self.row
 
     @property
     def search_text(self) -> str:
-        """Name, id and tags in lower case, a line each."""
+        """What a search box looks through, but for the status: a line each, in lower case."""
+        return "\n".join((self.row.name, self.id, *self.row.tags)).lower()
 
     def metric(self, name: str) -> Metric | None:
         """The metric of a name, a role or the end of a name."""
+        return self.view.metric(name) if self.row.is_summarised else None
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """Last, extremes and mean of a series."""
+        return self.view.summary(name, rank=rank, axis=axis)
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The same of the last points of the lowest rank."""
+        return self.view.tail_summary(metric, num_points)
 
     def names(self) -> Iterable[str]:
         """The names of its metrics, its summary and its configuration."""
+        if self.row.is_summarised:
+            yield from (one.name for one in (*self.view.metrics(), *self.view.set_metrics()))
+        yield from (f"config.{key}" for key, _ in flat_items(self.config))
 
 
 S = TypeVar("S", bound=Subject)
 Reading = Callable[[Any], Any]
+_Grouping = Callable[[Sequence[Any]], list[tuple[tuple[Any, ...], list[Any]]]]
 
 
 # Fields of a run that its row has under the same name.
@@ -213,14 +242,22 @@ def _sortable(value: Any) -> tuple[int, Any] | None:
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
-class Selection:
-    """A query and an order, parsed."""
+# The order of lists where nothing else was asked for.
+_NEWEST_FIRST = "-created"
 
-    def __init__(self, query: str | None, order: str | None) -> None:
-        self._query, self._order = query, order
+
+class Selection:
+    """A query, an order and fields to group by, parsed; raises ``UsageError`` for a mistake."""
+
+    def __init__(
+        self, query: str | None = None, order: str | None = None, group: str | None = None
+    ) -> None:
+        order = None if order == _NEWEST_FIRST else order
+        self.query, self.order = query, order
         self.condition = None if query is None else q.parse(query)
         self._selects = None if query is None else parse_query(query)
         self._sort = None if order is None else parse_order(order)
+        self.group: _Grouping | None = None if group is None else parse_groups(group)
         self.needs_points = _needs_points(fields_in(query, order))
 
     def of(self, runs: list[S], select: Callable[..., list[S]]) -> list[S]:
@@ -232,10 +269,10 @@ class Selection:
         if self._selects is not None:
             runs = select(runs, self._selects, lambda run: run.id)
         if self.needs_points and not any(not run.row.is_summarised for run in every):
-            if self._query is not None and not runs and every:
-                check_fields(self._query, fields_in(self._query, None), every)
-            if self._order is not None and runs:
-                check_fields(None, fields_in(None, self._order), runs)
+            if self.query is not None and not runs and every:
+                check_fields(self.query, fields_in(self.query, None), every)
+            if self.order is not None and runs:
+                check_fields(None, fields_in(None, self.order), runs)
         return runs if self._sort is None else self._sort(runs)
 
 
@@ -365,11 +402,6 @@ def _contains(word: str, wanted: bool) -> Callable[[Subject], bool]:
     if any(word in state for state in get_args(State)):
         return lambda run: (word in run.search_text or word in run.status.state) is wanted
     return lambda run: (word in run.search_text) is wanted
-
-
-def search_text_of(row: RunRow, run_id: str) -> str:
-    """What a search box looks through, but for the status: a line each, in lower case."""
-    return "\n".join((row.name, run_id, *row.tags)).lower()
 
 
 def _equal(left: Any, right: Any) -> bool:

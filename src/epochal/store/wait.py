@@ -21,7 +21,8 @@ from epochal.records.format import format_duration
 from epochal.shipping.client import HubError
 from epochal.store.brief import open_findings
 from epochal.store.lookup import near_names
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 Event = Literal["ended", "finding", "until", "timeout"]
 # What a wait may end for besides the end of the run: findings of this severity or a higher one.

@@ -159,7 +159,7 @@ class Run(ExplainsMissingMembers, ArtifactCalls):
 
     def _set_label(self, **changes: Any) -> None:
         """Write labels.json, the file of what people change later."""
-        from epochal.store.local.run_files import edit_labels
+        from epochal.journal.labels import edit_labels
 
         self._facts.update(changes)
         recorder = recorder_of(self._run)
@@ -326,7 +326,7 @@ def facts_of_resumed(run: EpochalRun) -> dict[str, Any]:
     recorder = recorder_of(run)
     if run.attempt < 2 or not recorder.is_recorded:
         return {}
-    from epochal.store.local.run_files import read_labels
+    from epochal.journal.labels import read_labels
 
     told = read_json(recorder.folder.identity)
     known = {key: told.get(key) for key in ("name", "tags", "notes", "group", "job_type")}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from epochal.cli.tui.once import print_once
 from epochal.cli.tui.state import AppState
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.cli.tui.screens import shown as screen
 from tests.cli.tui.screens import watching
 from tests.store.journals import Journal
@@ -45,7 +45,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppState]:
     root = tmp_path_factory.mktemp("demo")
     training(root, "good")
     training(root, "bad", has_finding=True)
-    with LocalStore(root) as store:
+    with folder_store(root) as store:
         yield AppState(store, chosen=store.run("bad"))
 
 
@@ -115,7 +115,7 @@ def test_a_filter_is_applied_letter_by_letter_and_undone(demo: AppState) -> None
 
 
 def test_news_appear(tmp_path: Path) -> None:
-    with watching(AppState(LocalStore(tmp_path))) as view:
+    with watching(AppState(folder_store(tmp_path))) as view:
         assert "they appear by themselves" in view.text
         journal = Journal(tmp_path, "late").metrics(0, loss=1.5)
         deadline = time.monotonic() + 60
@@ -135,7 +135,7 @@ def test_nothing_that_a_run_says_reaches_the_terminal_unescaped(tmp_path: Path) 
         {"log": "finish", "status": "failed", "reason": f"why {evil}"},
     )
     Journal(tmp_path, f"o{evil}").metrics(0, loss=1.0)
-    with watching(AppState(LocalStore(tmp_path)), size="140x40") as view:
+    with watching(AppState(folder_store(tmp_path)), size="140x40") as view:
         for key in ("c", "down", "slash", "(", "escape"):
             text = view.press(key).text
             assert "\x1b" not in text
@@ -145,7 +145,7 @@ def test_nothing_that_a_run_says_reaches_the_terminal_unescaped(tmp_path: Path) 
 def test_why_a_run_ended_is_said_at_the_top(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(0, loss=1.0)
     journal.add({"log": "finish", "status": "failed", "reason": "ValueError: no data"})
-    assert screen(AppState(LocalStore(tmp_path))).splitlines()[1] == "ValueError: no data"
+    assert screen(AppState(folder_store(tmp_path))).splitlines()[1] == "ValueError: no data"
 
 
 def test_printed_once_it_is_plain_lines(demo: AppState) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.tui.state import AppState
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 
@@ -31,7 +31,7 @@ def runs(root: Path, *names: str) -> list[Journal]:
 
 
 def state_of(root: Path, clock: Clock | None = None) -> AppState:
-    return AppState(LocalStore(root), clock=clock or Clock())
+    return AppState(folder_store(root), clock=clock or Clock())
 
 
 def names(state: AppState) -> list[str]:

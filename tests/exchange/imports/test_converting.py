@@ -18,8 +18,8 @@ from epochal.exchange.imports.converting import FOLDER, Conversions, delete_unus
 from epochal.exchange.imports.foreign import Identity
 from epochal.exchange.imports.formats.tensorboard import TensorboardRun
 from epochal.journal.layout import SearchBounds
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.exchange.imports.event_files import scalar, write_events
 from tests.store.journals import settle
 
@@ -37,11 +37,11 @@ def writer(cache: Path) -> object:
     return json.loads((converted(cache) / "converted.json").read_text())["writer"]
 
 
-def open_run(tmp_path: Path) -> LocalRun:
-    return LocalStore(tmp_path / "logs", cache=tmp_path / "cache").run("a")
+def open_run(tmp_path: Path) -> RunView:
+    return folder_store(tmp_path / "logs", cache=tmp_path / "cache").run("a")
 
 
-def points(run: LocalRun) -> list[float]:
+def points(run: RunView) -> list[float]:
     return [float(value) for value in run.series("loss").values]
 
 
@@ -59,7 +59,7 @@ def test_an_original_that_has_not_changed_is_converted_once(tmp_path: Path) -> N
 
 def test_a_list_of_names_converts_nothing(tmp_path: Path) -> None:
     log_losses(tmp_path / "logs" / "a", range(3))
-    with LocalStore(tmp_path / "logs", cache=tmp_path / "cache") as store:
+    with folder_store(tmp_path / "logs", cache=tmp_path / "cache") as store:
         assert [(run.outline().name, run.tracker) for run in store.runs()] == [("a", "TensorBoard")]
     assert list((tmp_path / "cache" / FOLDER).glob("*/journal")) == []
 
@@ -145,7 +145,7 @@ def test_converted_runs_are_deleted_when_nobody_needs_them(tmp_path: Path) -> No
         log_losses(tmp_path / "logs" / name, range(9))
     settle(tmp_path)
     cache = tmp_path / "cache"
-    with LocalStore(tmp_path / "logs", cache=cache) as store:
+    with folder_store(tmp_path / "logs", cache=cache) as store:
         states = {}
         for run in store.runs():
             assert len(run.series("loss")) == 9
@@ -160,9 +160,9 @@ def test_converted_runs_are_deleted_when_nobody_needs_them(tmp_path: Path) -> No
     delete_unused(cache / FOLDER, max_bytes=size + 100)
     assert [name for name, state in states.items() if state.exists()] == ["small"]
     # Labels stay.
-    assert [run.outline().name for run in LocalStore(tmp_path / "logs", cache=cache).runs()].count(
-        "kept"
-    ) == 1
+    assert [
+        run.outline().name for run in folder_store(tmp_path / "logs", cache=cache).runs()
+    ].count("kept") == 1
 
 
 def test_a_run_whose_identity_cannot_be_read_leaves_the_others(
@@ -178,7 +178,7 @@ def test_a_run_whose_identity_cannot_be_read_leaves_the_others(
         return identity(run)
 
     monkeypatch.setattr(TensorboardRun, "identity", property(failing))
-    with LocalStore(tmp_path / "logs", cache=tmp_path / "cache") as store:
+    with folder_store(tmp_path / "logs", cache=tmp_path / "cache") as store:
         found = {run.outline().name: run.info.problem for run in store.runs()}
     assert found["a"] is None
     assert "no name" in str(found["b"])

@@ -15,7 +15,7 @@ from epochal.journal.reader import read_journal
 from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.exchange.imports.event_files import scalar, write_events
 from tests.exchange.imports.samples import TENSORBOARD, WANDB, opened
 
@@ -31,7 +31,7 @@ def command(*words: str) -> int:
 
 def test_a_copy_is_a_run_like_any_other(tmp_path: Path) -> None:
     (copied,) = copy_all(WANDB, tmp_path)
-    (run,) = LocalStore(tmp_path).runs()
+    (run,) = folder_store(tmp_path).runs()
     assert (copied.outcome, run.info.name, run.info.project) == ("new", "first", "digits")
     assert run.info.status.state == "finished"
     assert run.config["model"] == {"layers": 2}
@@ -54,7 +54,7 @@ def test_a_copy_whose_tracker_tells_no_end_is_imported_and_can_be_packed(tmp_pat
 
 def test_points_that_a_later_session_purged_are_hidden(tmp_path: Path) -> None:
     copy_all(TENSORBOARD, tmp_path)
-    run = LocalStore(tmp_path).run("tensorboard/first")
+    run = folder_store(tmp_path).run("tensorboard/first")
     series = run.series("loss/train")
     assert (len(series), series.hidden) == (35, 10)
     assert series.values[-5:].tolist() == [9.0] * 5
@@ -82,7 +82,7 @@ def test_a_source_that_grew_replaces_its_copy_and_keeps_labels(tmp_path: Path) -
     (first.folder / "labels.json").write_text('{"tags":["kept"]}')
     write_events(tmp_path / "logs", [scalar("a", 2, step=2)])
     (second,) = copy_all(tmp_path / "logs", tmp_path / "runs")
-    (run,) = LocalStore(tmp_path / "runs").runs()
+    (run,) = folder_store(tmp_path / "runs").runs()
     assert (second.outcome, second.folder) == ("updated", first.folder)
     assert (run.info.tags, run.series("a").steps.tolist()) == (("kept",), [1, 2])
 
@@ -117,7 +117,7 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: Any) -> None:
 
 def test_the_command_gives_other_names(tmp_path: Path, capsys: Any) -> None:
     assert command(str(WANDB), "--dir", str(tmp_path), "--project", "p", "--name", "n") == 0
-    assert LocalStore(tmp_path).run("p/n").info.id == "abc12345"
+    assert folder_store(tmp_path).run("p/n").info.id == "abc12345"
 
 
 def test_a_dry_run_lists_and_copies_nothing(tmp_path: Path, capsys: Any) -> None:

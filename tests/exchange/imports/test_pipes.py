@@ -12,7 +12,7 @@ import pytest
 
 from epochal.errors import FormatError
 from epochal.exchange.imports.sqlite_file import SqliteFile
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.exchange.imports.samples import tensorboard
 
 _NAMES = (
@@ -59,7 +59,7 @@ for place in sys.argv[1:]:
 
 def test_a_file_that_a_pipe_took_the_place_of_is_a_problem(tmp_path: Path) -> None:
     sample = tensorboard(tmp_path)
-    with LocalStore(sample.source) as store:
+    with folder_store(sample.source) as store:
         runs = {run.path: run for run in store.runs()}
         run = runs[sample.file.parent]
         assert run.info.records > 1

@@ -16,7 +16,7 @@ from epochal.exchange.imports.registry import (
     open_foreign,
     own_formats,
 )
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.doubles.packages import installed_package
 from tests.exchange.imports.samples import SAMPLES
 
@@ -102,7 +102,7 @@ def test_another_package_adds_an_importer(package: Path, diaries: Path) -> None:
     source = open_foreign(diaries / "monday.diary")
     assert source is not None
     assert source.label == "Diary"
-    with LocalStore(diaries) as store:
+    with folder_store(diaries) as store:
         (run,) = store.runs()
         assert (run.info.name, run.info.problem) == ("monday", None)
 

@@ -16,7 +16,7 @@ from epochal.journal.facts import FACT_KINDS
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.journal.segments.read import Segment
 from epochal.store.local.by_path import load_run
-from epochal.store.local.run import LocalRun
+from epochal.store.run import RunView
 from tests.journal.segments.parts import NAME, finished_part, lines, metrics, sealed, write_part
 from tests.store.journals import Journal
 from tests.store.sealing import seal
@@ -51,7 +51,7 @@ def journals(draw: st.DrawFn) -> list[dict[str, Any]]:
     return records
 
 
-def known(run: LocalRun) -> dict[str, str]:
+def known(run: RunView) -> dict[str, str]:
     """What lists and summaries show; texts, since nan is not equal to itself."""
     metrics = run.metrics()
     return {

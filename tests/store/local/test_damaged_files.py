@@ -16,7 +16,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder, read_json, write_json
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.server.live import Server, serving
 from tests.store.journals import Journal
 
@@ -141,7 +141,7 @@ def test_every_run_with_a_damaged_file_says_so(tmp_path: Path) -> None:
             folder = Journal(tmp_path, f"{file[:3]}-{number}").metrics(1, loss=1.0).folder
             (folder.path / file).unlink(missing_ok=True)
             damage(folder.path / file)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         for run in store.runs():
             file = "run.json" if run.path.name.startswith("run") else "labels.json"
             assert run.info.problem is not None, run.path
@@ -211,7 +211,7 @@ def test_a_fault_in_reading_one_run_leaves_the_others_listed(tmp_path: Path) -> 
         def __get__(self, instance: object, owner: type) -> object:
             raise MemoryError("no room")
 
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     bad = next(run for run in store.runs() if run.path.name == "bad")
     source = type(bad.source)
     bad.source.__class__ = type("FaultySource", (source,), {"parts": Faulty()})
@@ -226,7 +226,7 @@ def test_a_fault_in_reading_one_run_leaves_the_others_listed(tmp_path: Path) -> 
 def test_labels_that_cannot_be_read_are_kept_when_new_ones_are_written(tmp_path: Path) -> None:
     folder = Journal(tmp_path).metrics(1, loss=1.0).folder
     folder.labels.write_text('{"notes": "a week of work",}')
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         run = store.run("x")
         run.relabel(lambda labels: labels)
         assert run.info.problem is None

@@ -8,7 +8,7 @@ import pytest
 
 import epochal
 from epochal import SummaryWriter
-from epochal.store.local import listing
+from epochal.store import listing
 from tests.exchange.imports.samples import TENSORBOARD
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import epochal
 from epochal.companion.diagnosis import Diagnosis
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.doubles.companions import companion_config
 
 
@@ -17,13 +17,13 @@ def sick_run(folder: Path) -> epochal.Run:
     return run
 
 
-def found(view: LocalRun) -> list[tuple[str, str]]:
+def found(view: RunView) -> list[tuple[str, str]]:
     return [(e.record["id"], e.record["rule"]) for e in view.findings()]
 
 
 def test_findings_are_worked_out_where_no_companion_was(tmp_path: Path) -> None:
     sick_run(tmp_path).finish()
-    view = LocalStore(tmp_path).run("a")
+    view = folder_store(tmp_path).run("a")
     assert [rule for _, rule in found(view)] == ["nonfinite"]
     assert found(view) == found(view)
 
@@ -32,14 +32,14 @@ def test_those_a_companion_wrote_are_not_told_twice(tmp_path: Path) -> None:
     run = sick_run(tmp_path)
     Diagnosis(companion_config(run.dir)).look()  # and then it is killed: its file has no end
     run.finish()
-    view = LocalStore(tmp_path).run("a")
+    view = folder_store(tmp_path).run("a")
     assert [rule for _, rule in dict.fromkeys(found(view))] == ["nonfinite"]
     assert [e.record["steps"] for e in view.findings()] == [[3, 3], [3, 4]]
 
 
 def test_what_is_open_has_come_as_far_as_was_read(tmp_path: Path) -> None:
     run = sick_run(tmp_path)
-    (entry,) = LocalStore(tmp_path).run("a").findings()
+    (entry,) = folder_store(tmp_path).run("a").findings()
     assert entry.record["steps"] == [3, 4]
     assert entry.record["evidence"]["records"] == 2
     run.finish()
@@ -49,7 +49,7 @@ def test_a_finished_file_of_findings_is_the_last_word(tmp_path: Path) -> None:
     run = sick_run(tmp_path)
     run.finish()
     Diagnosis(companion_config(run.dir)).go_on()
-    written = LocalStore(tmp_path).run("a")
+    written = folder_store(tmp_path).run("a")
     assert [rule for _, rule in dict.fromkeys(found(written))] == ["nonfinite"]
     assert written.findings()[-1].record["steps"] == [3, 4]
     assert all(e.position.writer == "findings" for e in written.findings())
@@ -57,7 +57,7 @@ def test_a_finished_file_of_findings_is_the_last_word(tmp_path: Path) -> None:
 
 def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
     sick_run(tmp_path).finish()
-    view = LocalStore(tmp_path).run("a")
+    view = folder_store(tmp_path).run("a")
     assert view.findings(most=2) == []
     for _ in range(4):
         view.findings(most=2)
@@ -67,7 +67,7 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
     run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
     run.log({"loss": 1.0}, step=0)
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     view = store.run("a")
     assert view.findings() == []
     run.log({"loss": math.inf}, step=1)
@@ -88,7 +88,7 @@ for step in range(5_000):
 os._exit(1)
 """
     subprocess.run([sys.executable, "-c", program], check=False)
-    view = LocalStore(tmp_path).run("a")
+    view = folder_store(tmp_path).run("a")
     assert [e.record["steps"] for e in view.findings() if e.record["rule"] == "loss-spike"] == [
         [4_999, 4_999]
     ]

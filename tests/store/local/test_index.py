@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from epochal.journal.layout import write_json
 from epochal.journal.segments.parts import is_sealable
 from epochal.journal.segments.seal import seal_part
-from epochal.store.local.folder import FolderSource
-from epochal.store.local.store import LocalStore
+from epochal.store.folder import FolderSource
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal, settle
 
 
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def learn(root: Path, cache: Path) -> None:
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         for run in store.runs():
             _ = run.info
 
@@ -41,12 +41,12 @@ def learn(root: Path, cache: Path) -> None:
 def test_a_run_that_has_not_changed_is_not_read_again(root: Path, cache: Path) -> None:
     journal = Journal(root, config={"lr": 1}).metrics(3, loss=2.5).finish()
     settle(root)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         assert store.run("x").summary("loss").last == 2.5
     size, stat = journal.path().stat().st_size, journal.path().stat()
     journal.path().write_bytes(b"#" * size)
     os.utime(journal.path(), ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    run = LocalStore(root, cache=cache).run("x")
+    run = folder_store(root, cache=cache).run("x")
     assert (run.info.step, run.info.status.state, run.config) == (3, "finished", {"lr": 1})
     assert run.summary("loss").last == 2.5
 
@@ -56,7 +56,7 @@ def test_a_run_that_has_changed_is_read_again(root: Path, cache: Path) -> None:
     settle(root)
     learn(root, cache)
     journal.metrics(4, loss=1.0)
-    assert LocalStore(root, cache=cache).run("x").info.step == 4
+    assert folder_store(root, cache=cache).run("x").info.step == 4
 
 
 def test_new_labels_are_seen(root: Path, cache: Path) -> None:
@@ -64,7 +64,7 @@ def test_new_labels_are_seen(root: Path, cache: Path) -> None:
     settle(root)
     learn(root, cache)
     journal.folder.labels.write_text('{"name": "shown"}')
-    assert LocalStore(root, cache=cache).run("shown").facts["name"] == "x"
+    assert folder_store(root, cache=cache).run("shown").facts["name"] == "x"
 
 
 def index_file(cache: Path) -> Path:
@@ -81,7 +81,7 @@ def hide_journals(root: Path) -> None:
 
 
 def steps(root: Path, cache: Path) -> dict[str, int | None]:
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         return {run.info.name: run.info.step for run in store.runs()}
 
 
@@ -109,7 +109,7 @@ def test_an_index_that_is_deleted_is_made_again(root: Path, cache: Path) -> None
 def test_without_any_place_for_an_index_runs_are_listed(root: Path, tmp_path: Path) -> None:
     Journal(root).metrics(1, loss=1)
     (tmp_path / "file").write_text("no folder")
-    with LocalStore(root, cache=tmp_path / "file" / "cache") as store:
+    with folder_store(root, cache=tmp_path / "file" / "cache") as store:
         assert [run.info.step for run in store.runs()] == [1]
 
 
@@ -137,10 +137,10 @@ def test_an_interrupted_list_keeps_what_it_read(root: Path, cache: Path) -> None
     for number in range(20):
         Journal(root, f"r{number}").metrics(1, loss=1).finish()
     settle(root)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         first = [run.info.name for run in store.runs()[:5]]
     hide_journals(root)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         found = [run.info for run in store.runs()[:5]]
     assert [(row.name, row.step) for row in found] == [(name, 1) for name in first]
 
@@ -151,7 +151,7 @@ def test_what_a_killed_reader_had_learnt_is_known_to_the_next(root: Path, cache:
     settle(root)
     code = (
         "import os, signal, sys; from tests.store.local.test_index import *\n"
-        "store = LocalStore(sys.argv[1], cache=Path(sys.argv[2]))\n"
+        "store = folder_store(sys.argv[1], cache=Path(sys.argv[2]))\n"
         "for run in store.runs()[:600]: run.info\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -180,7 +180,7 @@ def test_two_processes_write_one_index(root: Path, cache: Path) -> None:
         reader.communicate()
         assert reader.returncode == 0
     hide_journals(root)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         assert {run.info.name: run.info.step for run in store.runs()} == {
             f"r{number}": number for number in range(300)
         }
@@ -206,7 +206,7 @@ def test_a_run_that_ended_costs_two_stats(
             return call(path, *args, **options)
 
         monkeypatch.setattr(os, name, counted)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         touched.clear()  # finding out that it is a run at all
         (run,) = store.runs()
         assert (run.info.step, run.latest("loss")) == (3, 2.5)
@@ -221,7 +221,7 @@ def test_an_ended_run_that_goes_on_is_read_again(root: Path, cache: Path) -> Non
     journal = Journal(root).metrics(3, loss=2.5).finish()
     settle(root)
     learn(root, cache)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         assert store.run("x").info.step == 3
         journal.metrics(4, loss=1.0, attempt=2)
         assert store.refresh() == {"id-x"}
@@ -235,7 +235,7 @@ def test_a_run_with_a_writer_that_has_not_finished_is_looked_at(root: Path, cach
     settle(root)
     learn(root, cache)
     journal.metrics(9, loss=2.5, writer="rank-0001")
-    run = LocalStore(root, cache=cache).run("x")
+    run = folder_store(root, cache=cache).run("x")
     assert run.summary("loss", rank=1).count == 2
 
 
@@ -270,7 +270,7 @@ def test_the_index_keeps_every_digit_of_large_integers(root: Path, cache: Path) 
     settle(root)
     learn(root, cache)
     hide_journals(root)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         assert store.run("x").info.config == config
     assert not [*cache.rglob("*.damaged")]
 
@@ -331,11 +331,11 @@ def test_coarse_times_never_leave_an_old_row(changes: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, cache = Path(folder) / "runs", Path(folder) / "cache"
         run = CoarseRun(root)
-        with LocalStore(root, cache=cache) as stays:
+        with folder_store(root, cache=cache) as stays:
             for what in ["rest", *changes]:
                 run.change(what)
                 stays.refresh()
-                for store in (stays, LocalStore(root, cache=cache)):
+                for store in (stays, folder_store(root, cache=cache)):
                     with contextlib.nullcontext() if store is stays else store:
                         (found,) = store.runs()
                         assert (found.info.step, found.info.name) == run.row()
@@ -344,7 +344,7 @@ def test_coarse_times_never_leave_an_old_row(changes: list[str]) -> None:
 def test_labels_replaced_twice_in_a_second_are_seen(root: Path, cache: Path) -> None:
     run = CoarseRun(root)
     run.change("finish")
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         for _ in range(5):
             run.change("label")
             store.refresh()
@@ -355,7 +355,7 @@ def test_runs_whose_rows_cannot_be_stored_are_listed(root: Path, cache: Path) ->
     """A full disk, an index that stays locked, a row that cannot be encoded."""
     for number in range(3):
         Journal(root, f"r{number}").metrics(number, loss=1).finish()
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         with sqlite3.connect(index_file(cache)) as other:
             other.execute(
                 "create trigger full before insert on runs begin select raise(fail, 'full'); end"
@@ -379,7 +379,7 @@ def test_a_run_that_a_fault_keeps_from_being_read_is_listed_with_it(
         return read(source)
 
     monkeypatch.setattr(FolderSource, "poll", failing)
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         found = {run.info.name: run.info.problem for run in store.runs("damaged == 0")}
     assert found["good"] is None
     assert "a fault" in str(found["bad"])

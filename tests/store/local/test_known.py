@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from epochal.journal.row import Labels
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.store import Store
 from tests.store.journals import Journal, settle
 
 
-def names(store: LocalStore, query: str | None = None) -> list[str]:
+def names(store: Store, query: str | None = None) -> list[str]:
     store.refresh()
     return [run.outline().name for run in store.known_runs(query, budget_s=60).runs]
 
@@ -26,7 +27,7 @@ def three(root: Path) -> list[Journal]:
 
 def test_a_list_that_was_made_before_has_new_and_no_removed_runs(tmp_path: Path) -> None:
     three(tmp_path)
-    with LocalStore(tmp_path, cache=tmp_path / "cache") as store:
+    with folder_store(tmp_path, cache=tmp_path / "cache") as store:
         assert names(store) == ["c", "b", "a"]
         Journal(tmp_path, "d", created=2000.0).metrics(1, loss=0.5).finish()
         assert names(store) == ["d", "c", "b", "a"]
@@ -36,7 +37,7 @@ def test_a_list_that_was_made_before_has_new_and_no_removed_runs(tmp_path: Path)
 
 def test_a_run_that_takes_the_place_of_another_is_told_of(tmp_path: Path) -> None:
     journal = three(tmp_path)[0]
-    with LocalStore(tmp_path, cache=tmp_path / "cache") as store:
+    with folder_store(tmp_path, cache=tmp_path / "cache") as store:
         names(store)
         journal.folder.path.rename(tmp_path.parent / "elsewhere")
         Journal(tmp_path, "new", created=2000.0).metrics(1, loss=0.5).finish()
@@ -46,9 +47,9 @@ def test_a_run_that_takes_the_place_of_another_is_told_of(tmp_path: Path) -> Non
 
 def test_a_list_has_labels_and_records_of_others(tmp_path: Path) -> None:
     journal = three(tmp_path)[0]
-    with LocalStore(tmp_path, cache=tmp_path / "cache") as store:
+    with folder_store(tmp_path, cache=tmp_path / "cache") as store:
         assert names(store, 'text ~ "(?i)quick"') == []
-        with LocalStore(tmp_path) as other:
+        with folder_store(tmp_path) as other:
             other.run("b").relabel(lambda _: Labels(tags=("Quick",)))
         assert names(store, 'text ~ "(?i)quick"') == ["b"]
         assert names(store, 'not text ~ "(?i)quick"') == ["c", "a"]
@@ -58,7 +59,7 @@ def test_a_list_has_labels_and_records_of_others(tmp_path: Path) -> None:
 
 def test_the_overview_of_projects_follows_changes(tmp_path: Path) -> None:
     journal = three(tmp_path)[0]
-    with LocalStore(tmp_path, cache=tmp_path / "cache") as store:
+    with folder_store(tmp_path, cache=tmp_path / "cache") as store:
         store.refresh()
         (row,) = store.projects(budget_s=60).projects
         assert row.best is not None
@@ -76,7 +77,7 @@ def test_the_overview_of_projects_follows_changes(tmp_path: Path) -> None:
 def test_all_runs_and_projects_are_counted_whatever_the_query(tmp_path: Path) -> None:
     three(tmp_path)
     Journal(tmp_path, "d", project="q").metrics(1, loss=0.5).finish()
-    known = LocalStore(tmp_path).known_runs('name == "a"', budget_s=60)
+    known = folder_store(tmp_path).known_runs('name == "a"', budget_s=60)
     assert (len(known.runs), known.stored, known.projects) == (1, 4, ["p", "q"])
 
 
@@ -84,9 +85,9 @@ def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> N
     root, cache = tmp_path / "runs", tmp_path / "cache"
     three(root)
     query = "summary.loss.last < 2.5"
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         assert names(store, query) == ["c", "b"]
-    with LocalStore(root, cache=cache) as store:
+    with folder_store(root, cache=cache) as store:
         known = store.known_runs(query, budget_s=60)
         assert len(known.runs) == 2
         assert all(run.source.signature is None for run in store.runs())

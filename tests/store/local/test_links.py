@@ -14,7 +14,7 @@ from epochal.errors import UsageError
 from epochal.exchange.imports.registry import open_foreign
 from epochal.journal.layout import RunFolder
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.exchange.imports.samples import (
     csv_table,
     json_lines,
@@ -38,7 +38,7 @@ def served(tmp_path: Path) -> Path:
 
 
 def _names(root: Path, *, follow_links: bool = False) -> list[str]:
-    with LocalStore(root, follow_links=follow_links) as store:
+    with folder_store(root, follow_links=follow_links) as store:
         return sorted(run.info.name for run in store.runs())
 
 
@@ -89,11 +89,11 @@ def test_a_link_in_a_run_that_leads_out_is_refused_with_a_sentence(served: Path,
         (folder.path / name).unlink(missing_ok=True)
         secret.write_text(json.dumps({"name": "stolen", "v": 1}))
     (folder.path / name).symlink_to(secret)
-    with LocalStore(served) as store:
+    with folder_store(served) as store:
         (run,) = store.runs()
         assert run.info.name == "own"
         assert f"{name} is a link that leads out" in str(run.info.problem)
-    with LocalStore(served, follow_links=True) as store:
+    with folder_store(served, follow_links=True) as store:
         (run,) = store.runs()
         assert "is a link" not in str(run.info.problem)
 
@@ -104,7 +104,7 @@ def test_blobs_are_not_read_through_a_linked_folder(served: Path) -> None:
     (secret / "key").write_text("private")
     journal = Journal(served, "images").add({"log": "blob", "name": "b", "step": 1, "file": "key"})
     journal.folder.blobs.symlink_to(secret)
-    with LocalStore(served) as store, pytest.raises(UsageError, match="outside"):
+    with folder_store(served) as store, pytest.raises(UsageError, match="outside"):
         store.run("images").blob("key")
     assert load_run(journal.folder.path, follow_links=True).blob("key") == b"private"
 

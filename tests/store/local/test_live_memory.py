@@ -6,7 +6,7 @@ import pytest
 
 from epochal.journal import tail
 from epochal.journal.layout import PartName
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 
@@ -31,7 +31,7 @@ def test_a_look_for_changes_reads_no_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(tmp_path).metrics(0, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         run = store.run("x")
         assert run.series("loss").values.tolist() == [1.0]
         store.refresh()

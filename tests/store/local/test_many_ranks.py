@@ -12,7 +12,7 @@ from epochal.journal.layout import PartName, rank_writer, run_folders
 from epochal.journal.segments.parts import sealable_parts
 from epochal.journal.segments.seal import seal_part
 from epochal.store.local.by_path import load_run
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal, settle
 
@@ -26,12 +26,12 @@ def ranks(root: Path, count: int) -> Journal:
 
 
 def num_records(root: Path) -> int:
-    with LocalStore(root) as store:
+    with folder_store(root) as store:
         return store.run("x").info.records
 
 
 def read_every_rank(root: Path) -> int:
-    with LocalStore(root) as store:
+    with folder_store(root) as store:
         run = store.run("x")
         (metric,) = run.metrics()
         return sum(len(run.series("loss", rank=rank)) for rank in metric.ranks)

@@ -12,9 +12,9 @@ import pytest
 from epochal.cli.main import main
 from epochal.journal.layout import PartName, RunFolder
 from epochal.store.local.by_path import load_run
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from epochal.store.row import latest_findings
+from epochal.store.run import RunView
 from tests.store.journals import Journal
 from tests.store.sealing import seal
 
@@ -28,7 +28,7 @@ _FINDING = {
     "evidence": {},
 }
 
-_READS: dict[str, Callable[[LocalRun], Any]] = {
+_READS: dict[str, Callable[[RunView], Any]] = {
     "info": lambda run: run.info.records,
     "brief": lambda run: run.outline().name,
     "status": lambda run: run.status.state,
@@ -83,7 +83,7 @@ def test_a_run_that_is_sealed_between_two_reads_answers_the_same(name: str, tmp_
 def test_pack_between_two_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epochal.cli.pack.WORTH_SEALING_BYTES", 0)
     _recorded(tmp_path)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         run = store.run("x")
         run.series("loss")
         assert main(["manage", "pack", "x", "--dir", str(tmp_path)]) == 0
@@ -150,7 +150,7 @@ def test_a_journal_that_was_cut_says_how_much_is_gone(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for step in range(1000):
         journal.metrics(step, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         run = store.run("x")
         assert run.info.records == 1001
         _cut_to_half(journal.folder)

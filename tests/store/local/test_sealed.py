@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, run_folders
 from epochal.series.series import Series
+from epochal.store.cache import LoadedRuns, MemoryBudget
+from epochal.store.folder import FolderSource
 from epochal.store.local.by_path import load_run, named_run
-from epochal.store.local.cache import LoadedRuns, MemoryBudget
-from epochal.store.local.folder import FolderSource
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.doubles.every_kind import write_every_kind
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal, seal_all
@@ -22,7 +22,7 @@ from tests.store.sealing import seal, seal_all
 LOOP = PartName("loop", 1, 0)
 
 
-def everything(run: LocalRun) -> dict[str, object]:
+def everything(run: RunView) -> dict[str, object]:
     """All that can be asked of a run."""
     series = {
         (m.name, m.axis, rank): points(run.series(m.name, rank=rank, axis=m.axis))
@@ -102,7 +102,7 @@ def test_a_damaged_segment_is_a_problem_of_its_run_only(tmp_path: Path) -> None:
     other = Journal(tmp_path, "other").metrics(1, a=1)
     seal(journal.folder)
     (journal.folder.segments / f"{LOOP.stem}.parquet").write_bytes(b"PAR1 rubbish")
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     assert "is damaged" in str(store.run("x").info.problem)
     assert len(named_run(store, str(other.folder.path)).series("a")) == 1
 
@@ -128,7 +128,7 @@ def test_runs_let_go_of_journals_and_read_them_again(tmp_path: Path) -> None:
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     settle(tmp_path)
     held = MemoryBudget(loaded=LoadedRuns(limit_bytes=0))
-    runs = [LocalRun(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
+    runs = [RunView(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
     for _ in range(2):
         assert [run.series("a").values[0] for run in runs] == [0, 1, 2]
         assert [run.held_bytes > 0 for run in runs] == [False, False, True]
@@ -203,7 +203,7 @@ def test_only_so_many_runs_keep_their_journals(tmp_path: Path) -> None:
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     settle(tmp_path)
     held = MemoryBudget(loaded=LoadedRuns(most=2))
-    runs = [LocalRun(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
+    runs = [RunView(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
     assert [run.info.step for run in runs] == [1] * 5
     assert [run.held_bytes > 0 for run in runs] == [False, False, False, True, True]
 
@@ -212,6 +212,6 @@ def test_runs_being_written_keep_their_journals(tmp_path: Path) -> None:
     for number in range(20):
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     held = MemoryBudget(loaded=LoadedRuns(most=1))
-    runs = [LocalRun(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
+    runs = [RunView(FolderSource(folder.path), held=held) for folder in run_folders(tmp_path)]
     assert [len(run.series("a")) for run in runs] == [1] * 20
     assert all(run.held_bytes > 0 for run in runs)

@@ -12,7 +12,7 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.state import RunState
 from epochal.journal.tail import TailedPart
 from epochal.series.series import Series
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.journal.segments.parts import HEADER, lines, metrics, write_part
 from tests.store.journals import Journal
 
@@ -103,7 +103,7 @@ def test_a_series_that_grew_is_read_whole(tmp_path: Path) -> None:
 
 def test_metrics_are_made_anew_only_where_they_changed(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0, a=2.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         first = store.run("x").metrics()
         for step, change in enumerate(("step", "metric", "definition"), 2):
             if change == "step":

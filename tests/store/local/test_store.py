@@ -12,18 +12,18 @@ from epochal.journal import ranks
 from epochal.journal.layout import write_json
 from epochal.journal.row import Labels
 from epochal.store.local.by_path import load_run, named_run
-from epochal.store.local.store import LocalStore, open_store
+from epochal.store.local.catalog import folder_store, open_store
 from tests.store.journals import Journal
 
 
 def only_run(root: Path) -> str | None:
-    (run,) = LocalStore(root).runs()
+    (run,) = folder_store(root).runs()
     return run.info.problem
 
 
 def test_a_missing_identity_is_taken_from_the_journal(tmp_path: Path) -> None:
     Journal(tmp_path, "x", identity=False, id="abc").metrics(1, a=1)
-    (run,) = LocalStore(tmp_path).runs()
+    (run,) = folder_store(tmp_path).runs()
     assert (run.info.id, run.info.name, run.info.project) == ("abc", "x", "p")
     assert "run.json is missing" in str(run.info.problem)
     assert len(run.series("a")) == 1
@@ -37,21 +37,21 @@ def test_a_damaged_identity_is_listed_with_the_reason(tmp_path: Path) -> None:
 
 def test_an_empty_folder_with_a_journal_is_listed_as_unreadable(tmp_path: Path) -> None:
     Journal(tmp_path, identity=False)
-    (run,) = LocalStore(tmp_path).runs()
+    (run,) = folder_store(tmp_path).runs()
     assert run.info.status.state == "unreadable"
 
 
 def test_a_newer_format_is_named_and_not_half_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
     journal.path("rank-0001").write_text('{"log":"run","v":2}\n')
-    (run,) = LocalStore(tmp_path).runs()
+    (run,) = folder_store(tmp_path).runs()
     assert "newer Epochal" in str(run.info.problem)
     assert (run.info.status.state, run.metrics()) == ("unreadable", [])
 
 
 def test_a_newer_identity_is_not_read_on(tmp_path: Path) -> None:
     Journal(tmp_path, v=9).metrics(1, a=1)
-    (run,) = LocalStore(tmp_path).runs()
+    (run,) = folder_store(tmp_path).runs()
     assert "newer Epochal" in str(run.info.problem)
     assert run.metrics() == []
 
@@ -116,7 +116,7 @@ def test_what_a_rank_wrote_aside_belongs_to_its_run(tmp_path: Path) -> None:
     aside = Journal(tmp_path, "launch-7", project=".launch", identity=False)
     aside.metrics(1, a=5, writer="rank-0001")
     ranks.publish(tmp_path, "launch-7", ranks.RankRendezvous(journal.folder, 2))
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     (run,) = store.runs()
     assert run.series("a", rank=1).values.tolist() == [5]
     aside.path("rank-0001").rename(journal.path("rank-0001", attempt=2))
@@ -145,7 +145,7 @@ def test_damaged_labels_are_a_problem_not_an_error(tmp_path: Path) -> None:
 
 def test_a_run_is_found_by_its_path(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "elsewhere").metrics(1, a=1)
-    path, store = str(journal.folder.path), LocalStore(tmp_path / "runs")
+    path, store = str(journal.folder.path), folder_store(tmp_path / "runs")
     assert named_run(store, path).info.name == "x"
     with pytest.raises(RunNotFoundError):
         store.run(path)
@@ -166,7 +166,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_copied_folder_has_an_id_of_its_own(tmp_path: Path) -> None:
     Journal(tmp_path, "x", id="abc").metrics(1, a=1)
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     assert [run.id for run in store.runs()] == ["abc"]
     Journal(tmp_path, "b", id="abc").metrics(1, a=2)
     Journal(tmp_path, "a", id="abc").metrics(1, a=3)
@@ -180,7 +180,7 @@ def test_a_copied_folder_has_an_id_of_its_own(tmp_path: Path) -> None:
 def test_an_id_is_free_again_when_its_run_is_gone(tmp_path: Path) -> None:
     first = Journal(tmp_path, "a", id="abc").metrics(1, a=1)
     Journal(tmp_path, "b", id="abc").metrics(1, a=2)
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     store.refresh()
     shutil.rmtree(first.folder.path)
     assert store.refresh() == {"abc"}
@@ -189,7 +189,7 @@ def test_an_id_is_free_again_when_its_run_is_gone(tmp_path: Path) -> None:
 
 def test_an_id_that_is_said_late_is_taken(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "x", identity=False)
-    store = LocalStore(tmp_path)
+    store = folder_store(tmp_path)
     assert [run.id for run in store.runs()] == ["x"]
     write_json(journal.folder.identity, {"v": 1, "id": "abc", "name": "x"})
     assert "abc" in store.refresh()
@@ -201,7 +201,7 @@ def test_a_run_at_a_path_is_read_without_the_others(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "x").metrics(1, a=1)
     other = Journal(tmp_path, "y").metrics(1, a=1)
     other.folder.identity.write_text("{broken")
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         assert named_run(store, str(journal.folder.path)).series("a").values.tolist() == [1]
 
 
@@ -210,7 +210,7 @@ def test_a_link_that_leads_to_itself_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "p" / "loop").symlink_to(tmp_path / "p" / "loop")
     (tmp_path / "p" / "nowhere").symlink_to(tmp_path / "none")
-    assert [run.id for run in LocalStore(tmp_path).runs()] == ["id-x"]
+    assert [run.id for run in folder_store(tmp_path).runs()] == ["id-x"]
 
 
 def test_pipes_in_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_attempts_may_have_any_number(tmp_path: Path, attempt: int) -> None:
 
 def test_an_id_that_no_link_could_hold_is_not_taken(tmp_path: Path) -> None:
     Journal(tmp_path, id="a" * 5000).metrics(1, a=1)
-    assert [run.id for run in LocalStore(tmp_path).runs()] == ["x"]
+    assert [run.id for run in folder_store(tmp_path).runs()] == ["x"]
 
 
 def test_a_blob_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_folder_that_nobody_may_look_into_is_listed_with_the_reason(tmp_path: 
     closed = Journal(tmp_path, "closed").metrics(1, a=1).folder.path
     closed.chmod(0)
     try:
-        problems = {run.path.name: run.info.problem for run in LocalStore(tmp_path).runs()}
+        problems = {run.path.name: run.info.problem for run in folder_store(tmp_path).runs()}
     finally:
         closed.chmod(0o700)
     assert problems["open"] is None
@@ -263,7 +263,7 @@ def test_what_a_program_froze_stays_frozen(tmp_path: Path) -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
     try:
-        assert len(LocalStore(tmp_path).runs()) == 200
+        assert len(folder_store(tmp_path).runs()) == 200
         # What goes meanwhile is no longer counted.
         assert gc.get_freeze_count() > frozen // 2
     finally:

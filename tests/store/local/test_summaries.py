@@ -12,8 +12,8 @@ from epochal.cli.main import main
 from epochal.journal.state import AXES, all_summaries
 from epochal.series.series import Series
 from epochal.series.summary import Summary
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
+from epochal.store.run import RunView
 from tests.doubles.lines_run import lines_run
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
@@ -32,7 +32,7 @@ def written(root: Path) -> Journal:
     return journal
 
 
-def one_at_a_time(run: LocalRun) -> dict[tuple[str, str], Summary]:
+def one_at_a_time(run: RunView) -> dict[tuple[str, str], Summary]:
     return {(m.name, m.axis): run.series(m.name, axis=m.axis).summary for m in run.metrics()}
 
 
@@ -41,7 +41,7 @@ def test_all_at_once_are_the_same_as_one_at_a_time(tmp_path: Path, is_sealed: bo
     written(tmp_path)
     if is_sealed:
         seal_all(tmp_path)
-    run = LocalStore(tmp_path).run("x")
+    run = folder_store(tmp_path).run("x")
     expected = one_at_a_time(run)
     found = {(m.name, m.axis): run.summary(m.name, axis=m.axis) for m in run.metrics()}
     assert str(found) == str(expected)  # nan is not equal to itself
@@ -55,7 +55,7 @@ def test_all_series_together_are_the_same_as_one_at_a_time(tmp_path: Path, is_se
     journal.add({"log": "define", "name": "acc", "unit": "%", "goal": "max"})
     if is_sealed:
         seal_all(tmp_path)
-    run = LocalStore(tmp_path).run("x")
+    run = folder_store(tmp_path).run("x")
     for axis in AXES:
         for rank in (0, 1):
             one_by_one = [
@@ -76,19 +76,19 @@ def content(series: Series) -> tuple[object, ...]:
 def test_a_newer_attempt_hides_points_of_an_older_one(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=4.0).metrics(9, loss=0.1)
     journal.add({"log": "resume", "step": 5}, attempt=2).metrics(6, loss=2.0, attempt=2)
-    run = LocalStore(tmp_path).run("x")
+    run = folder_store(tmp_path).run("x")
     assert (run.summary("loss").count, run.summary("loss").min) == (2, 2.0)
 
 
 def test_series_in_one_table_are_worked_out_together(tmp_path: Path) -> None:
     written(tmp_path)
-    run = LocalStore(tmp_path).run("x")
+    run = folder_store(tmp_path).run("x")
     together = {key.name for key, _ in run._ask(all_summaries)}
     assert together == {metric.name for metric in run.metrics()}
 
 
 def summarise_all(root: Path) -> None:
-    run = LocalStore(root).run("x")
+    run = folder_store(root).run("x")
     for metric in run.metrics():
         run.summary(metric.name, axis=metric.axis)
         run.series(metric.name, axis=metric.axis)
@@ -144,6 +144,6 @@ def test_summaries_of_a_wide_run_with_much_telemetry_are_made_together(tmp_path:
         numbers = {f"m{number}": number / 7 for number in range(1500)}
         journal.add({"log": "metrics", "step": step, "m": numbers})
     journal.add(*({"log": "system", "cpu_pct": float(tick)} for tick in range(1500)))
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         (run,) = store.runs()
         assert len(run.known.metrics) == len(run.metrics()) == 1501

@@ -11,9 +11,10 @@ import pytest
 
 from epochal.journal.layout import PartName
 from epochal.journal.segments.seal import seal_part
-from epochal.store.local.cache import LoadedRuns, MemoryBudget
-from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView
+from epochal.store.cache import LoadedRuns, MemoryBudget
+from epochal.store.local.catalog import FolderCatalog, folder_store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 from tests.store.journals import Journal
 
 WAIT_S = 120.0
@@ -42,7 +43,7 @@ def being_read(run: RunView) -> Iterator[None]:
 def test_other_runs_answer_while_one_is_being_read(tmp_path: Path) -> None:
     Journal(tmp_path, name="large").metrics(1, loss=1.0)
     Journal(tmp_path, name="small").metrics(1, loss=2.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         large = store.run("large")
         with being_read(large):
             small = store.find("id-small")
@@ -53,7 +54,7 @@ def test_other_runs_answer_while_one_is_being_read(tmp_path: Path) -> None:
 
 def test_a_look_does_not_wait_for_a_run_that_is_being_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path, name="large").metrics(1, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         large = store.run("large")
         store.refresh()
         with being_read(large):
@@ -66,7 +67,7 @@ def test_a_look_does_not_wait_for_a_run_that_is_being_read(tmp_path: Path) -> No
 
 def test_a_run_that_vanishes_while_it_is_read_is_no_longer_listed(tmp_path: Path) -> None:
     journal = Journal(tmp_path, name="gone").metrics(1, loss=1.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         gone = store.run("gone")
         store.refresh()
         with being_read(gone):
@@ -88,8 +89,9 @@ def test_many_threads_get_the_same_answers_with_little_memory(tmp_path: Path) ->
         for path in journal.folder.path.rglob("*.*"):
             os.utime(path, (1000.0, 1000.0))  # long settled: it may give way
     held = MemoryBudget(loaded=LoadedRuns(limit_bytes=1, most=2))
-    with LocalStore(tmp_path) as store:
-        store._held = held
+    catalog = FolderCatalog(tmp_path)
+    catalog._held = held
+    with Store(catalog) as store:
         wrong: list[str] = []
 
         def ask(turn: int) -> None:
@@ -113,7 +115,7 @@ def test_many_threads_get_the_same_answers_with_little_memory(tmp_path: Path) ->
 
 def test_ids_and_records_fit_together_while_runs_grow(tmp_path: Path) -> None:
     journal = Journal(tmp_path, name="grows").metrics(0, loss=0.0)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         run = store.run("grows")
         stop = threading.Event()
 

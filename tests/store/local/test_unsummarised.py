@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epochal.store.local.store import LocalStore
+from epochal.store.local.catalog import folder_store
 from tests.store.journals import Journal
 
 
@@ -23,7 +23,7 @@ def test_a_list_says_who_they_are_and_how_they_stand(tmp_path: Path, end: str | 
     journal = large_run(tmp_path)
     if end is not None:
         journal.finish(end)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         known = store.known_runs()
         outline = known.runs[0].outline()
         assert (known.unsummarised, outline.is_summarised) == (1, False)
@@ -39,7 +39,7 @@ def test_lists_read_them_while_they_have_time_the_newest_first(tmp_path: Path) -
     for number in range(3):
         journal = Journal(tmp_path, f"r{number}", created=1000.0 + number)
         journal.metrics(number, loss=1.0).finish()
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         first = store.known_runs(budget_s=0)
         assert [run.outline().name for run in first.runs] == ["r2", "r1", "r0"]
         assert first.unsummarised == 3
@@ -49,7 +49,7 @@ def test_lists_read_them_while_they_have_time_the_newest_first(tmp_path: Path) -
 
 def test_queries_about_what_is_not_known_leave_them_out(tmp_path: Path) -> None:
     large_run(tmp_path)
-    with LocalStore(tmp_path) as store:
+    with folder_store(tmp_path) as store:
         for query, num_found in {
             'config.lr == 0.5 and not name == "a"': 1,
             "summary.loss.min < 1": 0,
@@ -66,6 +66,6 @@ def test_runs_are_grouped_by_fields(tmp_path: Path) -> None:
     for name, lr in (("a", 0.1), ("b", 0.2), ("c", 0.1), ("d", None)):
         config = {} if lr is None else {"lr": lr}
         Journal(tmp_path, name, config=config).metrics(1, loss=1.0).finish()
-    known = LocalStore(tmp_path).known_runs(order="name", group="config.lr,project", budget_s=60)
+    known = folder_store(tmp_path).known_runs(order="name", group="config.lr,project", budget_s=60)
     found = {values: [run.info.name for run in runs] for values, runs in known.groups}
     assert found == {(0.1, "p"): ["a", "c"], (0.2, "p"): ["b"], (None, "p"): ["d"]}

@@ -18,7 +18,7 @@ from epochal.records.format import format_count, format_duration
 from epochal.series.downsample import buckets
 from epochal.series.series import Series, X
 from epochal.series.smooth import Smoothing
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 # Numbers of the terminal's own colours.
 _MAIN, _RAW, _EVALUATION, _BAD, _FLAG, _AXES = 14, 4, 11, 9, 3, 8

@@ -18,7 +18,8 @@ from epochal.journal.metrics import Metric
 from epochal.journal.row import LIVE_STATES, State
 from epochal.query.pattern import compile_pattern
 from epochal.store.metrics import by_importance
-from epochal.store.store import RunView, Store
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 REFRESH_EVERY_S = 0.25
 _LIST_EVERY_S, _LOST_EVERY_S, _LONGEST_WAIT_S = 2.0, 2.0, 5.0

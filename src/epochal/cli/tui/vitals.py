@@ -21,7 +21,7 @@ from epochal.series.trend import gap_grade, gap_percent
 from epochal.series.window import LossTrend
 from epochal.store.metrics import by_importance
 from epochal.store.row import latest_findings
-from epochal.store.store import RunView
+from epochal.store.run import RunView
 
 _TREND_POINTS, _LEAST_FOR_A_TREND = 150, 3
 _FEW, _MOST_OTHERS = 3, 8

@@ -14,12 +14,12 @@ from epochal.exchange.imports.converting import Conversions
 from epochal.health.rule_settings import RuleSettings, reader_rules
 from epochal.journal.layout import LAUNCH_FOLDER, SearchBounds, is_run_folder
 from epochal.settings import cache_folder
-from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.folder import FolderSource
-from epochal.store.local.listing import asides_below
-from epochal.store.local.run import LocalRun
-from epochal.store.local.store import LocalStore
-from epochal.store.store import RunView, Store
+from epochal.store.cache import MemoryBudget
+from epochal.store.folder import FolderSource
+from epochal.store.listing import asides_below
+from epochal.store.local.catalog import FolderCatalog
+from epochal.store.run import RunView
+from epochal.store.store import Store
 
 _SHOWN = 8
 
@@ -29,7 +29,7 @@ def named_run(store: Store, key: str, *, follow_links: bool = False) -> RunView:
 
     A run of a store on another machine has no path here.
     """
-    if not isinstance(store, LocalStore):
+    if not isinstance(store.catalog, FolderCatalog):
         return store.run(key)
     path = Path(key).expanduser()
     if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
@@ -42,10 +42,10 @@ def named_run(store: Store, key: str, *, follow_links: bool = False) -> RunView:
         return run_at(store, path, follow_links=follow_links)
 
 
-def run_at(store: LocalStore, path: Path, *, follow_links: bool = False) -> LocalRun:
+def run_at(store: Store, path: Path, *, follow_links: bool = False) -> RunView:
     """The run at a path; one that the store does not list is read alone."""
-    path = path.absolute()
-    listed = store.listed_at(path)
+    path, catalog = path.absolute(), store.catalog
+    listed = catalog.listed_at(path) if isinstance(catalog, FolderCatalog) else None
     return listed or load_run(path, follow_links=follow_links, rules=reader_rules())
 
 
@@ -55,7 +55,7 @@ def load_run(
     held: MemoryBudget | None = None,
     follow_links: bool = False,
     rules: RuleSettings | None = None,
-) -> LocalRun:
+) -> RunView:
     """One run by its folder, or by the file or folder that another tracker left it in.
 
     Raises ``UsageError`` when there is no run in it, or more than one.
@@ -70,10 +70,10 @@ def load_run(
     asides = asides_below(runs_root).get(path, ())
     bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
     source = FolderSource(path, asides=asides, bounds=bounds)
-    return LocalRun(source, held=held)
+    return RunView(source, held=held)
 
 
-def _load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget) -> LocalRun:
+def _load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget) -> RunView:
     """One run of another tracker; ``UsageError`` unless there is exactly one."""
     if not path.exists():
         raise UsageError(f"there is no file or folder {str(path)!r}.")
@@ -89,4 +89,4 @@ def _load_converted(path: Path, conversions: Conversions, *, held: MemoryBudget)
             f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
             " and name one of them."
         )
-    return LocalRun(FolderSource(found[0].folder.path, converted=found[0]), held=held)
+    return RunView(FolderSource(found[0].folder.path, converted=found[0]), held=held)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow, Status
 from epochal.records import Axis
-from epochal.records.values import flat_items
 from epochal.series.summary import Summary
 from epochal.store.local.index import Answer, Index, decoded_row
-from epochal.store.local.run import LocalRun, metric_of
 from epochal.store.row import status_of, with_set_value, with_status
-from epochal.store.selection import search_text_of
+from epochal.store.run import RunView, metric_of
+from epochal.store.selection import Subject
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +36,7 @@ class Entry:
     created: float | None = None
     is_current: bool = False
     outline: RunRow | None = None
-    run: LocalRun | None = None
+    run: RunView | None = None
 
     @property
     def is_unindexed(self) -> bool:
@@ -45,35 +44,34 @@ class Entry:
         return self.run is not None and not self.run.is_indexed
 
 
-class ListedRun:
+class ListedRun(Subject):
     """A run as the evaluator of queries sees it."""
 
-    __slots__ = ("_open", "_row", "_status", "_summaries", "entry")
+    __slots__ = ("_open", "_packed", "_status", "_summaries", "entry")
 
     def __init__(
-        self, entry: Entry, row: RunRow | bytes, open_run: Callable[[Entry], LocalRun]
+        self, entry: Entry, row: RunRow | bytes, open_run: Callable[[Entry], RunView]
     ) -> None:
         self.entry = entry
-        self._row = row
+        self._packed = row
         self._open = open_run
         self._status: Status | None = None
         self._summaries: dict[tuple[str, int, Axis], Summary] = {}
 
     @property
-    def id(self) -> str:
-        return self.entry.id or self.row.id
+    def view(self) -> RunView:
+        return self._open(self.entry)
 
     @property
     def row(self) -> RunRow:
         """Its row, without status and counts; decoded when somebody asks for it."""
-        if isinstance(self._row, bytes):
-            self._row = decoded_row(self._row) or self._open(self.entry).read_row()
-        return self._row
+        if isinstance(self._packed, bytes):
+            self._packed = decoded_row(self._packed) or self.view.read_row()
+        return self._packed
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        """Its configuration; the run is asked where its row has only the beginning."""
-        return self._open(self.entry).config if self.row.is_cut else self.row.config
+    def id(self) -> str:
+        return self.entry.id or self.row.id
 
     @property
     def status(self) -> Status:
@@ -87,10 +85,6 @@ class ListedRun:
     def info(self) -> RunRow:
         """Its row at this moment."""
         return with_status(self.row, self.status, run_id=self.id)
-
-    @property
-    def search_text(self) -> str:
-        return search_text_of(self.row, self.id)
 
     def metric(self, name: str) -> Metric | None:
         """The metric that a name means: of the headline, else what the run itself says."""
@@ -121,7 +115,7 @@ class ListedRun:
         return metric_of([found])
 
     def _ask(self, name: str) -> Answer:
-        run = self._open(self.entry)
+        run = self.view
         metric = run.metric(name)
         if metric is None or not metric.ranks:
             return Answer(metric, None)
@@ -132,29 +126,23 @@ class ListedRun:
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         found = None if axis is None else self._summaries.get((name, rank, axis))
-        return found or self._open(self.entry).summary(name, rank=rank, axis=axis)
+        return found or super().summary(name, rank=rank, axis=axis)
 
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The summary of the last points of a metric; kept with the row once it was read."""
         asked = f"{metric.axis}@{num_points}/{metric.name}"
         answer = self.entry.index.answer(self.entry.place, asked)
         if answer is None or answer.summary is None:
-            found = self._open(self.entry).tail_summary(metric, num_points)
+            found = super().tail_summary(metric, num_points)
             self.entry.index.put_answer(self.entry.place, asked, Answer(metric, found))
             return found
         return answer.summary
 
-    def names(self) -> Iterable[str]:
-        if self.row.is_summarised:
-            run = self._open(self.entry)
-            yield from (metric.name for metric in (*run.metrics(), *run.set_metrics()))
-        yield from (f"config.{key}" for key, _ in flat_items(self.config))
 
-
-class LazyRuns(Sequence[LocalRun]):
+class LazyRuns(Sequence[RunView]):
     """Runs of a list, each opened when it is asked for."""
 
-    def __init__(self, entries: Sequence[Entry], open_run: Callable[[Entry], LocalRun]) -> None:
+    def __init__(self, entries: Sequence[Entry], open_run: Callable[[Entry], RunView]) -> None:
         self._entries = entries
         self._open = open_run
 
@@ -167,13 +155,13 @@ class LazyRuns(Sequence[LocalRun]):
         return len(self._entries)
 
     @overload
-    def __getitem__(self, place: int) -> LocalRun: ...
+    def __getitem__(self, place: int) -> RunView: ...
     @overload
     def __getitem__(self, place: slice) -> LazyRuns: ...
-    def __getitem__(self, place: int | slice) -> LocalRun | LazyRuns:
+    def __getitem__(self, place: int | slice) -> RunView | LazyRuns:
         if isinstance(place, slice):
             return LazyRuns(self._entries[place], self._open)
         return self._open(self._entries[place])
 
-    def __iter__(self) -> Iterator[LocalRun]:
+    def __iter__(self) -> Iterator[RunView]:
         return map(self._open, self._entries)

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from epochal.base.atomic_file import make_folder, sync_folder
 from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.journal.labels import read_labels
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
 from epochal.journal.row import RunRow
-from epochal.store.answers import TrashedRun
-from epochal.store.local.run import LocalRun
-from epochal.store.local.run_files import read_labels
 from epochal.store.lookup import choose
+from epochal.store.row import TrashedRun
+from epochal.store.run import RunView
 from epochal.store.status import GONE_AFTER_S
 
 TRASH_FOLDER = ".trash"
@@ -99,7 +99,7 @@ def is_live(info: RunRow) -> bool:
 
 
 class FolderTrash:
-    """The trash folders below some roots; see ``epochal.store.store.Trash``."""
+    """The trash folders below some roots; see ``epochal.store.catalog.Trash``."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = roots
@@ -122,6 +122,9 @@ class FolderTrash:
             raise RunNotFoundError(
                 f"there is no run {key!r} in the trash: 'epochal manage trash' lists them."
             ) from None
+
+    def put(self, run: RunView) -> TrashedRun:
+        return move_to_trash(run.info)
 
     def restore(self, run: TrashedRun) -> str:
         folder, origin = Path(run.folder), Path(run.origin)
@@ -241,7 +244,7 @@ class DiskUsage:
         return sum(self.by_run.values())
 
 
-def disk_usage(runs: Sequence[LocalRun], trashed: Sequence[TrashedRun] = ()) -> DiskUsage:
+def disk_usage(runs: Sequence[RunView], trashed: Sequence[TrashedRun] = ()) -> DiskUsage:
     """Measure runs of ours and the trash; other trackers' files are not counted."""
     usage = DiskUsage()
     for run in runs:

@@ -8,27 +8,20 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from epochal.errors import FormatError, UsageError
 from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
+from epochal.journal.labels import LabelsEdit, edit_labels
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
 from epochal.journal.part import Part, SealedPart
 from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.row import Labels, RunRow
 from epochal.journal.summaries import covers, read_metrics, read_summary
 from epochal.journal.tail import TailedPart
-from epochal.store.answers import LabelsEdit
-from epochal.store.local.listing import (
-    LINK_OUT,
-    Aside,
-    FoundPart,
-    Listing,
-    is_orphan,
-    orphaned_ranks,
-)
-from epochal.store.local.run_files import Identity, edit_labels
+from epochal.store.listing import LINK_OUT, Aside, FoundPart, Listing, is_orphan, orphaned_ranks
+from epochal.store.run_files import Identity
 
 
 class LoadedParts:
@@ -142,10 +135,37 @@ SETTLED_S = 60.0
 _LOOKS = 100
 
 
+class Origin(Protocol):
+    """A run of another machine that a folder has a copy of; its row comes from there.
+
+    Each method raises ``RunNotFoundError`` where the run is gone, and what a connection raises.
+    """
+
+    @property
+    def row(self) -> RunRow:
+        """The row as it was told last."""
+
+    def read_row(self) -> RunRow:
+        """The row of a run that the other machine has summarised; it does so now where needed."""
+
+    def ask(self) -> bool:
+        """Ask for the row again; True when the run has changed."""
+
+    def fetch(self) -> None:
+        """Fetch what is new into the folder; no blobs."""
+
+    def fetch_blob(self, file: str) -> None:
+        """Fetch a blob into the folder, if there is one of this name."""
+
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Edit the labels that are stored there."""
+
+
 class FolderSource:
     """A run folder; ``asides`` are parts that ranks wrote elsewhere for it.
 
-    ``converted`` follows the files of another tracker and writes the folder.
+    ``converted`` follows the files of another tracker and writes the folder. With an ``origin``,
+    the folder is a copy, and each look fetches what is new.
     """
 
     def __init__(
@@ -155,9 +175,11 @@ class FolderSource:
         asides: Sequence[Aside] = (),
         bounds: SearchBounds | None = None,
         converted: ConvertedRun | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.place = str(path)
         self.converted = converted
+        self.origin = origin
         # What the original of a converted run looked like at the last look.
         self._original: str | None = None
         self._is_orphan = is_orphan(self.place)
@@ -191,6 +213,8 @@ class FolderSource:
 
     def look(self) -> None:
         """List the folder; of a converted run, look at the original as well."""
+        if self.origin is not None:
+            self.origin.fetch()
         if self.converted is not None:
             self._original = self.converted.look()
         self._dirs = _changed(self.place)  # first: what changes from here on makes another stamp
@@ -338,18 +362,23 @@ class FolderSource:
         return self._parts.held_bytes
 
     def blob_path(self, file: str) -> Path:
+        if Path(file).name != file:
+            raise UsageError(f"blob {file!r} is not the name of a file.")
+        if self.origin is not None:
+            self.origin.fetch_blob(file)
         path = self.folder.blobs / file
         # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
         for either in (path, self.folder.blobs / f"{file}{RAW}"):
             if either.is_symlink() or (either.exists() and not either.is_file()):
                 raise UsageError(f"blob {file!r} is not a file.")
-        if Path(file).name != file:
-            raise UsageError(f"blob {file!r} is not the name of a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
         return path
 
     def relabel(self, edit: LabelsEdit) -> None:
+        if self.origin is not None:
+            self.origin.relabel(edit)
+            return
         if self.converted is not None and not self.converted.is_kept:
             raise UsageError(
                 f"{self.run_json.get('name')!r} lies in files of {self.tracker}, which are only"

@@ -1,4 +1,4 @@
-"""The store over run folders on this machine's file systems."""
+"""The catalog of run folders on this machine's file systems."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ import math
 import os
 import threading
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.errors import FormatError, UsageError
 from epochal.exchange.imports.converting import Conversions, ConvertedRun
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.boards import Boards, FolderBoards
 from epochal.journal.layout import SearchBounds, read_json
+from epochal.journal.row import RunRow
 from epochal.query import filter as q
 from epochal.settings import cache_folder
-from epochal.store.answers import TrashedRun
-from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.folder import FolderSource, has_stamp
+from epochal.store.cache import MemoryBudget
+from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.folder import FolderSource, has_stamp
+from epochal.store.listing import Aside, asides_of, orphans_below, survey
 from epochal.store.local.index import Index, IndexedRun
 from epochal.store.local.listed import Entry, LazyRuns, ListedRun
-from epochal.store.local.listing import Aside, asides_of, orphans_below, survey
-from epochal.store.local.run import LocalRun, check_place
-from epochal.store.local.trash import FolderTrash, move_to_trash
-from epochal.store.lookup import choose
-from epochal.store.projects import ProjectList, project_list
-from epochal.store.selection import Selection, parse_groups
-from epochal.store.store import SUMMARISE_S, KnownRuns, RunView, Trash
+from epochal.store.local.trash import FolderTrash
+from epochal.store.run import RunView
+from epochal.store.selection import Selection
+from epochal.store.store import Store
 
-_NEWEST_FIRST = "-created"
 # A journal of this size is read in a fraction of a second.
 _QUICK_BYTES = 8 * 1024 * 1024
 # A search for new runs looks at its time after so many.
@@ -42,8 +40,8 @@ _BOARDS_S = 0.15
 _SKEW_S = 300.0
 
 
-class LocalStore:
-    """Every run below some folders; see ``epochal.store.store`` for what may be asked.
+class FolderCatalog:
+    """Every run below some folders; see ``epochal.store.catalog``.
 
     With a ``cache`` folder, rows of runs are kept there between processes, in one index for each
     root. Without one, everything is worked out anew. A root may be a file of another tracker. Links
@@ -76,16 +74,9 @@ class LocalStore:
         self._asides: Mapping[str, Sequence[Aside]] = {}
         self._conversions = Conversions(self._bounds, cache, self._held.guard)
         self._converted: Mapping[str, ConvertedRun] = {}
-        self._opened: WeakValueDictionary[str, LocalRun] = WeakValueDictionary()
+        self._opened: WeakValueDictionary[str, RunView] = WeakValueDictionary()
         self._is_scanned = False
-        # By place, the id and signature of each run that ``refresh`` has told of.
-        self._told: dict[str, tuple[str, str | None]] = {}
-
-    def __enter__(self) -> LocalStore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self.trash = FolderTrash(self._roots)
 
     def close(self) -> None:
         for index in self._indexes:
@@ -93,57 +84,38 @@ class LocalStore:
 
     # -- lists ------------------------------------------------------------------------------------
 
-    def runs(
+    def select(
         self,
-        query: str | None = None,
+        selection: Selection,
         *,
-        order: str | None = None,
         offset: int = 0,
         limit: int | None = None,
-    ) -> Sequence[LocalRun]:
-        if offset < 0 or (limit is not None and limit < 0):
-            raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
-        select = Selection(query, order)
-        self._scan_once()
-        unread = self._unread()
-        if not select.needs_points:  # identity and configuration, which converted records may have
-            self._read_rows(unread, is_quick=True)
-            unread = [e for e in unread if query is not None and e.place in self._converted]
-        self._read_rows(unread)
-        found = select.of(self._listed(select.condition), self._held.guard.select)
-        end = None if limit is None else offset + limit
-        return self._lazy(found[offset:end])
-
-    def known_runs(
-        self,
-        query: str | None = None,
-        *,
-        order: str | None = None,
-        group: str | None = None,
         budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
-        select = Selection(query, None if order == _NEWEST_FIRST else order)
-        group_by = None if group is None else parse_groups(group)
         self._scan_once()
-        self._read_known(budget_s)
-        runs = self._listed(select.condition)
-        if select.needs_points:  # nobody knows whether they are meant
+        if budget_s == math.inf:
+            self._read_for(selection)
+        else:
+            self._read_known(budget_s)
+        runs = self._listed(selection.condition)
+        if selection.needs_points:  # of others nobody knows whether they are meant
             runs = [run for run in runs if run.row.is_summarised]
-        found = select.of(runs, self._held.guard.select)
-        groups = () if group_by is None else group_by(found)
+        found = selection.of(runs, self._held.guard.select)
+        groups = () if selection.group is None else selection.group(found)
         listed = [entry for entry in self._entries.values() if entry.id is not None]
         return KnownRuns(
-            self._lazy(found),
+            self._lazy(found[offset : None if limit is None else offset + limit]),
             sum(entry.outline is not None for entry in listed),
             [(values, self._lazy(some)) for values, some in groups],
             stored=len(listed),
             projects=self._project_names(),
         )
 
-    def projects(self, *, budget_s: float = SUMMARISE_S) -> ProjectList:
+    def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
         self._scan_once()
-        self._read_known(budget_s)
-        return project_list(run.info for run in self._listed(None))
+        if budget_s is not None:
+            self._read_known(budget_s)
+        return [run.info for run in self._listed(None)]
 
     @property
     def boards(self) -> Boards:
@@ -186,6 +158,16 @@ class LocalStore:
         entries = self._entries.values()
         return [e for e in entries if not e.is_current or e.outline is not None or e.id is None]
 
+    def _read_for(self, selection: Selection) -> None:
+        """Have the rows of all runs, as far as a selection may be about what is in them."""
+        unread = self._unread()
+        if (
+            not selection.needs_points
+        ):  # identity and configuration, which converted records may have
+            self._read_rows(unread, is_quick=True)
+            unread = [e for e in unread if selection.query and e.place in self._converted]
+        self._read_rows(unread)
+
     def _read_known(self, budget_s: float) -> None:
         """Have rows for a list: carried ones, and others for so many seconds, newest first.
 
@@ -226,7 +208,7 @@ class LocalStore:
                         run.lock.release()
         self._assign_ids()
 
-    def _learn(self, entry: Entry, run: LocalRun, *, is_quick: bool) -> None:
+    def _learn(self, entry: Entry, run: RunView, *, is_quick: bool) -> None:
         """Read the row of a run, and note what is known of it."""
         if entry.signature is not None and run.source.signature not in (None, entry.signature):
             run.look_again()  # another thread was reading it at the last scan
@@ -243,17 +225,7 @@ class LocalStore:
 
     # -- single runs ------------------------------------------------------------------------------
 
-    def run(self, key: str) -> LocalRun:
-        known = self.find(key)
-        if known is not None:
-            return known
-        runs = self._listed(None)
-        chosen = self.find(runs[choose(key, [run.info for run in runs])].id)
-        if chosen is None:  # it went a moment ago
-            raise RunNotFoundError(f"there is no run {key!r}.")
-        return chosen
-
-    def find(self, run_id: str) -> LocalRun | None:
+    def find(self, run_id: str) -> RunView | None:
         self._scan_once()
         self._read_rows([e for e in self._entries.values() if e.own_id is None], is_quick=True)
         entry = self._by_id.get(run_id)
@@ -261,7 +233,7 @@ class LocalStore:
             return None
         return self._open(entry)
 
-    def listed_at(self, path: Path) -> LocalRun | None:
+    def listed_at(self, path: Path) -> RunView | None:
         """The listed run of a folder, or the only one of another tracker's file; else None."""
         self._scan_once()
         entry = self._entries.get(str(path))
@@ -277,13 +249,13 @@ class LocalStore:
         self._read_rows([entry], is_quick=True)
         return self._open(entry)
 
-    def _open(self, entry: Entry) -> LocalRun:
+    def _open(self, entry: Entry) -> RunView:
         with self._lock:
             run = self._opened.get(entry.place)
             if run is None:
                 seen = entry.signature if entry.is_current else None
                 source = self._source_at(entry.place)
-                run = LocalRun(source, held=self._held, index=entry.index, signature=seen)
+                run = RunView(source, held=self._held, index=entry.index, signature=seen)
                 self._opened[entry.place] = run
             run.listed_id = entry.id
             return run
@@ -297,22 +269,16 @@ class LocalStore:
             converted=converted,
         )
 
-    def remove(self, run: RunView) -> TrashedRun:
-        moved = move_to_trash(run.info)
+    def forget(self, run: RunView) -> None:
         with self._lock:
-            entry = self._entries.pop(moved.origin, None)
+            entry = self._entries.pop(run.place, None)
             if entry is not None:
                 self._forget(entry)
-        return moved
-
-    @property
-    def trash(self) -> Trash:
-        return FolderTrash(self._roots)
 
     # -- scanning ---------------------------------------------------------------------------------
 
-    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
-        """Look for new runs and new records; the ids of runs that are new, changed or gone.
+    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
+        """Look for new runs and new records; by id the place and the signature of each run.
 
         A run that another thread reads at this moment is looked at the next time. Of thousands of
         new runs those whose turn does not come within the budget are new the next time.
@@ -320,7 +286,7 @@ class LocalStore:
         until = time.monotonic() + budget_s
         if not self._is_scanned and budget_s < math.inf:
             self._scan_once()  # ids are left to the list that follows, which has its own budget
-            return set()
+            return {}
         for place in self._scan():
             run = self._opened.get(place)
             if run is not None and run.lock.acquire(blocking=False):
@@ -333,13 +299,11 @@ class LocalStore:
             if time.monotonic() < until:
                 self._read_rows(unnamed[at : at + _RUNS_AT_ONCE], until=0.0)
         with self._lock:
-            told = {
-                place: (entry.id, entry.signature)
+            return {
+                entry.id: (place, entry.signature)
                 for place, entry in self._entries.items()
                 if entry.id is not None
             }
-            before, self._told = self._told, told
-        return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
     def _scan_once(self) -> None:
         with self._lock:
@@ -496,13 +460,38 @@ def _latest_creation(entry: Entry) -> float:
         return math.inf
 
 
+def check_place(path: str | Path) -> None:
+    """Raise ``UsageError`` unless a path is a folder, or a file with runs of another tracker."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        return
+    if not place.exists():
+        raise UsageError(f"there is no folder {str(path)!r}.")
+    place = place.absolute()
+    if not Conversions(SearchBounds(place), cache_folder()).at(place):
+        raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
+
+
+def folder_store(
+    *roots: str | Path,
+    cache: Path | None = None,
+    follow_links: bool = False,
+    rules: RuleSettings | None = None,
+    only: Set[str] | None = None,
+) -> Store:
+    """The store over the runs below some folders; see ``FolderCatalog``."""
+    return Store(
+        FolderCatalog(*roots, cache=cache, follow_links=follow_links, rules=rules, only=only)
+    )
+
+
 def open_store(
     *paths: str | Path, follow_links: bool = False, rules: RuleSettings | None = None
-) -> LocalStore:
+) -> Store:
     """The runs below some folders, with the user's cache; ``UsageError`` when one is not there.
 
     A path may also be a file of another tracker.
     """
     for path in paths:
         check_place(path)
-    return LocalStore(*paths, cache=cache_folder(), follow_links=follow_links, rules=rules)
+    return folder_store(*paths, cache=cache_folder(), follow_links=follow_links, rules=rules)

@@ -1,16 +1,18 @@
-"""The store over the runs of a hub or a server on another machine.
+"""The catalog of a hub or a server on another machine.
 
 Lists are made there. A run that is queried in depth is copied into the cache folder, each time only
-what is new. The local store answers over that copy, so results are the same.
+what is new, and a run answers over that copy as over any folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import shutil
 import threading
-from collections.abc import Iterable, Sequence, Set
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,19 @@ import msgspec
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.boards import Board, StoredBoard
+from epochal.journal.layout import SearchBounds
 from epochal.journal.row import RunRow
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url, hub_token, linked_token
-from epochal.store.answers import TrashedRun
-from epochal.store.lookup import choose
-from epochal.store.projects import ProjectList
-from epochal.store.remote.run import Mirrors, RemoteRun, version
+from epochal.store.cache import MemoryBudget
+from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.folder import FolderSource
+from epochal.store.remote.mirror import Mirror, version
 from epochal.store.remote.server import RemoteServer
-from epochal.store.selection import parse_order, parse_query
-from epochal.store.store import SUMMARISE_S, KnownRuns, RunView
+from epochal.store.row import TrashedRun
+from epochal.store.run import RunView
+from epochal.store.selection import Selection
+from epochal.store.store import Store
 
 # The deleted runs of a server.
 
@@ -48,9 +53,9 @@ class RemoteTrash:
                 return run
         raise RunNotFoundError(f"there is no run {key!r} in the trash of {self._server.url}.")
 
-    def put(self, run_id: str) -> TrashedRun:
+    def put(self, run: RunView) -> TrashedRun:
         """Move a run to the trash; raises ``UsageError`` for a live one."""
-        answer = self._server.send("POST", "/api/trash", {"runs": [run_id]})
+        answer = self._server.send("POST", "/api/trash", {"runs": [run.id]})
         if answer["refused"]:
             raise UsageError(answer["refused"][0]["reason"])
         return _trashed(answer["removed"][0])
@@ -94,10 +99,11 @@ class RemoteBoards:
 
 
 _MIRRORS = "mirrors"
+_KEPT_S = 30 * 86_400.0
 
 
-class RemoteStore:
-    """Every run that a server shows; see ``epochal.store.store`` for what may be asked.
+class HttpCatalog:
+    """Every run that a server shows; see ``epochal.store.catalog``.
 
     Copies of runs are kept below ``cache``.
     """
@@ -106,65 +112,48 @@ class RemoteStore:
         self, url: str, *, token: str | None = None, cache: Path, rules: RuleSettings | None = None
     ) -> None:
         self._server = RemoteServer(url, token)
-        self.url = self._server.url
-        digest = hashlib.sha256(self.url.encode()).hexdigest()[:16]
-        self._mirrors = Mirrors(self._server, cache / _MIRRORS / digest, rules=rules)
+        digest = hashlib.sha256(self._server.url.encode()).hexdigest()[:16]
+        self._folder = cache / _MIRRORS / digest
+        self._bounds = SearchBounds(self._folder)
+        self._held = MemoryBudget(rules=rules or RuleSettings())
         self._lock = threading.Lock()
-        self._runs: dict[str, RemoteRun] = {}
-        self._told: dict[str, object] = {}
-
-    def __enter__(self) -> RemoteStore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._runs: dict[str, tuple[RunView, Mirror]] = {}
+        self.trash = RemoteTrash(self._server)
+        self.boards = RemoteBoards(self._server)
 
     def close(self) -> None:
+        """Close connections, and erase copies that were not read for a month."""
         self._server.close()
-        self._mirrors.close()
+        before = time.time() - _KEPT_S
+        with contextlib.suppress(FileNotFoundError):
+            for place in list(self._folder.iterdir()):
+                if place.stat().st_mtime < before:
+                    shutil.rmtree(place, ignore_errors=True)
 
-    def runs(
+    def select(
         self,
-        query: str | None = None,
+        selection: Selection,
         *,
-        order: str | None = None,
         offset: int = 0,
         limit: int | None = None,
-    ) -> Sequence[RemoteRun]:
-        if offset < 0 or (limit is not None and limit < 0):
-            raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
-        _check(query, order)
-        return self._taken(self._server.listed(query, order, offset=offset, limit=limit)[0])
-
-    def known_runs(
-        self,
-        query: str | None = None,
-        *,
-        order: str | None = None,
-        group: str | None = None,
         budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
-        """Runs as the server knows them now; see ``epochal.store.store``."""
-        _check(query, order)
-        if group is not None:
+        if selection.group is not None:
             raise UsageError("group= cannot be asked of a store on another machine.")
-        listed, unsummarised = self._server.listed(query, order, is_patient=False)
-        runs = self._taken(listed)
-        projects = sorted({run.outline().project for run in runs})
-        return KnownRuns(runs, unsummarised, stored=len(runs), projects=projects)
+        rows, unsummarised = self._server.listed(
+            selection.query,
+            selection.order,
+            offset=offset,
+            limit=limit,
+            is_patient=budget_s == math.inf,
+        )
+        projects = sorted({row.project for row in rows})
+        return KnownRuns(self._taken(rows), unsummarised, stored=len(rows), projects=projects)
 
-    def projects(self, *, budget_s: float = SUMMARISE_S) -> ProjectList:
-        """Every project in one row, as the server knows it now."""
-        return msgspec.convert(self._server.send("GET", "/api/projects"), ProjectList)
+    def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
+        return self._server.listed(is_patient=False)[0]
 
-    def run(self, key: str) -> RemoteRun:
-        known = self.find(key)
-        if known is not None:
-            return known
-        runs = self._taken(self._server.listed(is_patient=False)[0])
-        return runs[choose(key, [run.outline() for run in runs])]
-
-    def find(self, run_id: str) -> RemoteRun | None:
+    def find(self, run_id: str) -> RunView | None:
         if not run_id:
             return None
         try:
@@ -172,63 +161,52 @@ class RemoteStore:
         except RunNotFoundError:
             return None
 
-    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
+    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
         """Ask for new runs and records; copies that are in use fetch what is new."""
-        listed, _ = self._server.listed(is_fresh=True, is_patient=False)
-        told = {one.id: version(one) for one in listed}
-        before, self._told = self._told, told
-        changed = {run_id for run_id, _ in told.items() ^ before.items()}
-        for run in self._taken(listed):
-            if run.is_copied and run.id in changed:
-                run.refresh()
+        rows, _ = self._server.listed(is_fresh=True, is_patient=False)
+        self._taken(rows)
+        told = {row.id: version(row) for row in rows}
         with self._lock:
-            for run_id in before.keys() - told.keys():
-                self._runs.pop(run_id, None)
-        return changed
+            for run_id in self._runs.keys() - told.keys():
+                del self._runs[run_id]
+            behind = [run for run, mirror in self._runs.values() if mirror.is_behind]
+        for run in behind:
+            run.refresh()
+        return told
 
-    def remove(self, run: RunView) -> TrashedRun:
-        moved = self.trash.put(run.id)
+    def forget(self, run: RunView) -> None:
         with self._lock:
-            self._runs.pop(run.id, None)
-        shutil.rmtree(self._mirrors.place(run.id), ignore_errors=True)
-        return moved
+            _, mirror = self._runs.pop(run.id, (run, None))
+        if mirror is not None:
+            mirror.erase()
 
-    @property
-    def trash(self) -> RemoteTrash:
-        return RemoteTrash(self._server)
-
-    @property
-    def boards(self) -> RemoteBoards:
-        return RemoteBoards(self._server)
-
-    def _taken(self, listed: Iterable[RunRow]) -> list[RemoteRun]:
+    def _taken(self, rows: Iterable[RunRow]) -> list[RunView]:
         """The runs of a list; one that was listed before is the same object."""
-        found: list[RemoteRun] = []
         with self._lock:
-            for one in listed:
-                run = self._runs.get(one.id)
-                if run is None:
-                    run = self._runs[one.id] = RemoteRun(one, self._server, self._mirrors)
-                else:
-                    run.row = one
-                found.append(run)
-        return found
+            return [self._run_of(row) for row in rows]
+
+    def _run_of(self, row: RunRow) -> RunView:
+        known = self._runs.get(row.id)
+        if known is not None:
+            known[1].row = row
+            return known[0]
+        mirror = Mirror(row, self._server, self._folder)
+        source = FolderSource(mirror.folder.path, origin=mirror, bounds=self._bounds)
+        run = RunView(source, held=self._held)
+        self._runs[row.id] = run, mirror
+        return run
 
 
-def _check(query: str | None, order: str | None) -> None:
-    """Raise ``UsageError`` for a mistake here, where the place in the text can be shown."""
-    if query is not None:
-        parse_query(query)
-    if order is not None:
-        parse_order(order)
-
-
-# Opens the runs behind the address of a hub or a server, such as ``https://host``.
+def http_store(
+    url: str, *, token: str | None = None, cache: Path, rules: RuleSettings | None = None
+) -> Store:
+    """The store over the runs of a server; see ``HttpCatalog``."""
+    return Store(HttpCatalog(url, token=token, cache=cache, rules=rules))
 
 
 def open_remote(
     address: str, *, token: str | None = None, rules: RuleSettings | None = None
-) -> RemoteStore:
+) -> Store:
     """The runs behind an address; no request is sent yet.
 
     Without a token, it is the one of a link (``?token=…``), else the one that the settings have
@@ -237,7 +215,7 @@ def open_remote(
     url = check_url(address)
     if token is None:
         token = linked_token(address) or _own_token(url)
-    return RemoteStore(url, token=token, cache=cache_folder(), rules=rules)
+    return http_store(url, token=token, cache=cache_folder(), rules=rules)
 
 
 def hub_address(given: str | None) -> str:

@@ -1,4 +1,4 @@
-"""One run on disk, with every query of the store about it."""
+"""One run, with every query of the store about it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
-from epochal.exchange.imports.converting import Conversions
+from epochal.exchange.media.stored import StoredSample
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
-from epochal.journal.blobs import files_of
-from epochal.journal.entries import Cursor, Entry
+from epochal.journal.blobs import files_of, open_blob
+from epochal.journal.entries import Cursor, Entry, by_time
 from epochal.journal.facts import SeriesKey
 from epochal.journal.fold import Fold, RunMetrics
-from epochal.journal.layout import SearchBounds, is_patch, parse_part_name
+from epochal.journal.labels import LabelsEdit
+from epochal.journal.layout import RunFolder, is_patch, parse_part_name
 from epochal.journal.metrics import Metric, set_metrics, set_role
 from epochal.journal.part import StalePartError
 from epochal.journal.regular_file import read_regular
@@ -31,25 +32,30 @@ from epochal.series.blocks import Downsampled
 from epochal.series.importance import Importance
 from epochal.series.series import Series
 from epochal.series.summary import Summary
-from epochal.settings import cache_folder
-from epochal.store.answers import LabelsEdit, Machine
-from epochal.store.goodput import Goodput, goodput
-from epochal.store.local.cache import SERIES_BYTES, MemoryBudget, locked
-from epochal.store.local.findings import (
+from epochal.store.cache import SERIES_BYTES, MemoryBudget, locked
+from epochal.store.findings import (
     RECORDS_A_LOOK,
     Diagnosis,
     count_entries,
     met_errors,
     recorded_errors,
 )
-from epochal.store.local.folder import SETTLED_S, FolderSource
-from epochal.store.local.index import Index
-from epochal.store.local.row import completed, faulty_row, identity_row
-from epochal.store.local.run_files import patch_file, read_machines
+from epochal.store.folder import SETTLED_S, FolderSource
+from epochal.store.goodput import Goodput, goodput
 from epochal.store.metrics import formula_series, no_metric, resolve
-from epochal.store.row import status_of, with_set_value, with_status
+from epochal.store.row import (
+    completed,
+    faulty_row,
+    identity_row,
+    status_of,
+    with_set_value,
+    with_status,
+)
+from epochal.store.run_files import Machine, patch_file, read_machines
 from epochal.store.status import GONE
-from epochal.store.store import RunView
+
+if TYPE_CHECKING:
+    from epochal.store.local.index import Index
 
 # Of so much more than was folded all is read, which numpy does faster.
 _QUICK_BYTES = 8 * 1024 * 1024
@@ -86,8 +92,8 @@ def metric_of(some: Sequence[SeriesSummary]) -> Metric:
     )
 
 
-class LocalRun(RunView):
-    """A run and its folder; nothing of it is read before the first query.
+class RunView:
+    """One run, as of the last look at its files; nothing of it is read before the first query.
 
     The state of its parts is kept in memory, and read on as they grow. Its row is kept while the
     files stay as they are, here and in the index. Each method takes ``lock``; see ``RunView.lock``.
@@ -159,6 +165,11 @@ class LocalRun(RunView):
 
     @locked
     def refresh(self) -> bool:
+        """Read what was written since; True when there was anything."""
+        origin = self.source.origin
+        has_changed = False if origin is None else origin.ask()
+        if origin is not None and self.source.signature is None:
+            return has_changed  # nothing was copied yet
         has_changed = self._look()
         if self._state is None or not self._is_behind:
             return has_changed
@@ -213,11 +224,13 @@ class LocalRun(RunView):
 
     @property
     def held_bytes(self) -> int:
+        """How many bytes of it are kept in memory."""
         return self.source.held_bytes + self._series_bytes
 
     def release(self) -> bool:
-        """Free what was read; False while the run grows, or another thread reads it: never waits,
-        as another run's lock is held.
+        """Free what was read; False while the run grows, or another thread reads it.
+
+        It never waits, as another run's lock is held.
         """
         if not self.lock.acquire(blocking=False):
             return False
@@ -225,7 +238,8 @@ class LocalRun(RunView):
             is_settled = time.time() - self.source.newest_s > SETTLED_S
             if self._state is None or not is_settled:
                 return False
-            self.read_row()  # lists ask for it
+            if self.source.origin is None:
+                self.read_row()  # lists ask for it
             self._free()
             return True
         finally:
@@ -260,6 +274,8 @@ class LocalRun(RunView):
 
         Otherwise what was appended is folded in, or all of the run is read.
         """
+        if self.source.origin is not None:
+            return self.source.origin.read_row()
         guard = self._held.guard
         row = self._row or guard.run(self.place, self._recall)
         row = row or guard.run(self.place, self._make)
@@ -360,6 +376,8 @@ class LocalRun(RunView):
     def known(self) -> RunMetrics:
         """The series of the run and their summaries."""
         row = self.read_row()
+        if self.source.origin is not None:
+            self._look_once()  # a copy that cannot be made is no fault of the run
         if self._known is None and self._index is not None:
             self._known = self._index.metrics(self.place)
         if self._known is None:
@@ -389,6 +407,7 @@ class LocalRun(RunView):
 
     @property
     def id(self) -> str:
+        """The id of this run and of no other in its store."""
         return self.listed_id or self.own_id
 
     @property
@@ -399,17 +418,20 @@ class LocalRun(RunView):
 
     @property
     def created(self) -> float:
-        """When the run was created, in Unix seconds; the folder's time where no file says it."""
+        """When the run was created, in Unix seconds; None where nothing says it."""
         return self.outline_row().created or 0.0
 
     @locked
     def outline(self) -> RunRow:
+        """Like ``info``, without reading a run that was not summarised; see ``is_summarised``."""
         row = self.outline_row()
         return with_status(row, self._status_of(row), run_id=self.id)
 
     @locked
     def outline_row(self) -> RunRow:
         """The row without its status; of a run that nobody has summarised who it is."""
+        if self.source.origin is not None:
+            return self.source.origin.row
         row = self._row or self._held.guard.run(self.place, self._recall)
         self._row = row = row or self._held.guard.run(self.place, self._make_quickly)
         row = row or self._held.guard.run(self.place, identity_row, self.source)
@@ -418,15 +440,19 @@ class LocalRun(RunView):
     @property
     @locked
     def info(self) -> RunRow:
+        """The run in one row; the status is derived again at every call."""
         row = self.read_row()
         return with_status(row, self._status_of(row), run_id=self.id)
 
     @property
     @locked
     def status(self) -> Status:
+        """The status of the run, derived again at every call."""
         return self._status_of(self.read_row())
 
     def _status_of(self, row: RunRow) -> Status:
+        if self.source.origin is not None:
+            return row.status
         if self._ended is not None and self._ended[0] is row:
             return self._ended[1]
         status = status_of(row, now=time.time(), grew=self.grew_at)
@@ -438,6 +464,7 @@ class LocalRun(RunView):
     @property
     @locked
     def config(self) -> Mapping[str, Any]:
+        """What the run was configured with, options set later included."""
         row = self.read_row()
         if not row.is_cut:
             return row.config
@@ -447,17 +474,26 @@ class LocalRun(RunView):
     @property
     @locked
     def facts(self) -> Mapping[str, Any]:
-        """The content of run.json; the first record of the journal where it is missing."""
+        """Everything that was recorded about how the run was started."""
         self._look_once()
         return dict(self.source.run_json or self._ask(lambda state: state.header or {}))
 
     @property
     @locked
     def labels(self) -> Labels:
+        """What people changed later."""
         return self.outline_row().labels
 
     @locked
     def relabel(self, edit: LabelsEdit) -> None:
+        """Edit the labels that are stored now; no edit is lost when several come at once.
+
+        Raises ``OSError`` when they cannot be stored, and ``UsageError`` for a name, a tag or a
+        note that is too long or holds control characters.
+
+        Args:
+            edit: What changes.
+        """
         self.source.relabel(edit)
         self.refresh()
 
@@ -465,23 +501,50 @@ class LocalRun(RunView):
 
     @locked
     def metrics(self) -> list[Metric]:
+        """Every series there is, in order of first appearance."""
         return list(self._series_known.metrics)
 
     @locked
     def set_metrics(self) -> list[Metric]:
+        """The numbers that the program set with ``run.summary`` under names that no series has.
+
+        Their axis is ``none``: they have a summary and no points.
+        """
         listed, row = self._series_known, self.read_row()
         return set_metrics(row.summary, listed.names, listed.known.facts.definitions)
 
     @locked
     def role(self, role: str) -> Metric | None:
+        """The metric that plays a role (``epochal.records.ROLES``), defined or guessed.
+
+        Args:
+            role: The role.
+        """
         return next((one for one in self._series_known.metrics if one.role == role), None)
 
     @locked
     def metric(self, name: str) -> Metric | None:
+        """The metric of a name; else of a role; else one whose name ends in ``/name``.
+
+        It may be one of ``set_metrics``, or the result of a formula.
+
+        Args:
+            name: The name, role, or end of a name.
+        """
         return resolve(name, self._series_known.metrics, self.set_metrics())
 
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
+        """Every point of a series; the step axis goes first where a name is on several.
+
+        The name may be a formula (``query/formula.py``) where no metric is named like that. Raises
+        ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
+
+        Args:
+            name: The metric.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
+        """
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
             found = formula_series(name, self._series_known.metrics, self, rank=rank, axis=axis)
@@ -510,6 +573,19 @@ class LocalRun(RunView):
         lo: float | None = None,
         hi: float | None = None,
     ) -> Downsampled | None:
+        """What a chart along the series' own axis shows, where that needs few of its points.
+
+        None where it needs all of them: ask for the series then.
+
+        Args:
+            name: The metric.
+            pixels: The width of the chart.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
+            lo: The lowest position; None for no bound.
+            hi: The highest position; None for no bound.
+        """
+
         def query(state: RunState) -> Downsampled | None:
             key = state.find(name, axis, rank)
             blocks = None if key is None else state.blocks(key, rank)
@@ -519,14 +595,22 @@ class LocalRun(RunView):
 
     @locked
     def all_series(self, axis: Axis, *, rank: int = 0) -> list[Series]:
-        """Every series of a rank on an axis, in order of first appearance; raises ``FormatError``.
+        """Every series of a rank on an axis, in order of first appearance; read together.
 
-        They are not kept for the next query.
+        Raises ``FormatError`` where the points cannot be read.
+
+        Args:
+            axis: ``step``, ``epoch`` or ``time``.
+            rank: The rank of a distributed run.
         """
         return self._ask(lambda state: state.all_series(axis, rank))
 
     @locked
     def goodput(self) -> Goodput | None:
+        """Productive time over wall time across attempts; None before the first step.
+
+        None also for runs that another tracker wrote: their files do not say when they started.
+        """
         if self.tracker is not None:
             return None
         status = self._status_of(self.read_row())
@@ -534,6 +618,15 @@ class LocalRun(RunView):
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """Last, extremes and mean of a series; cheap, also for many runs.
+
+        Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
+
+        Args:
+            name: The metric.
+            rank: The rank of a distributed run.
+            axis: ``step``, ``epoch`` or ``time``.
+        """
         row, listed = self.read_row(), self._series_known
         axes = AXES if axis is None else (axis,)
         key = next((key for on in axes if (key := (name, on, rank)) in listed.by_key), None)
@@ -554,16 +647,28 @@ class LocalRun(RunView):
 
     @locked
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
-        """The same of the last points of the lowest rank that has the metric."""
+        """The summary of the last points of the lowest rank that has a metric.
+
+        Args:
+            metric: The metric.
+            num_points: How many points at its end.
+        """
         series = self.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
         return series.select(slice(-num_points, None)).summary
 
     @locked
     def latest(self, role: str) -> float | None:
+        """The last value of the metric that plays a role on rank 0, as far as ``outline`` reads.
+
+        None without one, and where only the whole run would say it.
+
+        Args:
+            role: The role.
+        """
         row = self.outline_row()
         if not row.is_summarised:
             return None
-        if row.of_role(role) is not None:
+        if row.of_role(role) is not None or self.source.origin is not None:
             return last_value(row, role)
         metric = self.role(role) or set_role(role, self.set_metrics())
         if metric is None or 0 not in metric.ranks:
@@ -578,14 +683,25 @@ class LocalRun(RunView):
 
     @locked
     def kinds(self) -> Set[str]:
+        """The kinds of records that the run has, as far as ``entries`` returns them."""
         return self._ask(lambda state: state.kinds())
 
     @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
+        """Records of these kinds by step, then by time; ``rank=None`` for all ranks.
+
+        Kinds that are nothing but numbers raise ``UsageError``: they are series.
+
+        Args:
+            kinds: Kinds of records.
+            name: The name of the records; all of them if you give none.
+            rank: The rank; None for all ranks.
+        """
         return self._ask(lambda state: state.entries(*kinds, name=name, rank=rank))
 
     @locked
     def blob_types(self) -> Mapping[str, str]:
+        """The media types of all files that records name: ``blob`` returns these and no others."""
         end = self.end()
         if self._blob_types is None or self._blob_types[0] != end:
             named: dict[str, str] = {}
@@ -596,13 +712,20 @@ class LocalRun(RunView):
 
     @locked
     def blob_path(self, file: str) -> Path:
+        """Where a file lies that a record names; it may not be encoded yet (``journal/blobs.py``).
+
+        Raises ``UsageError`` for any other file.
+
+        Args:
+            file: The name of the file, as the record has it.
+        """
         if file not in self.blob_types() or is_patch(file):
             raise UsageError(f"run {self.read_row().name!r} has no file {file!r}.")
         return self.source.blob_path(file)
 
     @locked
     def patch(self) -> bytes:
-        """The changes that were not committed, from the file that run.json names."""
+        """The changes that were not committed when the run started; empty where it has none."""
         file = patch_file(self.facts)
         try:
             return b"" if file is None else read_regular(self.source.blob_path(file))
@@ -611,6 +734,13 @@ class LocalRun(RunView):
 
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
+        """Findings of the health rules, by time; made from records where no companion wrote them.
+
+        At most so many records are read for that at one call, None for all of them.
+
+        Args:
+            most: The largest number of records that are read.
+        """
         row, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
         status = self._status_of(row)
         found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
@@ -624,18 +754,33 @@ class LocalRun(RunView):
 
     @locked
     def evaluated(self) -> Evaluated | None:
+        """How many records of steps and metrics the rules saw, of how many.
+
+        None before ``findings`` has read them, and while a companion evaluates the run.
+        """
         return self._ask(self._diagnosis.evaluated)
 
     @locked
     def internal_errors(self) -> list[Entry]:
+        """Faults of Epochal itself, each member's first as an ``internal-error`` event.
+
+        Recorded ones by time, then those that members met in reading the run here. ``count`` says
+        how often the member failed, as far as that is known. None of them affects the run.
+        """
         met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
         return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:
+        """The newest readings of the run's machines; none when no companion measures them."""
+        self._look_once()
         return read_machines(self.source.folder, now=time.time())
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
+        """Every record as written, writer by writer in file order; after ``since`` if given.
+
+        Read as it is iterated: hold ``lock`` meanwhile where other threads ask the store too.
+        """
         state, seen = self._ask(lambda state: state), dict(since or {})
         for _ in range(_MAX_MOVES):
             try:
@@ -652,6 +797,7 @@ class LocalRun(RunView):
 
     @locked
     def end(self) -> Cursor:
+        """The end of the records read so far; ``records`` continues from it."""
         if self._state is not None:
             return self._state.end()
         found: dict[str, Position] = {}
@@ -662,14 +808,76 @@ class LocalRun(RunView):
                 found[name.writer] = Position(*name, mark.records - 1)
         return found
 
+    # -- entries by their usual names --------------------------------------------------------------
 
-def check_place(path: str | Path) -> None:
-    """Raise ``UsageError`` unless a path is a folder, or a file with runs of another tracker."""
-    place = Path(path).expanduser()
-    if place.is_dir():
-        return
-    if not place.exists():
-        raise UsageError(f"there is no folder {str(path)!r}.")
-    place = place.absolute()
-    if not Conversions(SearchBounds(place), cache_folder()).at(place):
-        raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
+    def length(self, axis: Axis) -> int | None:
+        """How many steps or epochs it has: as planned, or as recorded if those are more.
+
+        Args:
+            axis: ``step``, ``epoch`` or ``time``.
+        """
+        return self.info.length(axis)
+
+    def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Histograms, of one name or of all.
+
+        Args:
+            name: The name; all of them if you give none.
+            rank: The rank of a distributed run.
+        """
+        return self.entries("histogram", name=name, rank=rank)
+
+    def texts(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Text samples, of one name or of all.
+
+        Args:
+            name: The name; all of them if you give none.
+            rank: The rank of a distributed run.
+        """
+        return self.entries("text", name=name, rank=rank)
+
+    def samples(self, name: str | None = None, *, rank: int | None = 0) -> list[StoredSample]:
+        """Samples of one name or of all, texts included, by step; ``rank=None`` for all ranks.
+
+        Args:
+            name: The name; all of them if you give none.
+            rank: The rank; None for all ranks.
+        """
+        return self._as_samples(self.entries("blob", "text", name=name, rank=rank))
+
+    def files(self, name: str | None = None) -> list[StoredSample]:
+        """The files of all ranks by time: the newest version of each name is the last one.
+
+        Args:
+            name: The name; all of them if you give none.
+        """
+        return self._as_samples(by_time(self.entries("file", name=name, rank=None)))
+
+    def _as_samples(self, entries: list[Entry]) -> list[StoredSample]:
+        return [StoredSample(entry.record, self.blob_path, rank=entry.rank) for entry in entries]
+
+    def open_blob(self, file: str) -> BinaryIO:
+        """A file that a record names, which may be large; raises ``UsageError`` for any other.
+
+        Args:
+            file: The name of the file, as the record has it.
+        """
+        path = self.blob_path(file)
+        return open_blob(RunFolder(path.parent.parent), path.name)
+
+    def blob(self, file: str) -> bytes:
+        """All bytes of a file that a record names.
+
+        Args:
+            file: The name of the file, as the record has it.
+        """
+        with self.open_blob(file) as opened:
+            return opened.read()
+
+    def messages(self) -> list[Entry]:
+        """Messages of all ranks, by time."""
+        return by_time(self.entries("message", rank=None))
+
+    def events(self) -> list[Entry]:
+        """Events of all ranks, by time."""
+        return by_time(self.entries("event", rank=None))

@@ -1,0 +1,93 @@
+"""The copy of one run of a server; its row comes from there, everything else is fetched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Hashable
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import quote
+
+from epochal.base.atomic_file import between_processes
+from epochal.journal.labels import LabelsEdit
+from epochal.journal.layout import RunFolder
+from epochal.journal.row import RunRow
+from epochal.shipping.client import HubError
+from epochal.shipping.fetching import fetch_blob, mirror_run
+from epochal.shipping.offering import PartCounts
+from epochal.shipping.protocol import RunState
+from epochal.store.remote.server import RemoteServer
+
+
+class Mirror:
+    """A run of a server, copied below a folder as far as queries need it (``folder.py::Origin``).
+
+    Several processes may share the copy.
+    """
+
+    def __init__(self, row: RunRow, server: RemoteServer, root: Path) -> None:
+        self.row = row
+        # Below the folder, also if its server calls the run ``..``.
+        self._root = root / quote(row.id, safe="").replace(".", "%2E")
+        self.folder = RunFolder(self._root / "run")
+        self._server = server
+        self._counts = PartCounts()
+        # The version of the row when the copy was last made; None before.
+        self._fetched: Hashable = None
+        # What the server had when a file was last asked for that it did not have before.
+        self._state: RunState | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a copy is in use, and the run has changed since it was made."""
+        return self._fetched is not None and self._fetched != version(self.row)
+
+    def read_row(self) -> RunRow:
+        """The row; the server reads the run where it has not summarised it."""
+        if not self.row.is_summarised:
+            self.row = self._server.run(self.row.id)
+        return self.row
+
+    def ask(self) -> bool:
+        """Ask for the row again; True when the run has changed."""
+        before, self.row = self.row, self._server.run(self.row.id)
+        return version(before) != version(self.row)
+
+    def fetch(self) -> None:
+        """Fetch what is new; raises ``RunNotFoundError``."""
+        run_id, asked = self.row.id, version(self.row)
+        self._root.mkdir(parents=True, exist_ok=True)
+        os.utime(self._root)
+        with between_processes(self._root / ".lock"), self._server.client() as client:
+            try:
+                mirror_run(client, run_id, self.folder, counts=self._counts)
+            except HubError as error:
+                raise self._server.not_found(error, run_id) from error
+        self._fetched = asked
+
+    def fetch_blob(self, file: str) -> None:
+        """Have a blob in the copy, if there is one of this name."""
+        if (self.folder.blobs / file).is_file():
+            return
+        run_id = self.row.id
+        with between_processes(self._root / ".lock"), self._server.client() as client:
+            if self._state is None or file not in self._state.blobs:  # which never change
+                self._state = client.state(run_id)
+            if file in self._state.blobs:
+                fetch_blob(client, run_id, self._state, self.folder, file)
+
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Edit the labels that the server has now."""
+        run_id = self.row.id
+        change = asdict(edit(self._server.run(run_id).labels))
+        self._server.send("PATCH", f"/api/runs/{quote(run_id, safe='')}/labels", change)
+
+    def erase(self) -> None:
+        """Erase the copy."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def version(row: RunRow) -> Hashable:
+    """What changes when a run has grown, was labelled, or has ended."""
+    return row.updated, row.step, row.epoch, row.attempts, row.status.state, repr(row.labels)
