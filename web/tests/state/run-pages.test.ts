@@ -27,7 +27,7 @@ test("an answer does not have the list asked for again", async () => {
         rows: [{ id: "a" }],
         total: 1,
         offset: 0,
-       
+
         groups: null,
       });
     },
@@ -96,7 +96,7 @@ function storeOf(
       rows: found.slice(offset, offset + limit).map((id) => runRow(id)),
       total: found.length,
       offset,
-     
+
       groups: null,
       ...(request.withProjects === true ? { stored: ids.length, projects: ["p", "q"] } : {}),
       ...(await answer(request)),
