@@ -259,6 +259,9 @@ class Selection:
         self._sort = None if order is None else parse_order(order)
         self.group: _Grouping | None = None if group is None else parse_groups(group)
         self.needs_points = _needs_points(fields_in(query, order))
+        # Whether a run of which only identity and status are known cannot be judged.
+        asked = {field.path[0] for field in fields_in(query, None)}
+        self.needs_summary = not asked <= _IDENTITY | {"text", "status"}
 
     def of(self, runs: list[S], select: Callable[..., list[S]]) -> list[S]:
         """The runs that the query selects, in order; a fault in judging one leaves it out.

@@ -150,8 +150,13 @@ export function createRuns(
         await source.runs({ ...wanted, query: asked.peek(), limit: 1 });
       throw error;
     });
+  /** Each list reads some of the runs that carry no summary: it is asked for again while that helps. */
+  let numLeft = Infinity;
   const pages = createRunPages(ask, request, (list: RunList) => {
     updated.clear();
+    const { unsummarised = 0 } = list;
+    if (unsummarised > 0 && unsummarised < numLeft) reloadSoon(RELOAD_MS);
+    numLeft = unsummarised === 0 ? Infinity : unsummarised;
     onList(list.rows, (id) => rows.peek().get(id));
     numStored.value = list.stored ?? numStored.peek();
     projects.value = list.projects ?? projects.peek();

@@ -98,7 +98,7 @@ class FolderCatalog:
         else:
             self._read_known(budget_s)
         runs = self._listed(selection.condition)
-        if selection.needs_points:  # of others nobody knows whether they are meant
+        if selection.needs_summary:  # of others nobody knows whether they are meant
             runs = [run for run in runs if run.row.is_summarised]
         found = selection.of(runs, self._held.guard.select)
         groups = () if selection.group is None else selection.group(found)
@@ -161,9 +161,8 @@ class FolderCatalog:
     def _read_for(self, selection: Selection) -> None:
         """Have the rows of all runs, as far as a selection may be about what is in them."""
         unread = self._unread()
-        if (
-            not selection.needs_points
-        ):  # identity and configuration, which converted records may have
+        if not selection.needs_points:
+            # Identity and configuration, which the records of a converted run may have.
             self._read_rows(unread, is_quick=True)
             unread = [e for e in unread if selection.query and e.place in self._converted]
         self._read_rows(unread)
