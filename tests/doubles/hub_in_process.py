@@ -11,7 +11,7 @@ import msgspec
 from starlette.applications import Starlette
 
 from epochal.hub.endpoints import HubControls, Receiving
-from epochal.hub.inbox import Inbox
+from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger
 from epochal.server.access import OWNER
 from epochal.shipping.client import HubClient, HubError
@@ -34,7 +34,7 @@ class HubInProcess(HubClient):
         super().__init__("http://localhost")
         self.ledger = Ledger(root)
         controls = HubControls(self.ledger, is_allowed=False)
-        self._receiving = Receiving(Inbox(root), self.ledger, controls)
+        self._receiving = Receiving(FolderInbox(root), self.ledger, controls)
         self._app = Starlette(routes=self._receiving.routes())
         self._on_lines, self._on_file = on_lines, on_file
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from epochal.hub.documents import Documents
-from epochal.hub.inbox import Inbox
+from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import read_json, slugify
 from epochal.shipping.client import HubClient, HubError
@@ -234,7 +234,7 @@ def test_a_writer_deletes_nothing_of_another_project(hub: HubProcess, tmp_path: 
 def test_the_name_of_a_project_leads_nowhere_else(tmp_path: Path, project: str) -> None:
     root = tmp_path / "hub"
     (root / ".hub").mkdir(parents=True)
-    state = Inbox(root).register("abc", {"id": "abc", "name": "x", "project": project})
+    state = FolderInbox(root).register("abc", {"id": "abc", "name": "x", "project": project})
     (found,) = root.glob("[!.]*/x/run.json")
     assert state.project == project
     assert [path.name for path in tmp_path.iterdir()] == ["hub"]

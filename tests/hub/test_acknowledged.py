@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import FormatError
-from epochal.hub.inbox import ConflictError, Inbox
+from epochal.hub.folder_inbox import FolderInbox
+from epochal.hub.inbox import ConflictError
 from epochal.journal.layout import RunFolder
 from epochal.journal.segments.seal import seal_part
 from epochal.shipping.protocol import FileKind
@@ -20,8 +21,8 @@ SEGMENT = f"{STEM}.parquet"
 
 
 @pytest.fixture
-def inbox(tmp_path: Path) -> Inbox:
-    inbox = Inbox(tmp_path / "hub")
+def inbox(tmp_path: Path) -> FolderInbox:
+    inbox = FolderInbox(tmp_path / "hub")
     inbox.register("one", IDENTITY)
     return inbox
 
@@ -35,7 +36,7 @@ def segment(folder: Path, num_records: int) -> bytes:
     return seal_part(sender, name, into=sender.segments).path.read_bytes()
 
 
-def put(inbox: Inbox, kind: FileKind, name: str, data: bytes) -> int:
+def put(inbox: FolderInbox, kind: FileKind, name: str, data: bytes) -> int:
     """Send a file in two pieces; what is acknowledged at the end."""
     sha256, half, have = hashlib.sha256(data).hexdigest(), len(data) // 2, 0
     for start, end in ((0, half), (half, len(data))):
@@ -54,7 +55,7 @@ def num_found(root: Path) -> int:
 
 @pytest.mark.parametrize("kind", ["segments", "blobs"])
 def test_a_file_that_arrived_whole_is_completed_by_the_next_hub(
-    inbox: Inbox, tmp_path: Path, kind: FileKind, monkeypatch: pytest.MonkeyPatch
+    inbox: FolderInbox, tmp_path: Path, kind: FileKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, data = (SEGMENT, segment(tmp_path, 500)) if kind == "segments" else ("x.bin", b"data")
     with monkeypatch.context() as patched:
@@ -62,7 +63,7 @@ def test_a_file_that_arrived_whole_is_completed_by_the_next_hub(
         with pytest.raises(OSError, match="no space"):
             put(inbox, kind, name, data)
     sha256 = hashlib.sha256(data).hexdigest()
-    restarted = Inbox(tmp_path / "hub")
+    restarted = FolderInbox(tmp_path / "hub")
     have = restarted.put_file("one", kind, name, b"", offset=0, size=len(data), sha256=sha256)
     assert have == len(data)
     assert (tmp_path / "hub" / "p" / "a" / kind / name).read_bytes() == data
@@ -75,7 +76,7 @@ def _fail(*_: object) -> None:
 
 
 def test_a_file_that_was_damaged_on_the_hub_is_sent_from_its_start(
-    inbox: Inbox, tmp_path: Path
+    inbox: FolderInbox, tmp_path: Path
 ) -> None:
     data = bytes(range(200))
     sha256 = hashlib.sha256(data).hexdigest()
@@ -86,7 +87,7 @@ def test_a_file_that_was_damaged_on_the_hub_is_sent_from_its_start(
     assert put(inbox, "blobs", "x", data) == 200
 
 
-def test_a_blob_with_other_contents_of_the_same_size_is_refused(inbox: Inbox) -> None:
+def test_a_blob_with_other_contents_of_the_same_size_is_refused(inbox: FolderInbox) -> None:
     assert put(inbox, "blobs", "x", b"data") == 4
     assert put(inbox, "blobs", "x", b"data") == 4
     with pytest.raises(ConflictError, match="other contents"):
@@ -94,7 +95,7 @@ def test_a_blob_with_other_contents_of_the_same_size_is_refused(inbox: Inbox) ->
 
 
 def test_lines_for_a_sealed_part_are_answered_with_what_it_holds(
-    inbox: Inbox, tmp_path: Path
+    inbox: FolderInbox, tmp_path: Path
 ) -> None:
     put(inbox, "segments", SEGMENT, segment(tmp_path, 500))
     assert inbox.append("one", STEM, first=0, lines=lines(0, 1000)) == 500
@@ -102,7 +103,7 @@ def test_lines_for_a_sealed_part_are_answered_with_what_it_holds(
     assert inbox.state("one").segments[SEGMENT].lines == 500
 
 
-def test_a_segment_never_replaces_more_records(inbox: Inbox, tmp_path: Path) -> None:
+def test_a_segment_never_replaces_more_records(inbox: FolderInbox, tmp_path: Path) -> None:
     short, long = segment(tmp_path, 500), segment(tmp_path, 1000)
     inbox.append("one", STEM, first=0, lines=lines(0, 700))
     with pytest.raises(ConflictError, match="has 500 records, and the hub has 700"):
@@ -115,13 +116,13 @@ def test_a_segment_never_replaces_more_records(inbox: Inbox, tmp_path: Path) -> 
     assert num_found(tmp_path / "hub") == 1000
 
 
-def test_a_longer_segment_replaces_a_shorter_one(inbox: Inbox, tmp_path: Path) -> None:
+def test_a_longer_segment_replaces_a_shorter_one(inbox: FolderInbox, tmp_path: Path) -> None:
     put(inbox, "segments", SEGMENT, segment(tmp_path, 500))
     put(inbox, "segments", SEGMENT, segment(tmp_path, 1000))
     assert num_found(tmp_path / "hub") == 1000
 
 
-def test_a_segment_that_cannot_be_read_is_refused(inbox: Inbox) -> None:
+def test_a_segment_that_cannot_be_read_is_refused(inbox: FolderInbox) -> None:
     with pytest.raises(FormatError):
         put(inbox, "segments", SEGMENT, b"not a Parquet file")
     assert not inbox.state("one").segments

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal.hub.inbox import Inbox
+from epochal.hub.folder_inbox import FolderInbox
 from epochal.journal.layout import RunFolder
 from epochal.shipping.worker import NodeShipper, ship_now
 from tests.hub.hub_process import HubProcess
@@ -91,7 +91,7 @@ def test_the_telemetry_of_another_node_is_on_the_hub(hub: HubProcess, tmp_path: 
 
 
 def test_the_id_of_an_earlier_launch_leads_to_no_run(tmp_path: Path) -> None:
-    inbox = Inbox(tmp_path)
+    inbox = FolderInbox(tmp_path)
     identity = {"id": "abc", "project": "p", "name": "n", "launch_id": "job-7"}
     inbox.register("abc", identity)
     assert inbox.launched("job-7", "p", age_s=5) == "abc"

@@ -19,7 +19,7 @@ from epochal.errors import UsageError
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
 from epochal.hub.endpoints import HubControls, Receiving
-from epochal.hub.inbox import Inbox
+from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import Budget, GuessLimitMiddleware
 from epochal.hub.retention import Retention, RetentionRules
@@ -50,7 +50,7 @@ class HubRuns:
 
     def __init__(self, root: Path, charge: Charge = lambda *_: None) -> None:
         self.root = root
-        self.inbox = Inbox(root, charge=charge)
+        self.inbox = FolderInbox(root, charge=charge)
         self.whole: Part = ((root,), None)
         self._bounds = SearchBounds(root)
 

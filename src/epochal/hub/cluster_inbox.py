@@ -1,0 +1,290 @@
+"""Receives runs into a database and a bucket, which any number of hubs share.
+
+A hub keeps nothing of a run: pieces of a file are objects until all of them are here, so they may
+come to different hubs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError, RunNotFoundError
+from epochal.hub.inbox import (
+    UnknownRunError,
+    check_lines,
+    check_piece,
+    fewer_records,
+    other_content,
+    other_project,
+)
+from epochal.hub.line_queue import COLLECT_S, LineQueue
+from epochal.journal.layout import slugify
+from epochal.shipping import protocol
+from epochal.shipping.offering import named_part
+from epochal.store.bucket import ObjectNotFoundError
+from epochal.store.cluster.runs import Block, ClusterRuns, StoredFile
+
+# Rank 0 may start so much earlier than the other ranks of its launch.
+_LAUNCH_SLACK_S = 600.0
+_MOST_PROJECTS = 10_000
+_DIGEST_CHARS = 16
+
+
+class ClusterInbox:
+    """The runs of a cluster, as shippers see them; see ``epochal.hub.inbox``.
+
+    ``charge`` is called with a run's id and the bytes that are about to be stored; it raises
+    ``FullError`` when they do not fit. Lines wait ``collect_s`` for those of other senders.
+    """
+
+    def __init__(
+        self,
+        runs: ClusterRuns,
+        *,
+        charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None,
+        collect_s: float = COLLECT_S,
+    ) -> None:
+        self._runs = runs
+        self._charge = charge
+        self._queue = LineQueue(runs.append, collect_s=collect_s)
+        # The projects of runs that were asked for last: a run stays in its project.
+        self._projects: OrderedDict[str, str] = OrderedDict()
+
+    def close(self) -> None:
+        """Store what waits; no call follows."""
+        self._queue.close()
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def known_project(self, run_id: str) -> str | None:
+        return self._projects.get(run_id)
+
+    def project_of(self, run_id: str) -> str | None:
+        run = self._runs.find(run_id)
+        if run is None:
+            self._projects.pop(run_id, None)
+            return None
+        self._projects[run_id] = run.project
+        while len(self._projects) > _MOST_PROJECTS:
+            self._projects.popitem(last=False)
+        return run.project
+
+    def rescan(self) -> None:
+        """Nothing is kept that could be outdated."""
+
+    def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
+        checked = protocol.checked_identity(run_id, identity)
+        project = slugify(checked["project"])
+        with _known():
+            run = self._runs.register(run_id, checked)
+        if run.project != project:
+            raise other_project(run_id, run.project)
+        return self.state(run_id)
+
+    def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
+        since = time.time() - age_s - _LAUNCH_SLACK_S
+        run_id = self._runs.launched(launch_id, slugify(project), since=since)
+        if run_id is None:
+            raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
+        return run_id
+
+    def state(self, run_id: str) -> protocol.RunState:
+        with _known():
+            return self._runs.state(run_id)
+
+    # -- what shippers send -----------------------------------------------------------------------
+
+    def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
+        check_lines(lines)
+        self._charge(run_id, len(lines))
+        with _known():
+            return self._queue.append(Block(run_id, named_part(stem).stem, first, lines))
+
+    def put_file(
+        self,
+        run_id: str,
+        kind: protocol.FileKind,
+        name: str,
+        chunk: bytes,
+        *,
+        offset: int,
+        size: int,
+        sha256: str,
+    ) -> int:
+        check_piece(kind, name, chunk, offset=offset, size=size, sha256=sha256)
+        if kind == "live":
+            self._runs.put_readings(run_id, name, chunk)
+            return size
+        before = self._runs.stored_file(run_id, kind, name)
+        if before is not None and (before.sha256, before.num_bytes) == (sha256, size):
+            return size
+        if before is not None and kind == "blobs" and self._is_whole(before):
+            raise other_content(kind, name)
+        upload = _Upload(self._runs, run_id, kind, name, size, sha256)
+        have = upload.num_bytes
+        if have < size or not size:
+            if offset != have:
+                return have
+            if chunk:
+                self._charge(run_id, len(chunk))
+            have = upload.add(chunk, offset=offset)
+        return have if have < size else self._complete(upload)
+
+    def put_labels(
+        self,
+        run_id: str,
+        labels: Mapping[str, Any],
+        base: Mapping[str, Any],
+        *,
+        on_change: Callable[[list[str]], object] = lambda _fields: None,
+    ) -> dict[str, Any]:
+        def edit(here: Mapping[str, Any]) -> dict[str, Any]:
+            return protocol.merged_labels(ours=here, theirs=labels, base=base)
+
+        with _known():
+            here, merged = self._runs.edit_labels(run_id, edit)
+        fields = sorted(name for name in {*merged, *here} if merged.get(name) != here.get(name))
+        if fields:
+            on_change(fields)
+        return merged
+
+    # -- what others fetch ------------------------------------------------------------------------
+
+    def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
+        return self._runs.lines(run_id, stem, first=first)
+
+    def file(self, run_id: str, kind: protocol.FileKind, name: str, *, offset: int) -> bytes:
+        return self._runs.file(run_id, kind, name, offset=offset)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _is_whole(self, file: StoredFile) -> bool:
+        """Whether the object of a file is there with its digest."""
+        try:
+            content = self._runs.bucket.get(file.object)
+        except ObjectNotFoundError:
+            return False
+        return hashlib.sha256(content).hexdigest() == file.sha256
+
+    def _complete(self, upload: _Upload) -> int:
+        """Let a file appear under its name; 0 if it has another digest and is sent again."""
+        with tempfile.TemporaryDirectory(prefix="epochal-") as scratch:
+            path = Path(scratch) / upload.name
+            if not upload.write(path):
+                upload.drop()
+                return 0
+            records = self._checked_records(upload, path) if upload.kind == "segments" else 0
+            file = StoredFile(upload.object, upload.size, upload.sha256, records)
+            self._runs.bucket.put(file.object, path)
+        if upload.kind == "blobs":
+            self._runs.put_blob(upload.run_id, upload.name, file)
+        else:
+            stem = upload.name.removesuffix(".parquet")
+            have = self._runs.put_segment(upload.run_id, stem, file, is_senders=True)
+            if have is not None:
+                upload.drop()
+                raise fewer_records(upload.name, records, have)
+        upload.drop()
+        return upload.size
+
+    def _checked_records(self, upload: _Upload, path: Path) -> int:
+        """How many lines a segment holds; raises ``FormatError`` for a damaged one."""
+        from epochal.journal.segments.read import Segment
+
+        try:
+            with Segment(path) as segment:
+                segment.check_pages()
+                return segment.num_records + segment.num_damaged
+        except FormatError:
+            upload.drop()
+            raise
+
+
+class _Upload:
+    """A file that comes in pieces; ``num_bytes`` are here."""
+
+    def __init__(
+        self,
+        runs: ClusterRuns,
+        run_id: str,
+        kind: protocol.FileKind,
+        name: str,
+        size: int,
+        sha256: str,
+    ) -> None:
+        self._runs = runs
+        self.run_id, self.kind, self.name, self.size = run_id, kind, name, size
+        self.sha256 = sha256
+        with _known():
+            self.folder = runs.folder_of(run_id)
+        self.num_bytes = runs.uploaded(run_id, kind, name, sha256)
+        # A file of one piece is never an object of its own.
+        self._only: bytes | None = None
+
+    @property
+    def object(self) -> str:
+        """The key of the whole file: another content has another one."""
+        stem, dot, ending = self.name.rpartition(".")
+        digest = self.sha256[:_DIGEST_CHARS]
+        return f"{self.folder}/{self.kind}/{stem or ending}-{digest}{dot}{ending if stem else ''}"
+
+    def add(self, chunk: bytes, *, offset: int) -> int:
+        """Store a piece; how many bytes are here then."""
+        if len(chunk) == self.size:
+            self._only = chunk
+        elif chunk:
+            self._runs.bucket.put(self._piece(offset), chunk, replace=True)
+            done = (self.run_id, self.kind, self.name, self.sha256)
+            self.num_bytes = self._runs.add_uploaded(*done, offset=offset, num_bytes=len(chunk))
+            return self.num_bytes
+        return len(chunk)
+
+    def write(self, path: Path) -> bool:
+        """Write the whole file to a path; False if it has another digest."""
+        digest, size = hashlib.sha256(), 0
+        with open(path, "wb") as file:
+            for piece in [self._only] if self._only is not None else self._pieces():
+                digest.update(piece)
+                size += file.write(piece)
+        return (digest.hexdigest(), size) == (self.sha256, self.size)
+
+    def drop(self) -> None:
+        """Forget the pieces."""
+        if self._only is None and self.size:
+            self._runs.end_upload(self.run_id, self.kind, self.name, self.sha256)
+            self._runs.bucket.delete(
+                [stored.key for stored in self._runs.bucket.list(f"{self._prefix}/")]
+            )
+
+    def _pieces(self) -> Iterator[bytes]:
+        offset = 0
+        while offset < self.num_bytes:
+            piece = self._runs.bucket.get(self._piece(offset))
+            if not piece:
+                return
+            yield piece
+            offset += len(piece)
+
+    @property
+    def _prefix(self) -> str:
+        digest = hashlib.sha256(f"{self.kind}/{self.name}/{self.sha256}".encode()).hexdigest()
+        return f"{self.folder}/uploads/{digest[: 2 * _DIGEST_CHARS]}"
+
+    def _piece(self, offset: int) -> str:
+        return f"{self._prefix}/{offset:015d}"
+
+
+@contextlib.contextmanager
+def _known() -> Iterator[None]:
+    """Raise what says that a run is not here as an inbox does."""
+    try:
+        yield
+    except RunNotFoundError as error:
+        raise UnknownRunError(str(error)) from error

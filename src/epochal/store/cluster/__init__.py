@@ -1,0 +1,1 @@
+"""The catalog of many machines: rows in PostgreSQL, parts and blobs in a bucket."""

@@ -1,0 +1,191 @@
+"""Connections to PostgreSQL, and transactions that are tried again.
+
+A transaction is a function of a cursor. It may run several times: after a serialization failure or
+a deadlock, and when the answer of COMMIT was lost on the way, for example because the primary
+failed. So it must be harmless to run it again after it has succeeded.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from epochal.errors import EpochalError, MissingPackageError, UsageError
+from epochal.store.cluster.schema import PARTITIONS, TABLES, VERSION
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+    Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
+
+T = TypeVar("T")
+_TRIES = 4
+_FIRST_PAUSE_S = 0.05
+# A request that finds no connection for so long is told that the database is busy.
+_WAIT_S = 10.0
+# Where several hosts are named, the one that takes writes is meant. A connection whose other end
+# is gone is noticed after a few seconds.
+_OPTIONS: dict[str, Any] = {
+    "target_session_attrs": "read-write",
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "application_name": "epochal",
+}
+_LOCK = 0x45504F43  # of whoever makes tables or partitions
+
+
+class CatalogAwayError(EpochalError):
+    """The database cannot be reached, or is too busy: what was asked may be tried again later."""
+
+
+class Database:
+    """A PostgreSQL database; several threads may use it, each transaction has its connection."""
+
+    def __init__(self, address: str, *, most_connections: int = 8) -> None:
+        self._conninfo = _checked(address)
+        self.address = shown(address)
+        self._free = threading.BoundedSemaphore(most_connections)
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Close the connections that are not in use; the others close after their use."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def run(self, work: Callable[[Cursor], T]) -> T:
+        """Run a transaction; raises ``CatalogAwayError`` where it cannot be brought to its end."""
+        import psycopg
+
+        again = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+        lost = (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            psycopg.errors.ReadOnlySqlTransaction,
+        )
+        pause_s, problem = _FIRST_PAUSE_S, ""
+        for _ in range(_TRIES):
+            try:
+                with self._connection() as connection, connection.transaction():
+                    return work(connection.cursor(binary=True))
+            except again as error:
+                problem = str(error)
+            except lost as error:
+                self._drop_idle()  # after a failover none of them leads to the new primary
+                problem = str(error)
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s *= 3
+        raise CatalogAwayError(f"{self.address} cannot be used now: {_first_line(problem)}.")
+
+    def prepare(self) -> None:
+        """Make the tables of an empty database, and the partitions of the next days.
+
+        Raises ``UsageError`` for tables of another version.
+        """
+
+        def make(cursor: Cursor) -> None:
+            cursor.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            version = _version(cursor)
+            if version is None:
+                for statement in TABLES.split(";\n"):
+                    if statement.strip():
+                        cursor.execute(statement.replace("%(version)s", str(VERSION)), binary=False)
+            elif version != VERSION:
+                raise UsageError(
+                    f"the tables of {self.address} have the version {version}, and this hub needs"
+                    f" {VERSION}: run 'epochal hub upgrade --catalog ADDRESS' first."
+                )
+            for (statement,) in cursor.execute(PARTITIONS, binary=False).fetchall():
+                cursor.execute(statement)
+
+        self.run(make)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """A connection for one transaction; one that has failed is closed."""
+        if not self._free.acquire(timeout=_WAIT_S):
+            raise CatalogAwayError(f"{self.address} is busy: try again later.")
+        try:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = self._open()
+            try:
+                yield connection
+            except BaseException:
+                if connection.broken or connection.closed:
+                    connection.close()
+                else:
+                    self._give_back(connection)
+                raise
+            self._give_back(connection)
+        finally:
+            self._free.release()
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _open(self) -> Connection:
+        import psycopg
+
+        # Nothing is prepared: poolers hand each transaction to another connection.
+        return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+
+
+def _version(cursor: Cursor) -> int | None:
+    """The version of the tables; None in a database without any."""
+    exists = cursor.execute("select to_regclass('epochal.version') is not null").fetchone()
+    if exists is None or not exists[0]:
+        return None
+    row = cursor.execute("select version from epochal.version").fetchone()
+    return None if row is None else int(row[0])
+
+
+def _checked(address: str) -> str:
+    """The address with our options; raises ``UsageError`` for one that is none."""
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    except ModuleNotFoundError as error:
+        raise MissingPackageError("a hub over PostgreSQL", error, extra="hub") from error
+    if not address.startswith(("postgresql://", "postgres://")):
+        raise UsageError(
+            f"--catalog is an address such as postgresql://db/epochal, not {address!r}."
+        )
+    try:
+        return make_conninfo("", **(_OPTIONS | dict(conninfo_to_dict(address))))
+    except psycopg.ProgrammingError as error:
+        raise UsageError(f"--catalog: {_first_line(str(error))}.") from error
+
+
+def shown(address: str) -> str:
+    """An address without its password and options."""
+    rest = address.partition("://")[2].partition("?")[0]
+    user, at, hosts = rest.rpartition("@")
+    return f"postgresql://{user.partition(':')[0]}{at}{hosts}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,589 @@
+"""The runs of a cluster: who they are in PostgreSQL, their lines there, their files in a bucket.
+
+Nothing of a run is kept in memory, so any machine of the cluster answers any request. What is said
+to be here is committed: a line when its block is, a file when its row is, after its object.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
+from epochal.journal.layout import json_bytes, slugify
+from epochal.journal.line import encode
+from epochal.shipping.offering import named_part
+from epochal.shipping.protocol import (
+    BATCH_BYTES,
+    CHUNK_BYTES,
+    FileKind,
+    PartState,
+    RunState,
+    SegmentState,
+    is_file_name,
+    lines_after,
+)
+from epochal.store.bucket import Bucket
+from epochal.store.cluster.database import Database
+
+if TYPE_CHECKING:
+    from epochal.store.cluster.database import Cursor
+
+
+class StoredRun(NamedTuple):
+    """A row of the table of runs; times in Unix seconds. ``summary`` is as its sender sent it."""
+
+    id: str
+    project: str
+    slug: str
+    identity: bytes
+    labels: bytes
+    summary: bytes | None
+    stored_bytes: int
+    received: float
+    removed: float | None
+    changed: int
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run in the bucket."""
+        return f"{self.project}/{self.slug}"
+
+
+class Block(NamedTuple):
+    """Whole lines of a part, the first with this ordinal."""
+
+    run: str
+    stem: str
+    first: int
+    lines: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A segment or a blob: its object, its size and its digest."""
+
+    object: str
+    num_bytes: int
+    sha256: str
+    records: int = 0
+
+
+_COLUMNS = (
+    "id, project, slug, identity, labels, summary, stored_bytes,"
+    " extract(epoch from received)::float8, extract(epoch from removed)::float8, changed"
+)
+
+
+class ClusterRuns:
+    """The table of runs, their parts and their files; several threads and machines may use it.
+
+    Raises ``RunNotFoundError`` for a run that is not here or in the trash, and what the database
+    and the bucket raise when they cannot be reached.
+    """
+
+    def __init__(self, database: Database, bucket: Bucket) -> None:
+        self.database = database
+        self.bucket = bucket
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def find(self, run_id: str, *, is_removed: bool = False) -> StoredRun | None:
+        """The run of an id, or the one of it in the trash; None where there is none."""
+        run = self.database.run(lambda cursor: _run_of(cursor, run_id))
+        return run if run is not None and (run.removed is not None) == is_removed else None
+
+    def changed_since(self, number: int, *, most: int = 1000) -> list[StoredRun]:
+        """The runs that changed after a change of this number, in the order of their changes."""
+        text = f"select {_COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
+        return self.database.run(
+            lambda cursor: [*map(StoredRun._make, cursor.execute(text, (number, most)).fetchall())]
+        )
+
+    def register(self, run_id: str, identity: Mapping[str, Any]) -> StoredRun:
+        """Take in who a run is; a name that another run of the project has gets a number.
+
+        A run keeps its project and its name. One that is in the trash is not found.
+        """
+
+        def work(cursor: Cursor) -> StoredRun:
+            run = _run_of(cursor, run_id, locks=True)
+            if run is None:
+                _insert(cursor, run_id, identity)
+            else:
+                _present(run, run_id)
+                before = msgspec.json.decode(run.identity)
+                kept = {key: before[key] for key in ("name", "project") if key in before}
+                if before == {**identity, **kept}:
+                    return run
+                text = (
+                    "update epochal.runs set identity = %s, launch_id = %s, identified = now()"
+                    " where id = %s"
+                )
+                body = json_bytes({**identity, **kept})
+                cursor.execute(text, (body, _launch_of(identity), run_id))
+            touch(cursor, [run_id])
+            return _present(_run_of(cursor, run_id), run_id)
+
+        return self.database.run(work)
+
+    def launched(self, launch_id: str, project: str, *, since: float) -> str | None:
+        """The newest run of a launch that said who it is after a moment in Unix seconds."""
+        text = (
+            "select id from epochal.runs where launch_id = %s and project = %s and removed is null"
+            " and identified >= to_timestamp(%s) order by identified desc limit 1"
+        )
+        asked = (launch_id, project, since)
+        row = self.database.run(lambda cursor: cursor.execute(text, asked).fetchone())
+        return None if row is None else str(row[0])
+
+    def folder_of(self, run_id: str) -> str:
+        """The folder of a run in the bucket."""
+        run = self.find(run_id)
+        if run is None:
+            raise _unknown(run_id)
+        return run.folder
+
+    def edit_labels(
+        self, run_id: str, edit: Callable[[Mapping[str, Any]], dict[str, Any]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Change the labels of a run; what they were before, and what they are now."""
+
+        def work(cursor: Cursor) -> tuple[dict[str, Any], dict[str, Any]]:
+            run = _present(_run_of(cursor, run_id, locks=True), run_id)
+            before: dict[str, Any] = msgspec.json.decode(run.labels)
+            after = edit(before)
+            if after != before:
+                text = "update epochal.runs set labels = %s where id = %s"
+                cursor.execute(text, (json_bytes(after), run_id))
+                touch(cursor, [run_id])
+            return before, after
+
+        return self.database.run(work)
+
+    def put_summary(self, run_id: str, summary: bytes) -> None:
+        """Replace the summary of a run."""
+
+        def work(cursor: Cursor) -> None:
+            if _present(_run_of(cursor, run_id, locks=True), run_id).summary != summary:
+                text = "update epochal.runs set summary = %s where id = %s"
+                cursor.execute(text, (summary, run_id))
+                touch(cursor, [run_id])
+
+        self.database.run(work)
+
+    # -- lines ------------------------------------------------------------------------------------
+
+    def append(self, blocks: Sequence[Block]) -> list[int | EpochalError]:
+        """Store the lines of many senders in one transaction; how many each part has then.
+
+        Lines that are here already are acknowledged again, and lines beyond a gap are not taken.
+        The answer to a block that cannot be stored is an error; the others are stored.
+        """
+        return self.database.run(lambda cursor: _append(cursor, blocks))
+
+    def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
+        """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
+        part = named_part(stem)
+        sealed = self._segment(run_id, f"{part.stem}.parquet")
+        if sealed is not None and first < sealed.records:
+            return self._unsealed(sealed, first)
+        return self.database.run(lambda cursor: _lines(cursor, run_id, part.stem, first))
+
+    def _unsealed(self, sealed: StoredFile, first: int) -> bytes:
+        """Lines of the records of a segment, from an ordinal on."""
+        from epochal.journal.segments.read import Segment
+
+        found, size = [], 0
+        with tempfile.TemporaryDirectory(prefix="epochal-") as scratch:
+            path = Path(scratch) / "segment.parquet"
+            path.write_bytes(self.bucket.get(sealed.object))
+            with Segment(path) as segment:
+                for _, record in segment.records(first=first):
+                    found.append(encode(record))
+                    size += len(found[-1])
+                    if size > BATCH_BYTES:
+                        break
+        return b"".join(found)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def state(self, run_id: str) -> RunState:
+        """What is here of a run."""
+        return self.database.run(lambda cursor: _state(cursor, run_id))
+
+    def stored_file(self, run_id: str, kind: FileKind, name: str) -> StoredFile | None:
+        """A segment that has all lines of its part, or a blob; None where there is none."""
+        if kind == "segments":
+            return self._segment(run_id, name)
+        text = "select object, num_bytes, sha256 from epochal.blobs where run = %s and name = %s"
+        row = self.database.run(lambda cursor: cursor.execute(text, (run_id, name)).fetchone())
+        return None if row is None else StoredFile(*row)
+
+    def put_segment(
+        self, run_id: str, stem: str, file: StoredFile, *, is_senders: bool
+    ) -> int | None:
+        """Have a segment in place of the first lines of a part.
+
+        If it has fewer lines than are here it is refused, and their number returned. A segment of
+        a sender has all lines of its part, one that was sealed here those that had come.
+        """
+
+        def work(cursor: Cursor) -> int | None:
+            text = (
+                "select records, sealed, object from epochal.parts where run = %s and stem = %s"
+                " for update"
+            )
+            cursor.execute(
+                "insert into epochal.parts (run, stem) values (%s, %s) on conflict do nothing",
+                (run_id, stem),
+            )
+            row = cursor.execute(text, (run_id, stem)).fetchone()
+            assert row is not None
+            records, sealed, before = row
+            have: int = records if is_senders else sealed
+            if file.records < have:
+                return have
+            cursor.execute(
+                "update epochal.parts set sealed = %s, records = greatest(records, %s),"
+                " object = %s, object_bytes = %s, sha256 = %s, lease_owner = null,"
+                " lease_until = null where run = %s and stem = %s",
+                (
+                    *(file.records, file.records, file.object, file.num_bytes, file.sha256),
+                    *(run_id, stem),
+                ),
+            )
+            if before is not None and before != file.object:
+                sweep(cursor, [before])
+            touch(cursor, [run_id], file.num_bytes)
+            return None
+
+        return self.database.run(work)
+
+    def put_blob(self, run_id: str, name: str, file: StoredFile) -> None:
+        """Have a blob under its name."""
+
+        def work(cursor: Cursor) -> None:
+            cursor.execute(
+                "insert into epochal.blobs (run, name, object, num_bytes, sha256)"
+                " values (%s, %s, %s, %s, %s) on conflict (run, name) do update set"
+                " object = excluded.object, num_bytes = excluded.num_bytes,"
+                " sha256 = excluded.sha256",
+                (run_id, name, file.object, file.num_bytes, file.sha256),
+            )
+            touch(cursor, [run_id], file.num_bytes)
+
+        self.database.run(work)
+
+    def uploaded(self, run_id: str, kind: FileKind, name: str, sha256: str) -> int:
+        """How many bytes are here of a file that is not complete."""
+        text = (
+            "select num_bytes from epochal.uploads"
+            " where run = %s and kind = %s and name = %s and sha256 = %s"
+        )
+        which = (run_id, kind, name, sha256)
+        row = self.database.run(lambda cursor: cursor.execute(text, which).fetchone())
+        return 0 if row is None else int(row[0])
+
+    def add_uploaded(
+        self, run_id: str, kind: FileKind, name: str, sha256: str, *, offset: int, num_bytes: int
+    ) -> int:
+        """Count a piece that begins where the others end; how many bytes are here then."""
+
+        def work(cursor: Cursor) -> int:
+            which = (run_id, kind, name, sha256)
+            cursor.execute(
+                "insert into epochal.uploads (run, kind, name, sha256, num_bytes)"
+                " values (%s, %s, %s, %s, 0) on conflict do nothing",
+                which,
+            )
+            row = cursor.execute(
+                "update epochal.uploads set num_bytes ="
+                " case when num_bytes = %s then num_bytes + %s else num_bytes end"
+                " where run = %s and kind = %s and name = %s and sha256 = %s returning num_bytes",
+                (offset, num_bytes, *which),
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        return self.database.run(work)
+
+    def end_upload(self, run_id: str, kind: FileKind, name: str, sha256: str) -> None:
+        """Forget how much of a file had come."""
+        text = (
+            "delete from epochal.uploads where run = %s and kind = %s and name = %s and sha256 = %s"
+        )
+        self.database.run(lambda cursor: cursor.execute(text, (run_id, kind, name, sha256)))
+
+    def put_readings(self, run_id: str, name: str, data: bytes) -> None:
+        """Replace the newest readings of a machine, which a failure of the database may lose."""
+        text = (
+            "insert into epochal.readings (run, name, data) values (%s, %s, %s)"
+            " on conflict (run, name) do update set data = excluded.data"
+        )
+        self.database.run(lambda cursor: cursor.execute(text, (run_id, name, data)))
+
+    def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
+        """A piece of a file from an offset on."""
+        if not is_file_name(kind, name):
+            raise UsageError(f"{name!r} is not a name of a file in {kind}.")
+        if kind == "live":
+            text = "select data from epochal.readings where run = %s and name = %s"
+            row = self.database.run(lambda c: c.execute(text, (run_id, name)).fetchone())
+            if row is None:
+                raise RunNotFoundError(f"there is no {kind}/{name} in this run.")
+            return bytes(row[0])[offset : offset + CHUNK_BYTES]
+        file = self.stored_file(run_id, kind, name)
+        if file is None:
+            raise RunNotFoundError(f"there is no {kind}/{name} in this run.")
+        end = min(offset + CHUNK_BYTES, file.num_bytes)
+        return self.bucket.get_ranges(file.object, [range(offset, end)])[0] if offset < end else b""
+
+    def _segment(self, run_id: str, name: str) -> StoredFile | None:
+        text = (
+            "select object, object_bytes, sha256, sealed from epochal.parts"
+            " where run = %s and stem = %s and object is not null"
+        )
+        stem = name.removesuffix(".parquet")
+        row = self.database.run(lambda cursor: cursor.execute(text, (run_id, stem)).fetchone())
+        return None if row is None else StoredFile(*row)
+
+    # -- the trash --------------------------------------------------------------------------------
+
+    def remove(self, run_id: str) -> None:
+        """Move a run to the trash."""
+        self._move(run_id, "now()", "removed is null")
+
+    def restore(self, run_id: str) -> None:
+        """Take a run out of the trash."""
+        self._move(run_id, "null", "removed is not null")
+
+    def _move(self, run_id: str, when: str, condition: str) -> None:
+        text = f"update epochal.runs set removed = {when} where id = %s and {condition}"
+
+        def work(cursor: Cursor) -> None:
+            if not cursor.execute(text, (run_id,)).rowcount:
+                raise RunNotFoundError(f"there is no run {run_id} here.")
+            touch(cursor, [run_id])
+
+        self.database.run(work)
+
+    def erase(self, run_id: str) -> None:
+        """Delete a run that is in the trash; its objects go after the recovery window."""
+
+        def work(cursor: Cursor) -> None:
+            text = "select 1 from epochal.runs where id = %s and removed is not null for update"
+            if cursor.execute(text, (run_id,)).fetchone() is None:
+                raise RunNotFoundError(f"there is no run {run_id} in the trash.")
+            for table in ("parts", "blobs"):
+                text = f"select object from epochal.{table} where run = %s and object is not null"
+                sweep(cursor, [key for (key,) in cursor.execute(text, (run_id,)).fetchall()])
+            for table in ("lines", "readings"):
+                cursor.execute(f"delete from epochal.{table} where run = %s", (run_id,))
+            cursor.execute("delete from epochal.runs where id = %s", (run_id,))
+
+        self.database.run(work)
+
+
+# -- transactions ---------------------------------------------------------------------------------
+
+
+def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0) -> None:
+    """Have everybody who polls see that runs have changed; the last step of a transaction.
+
+    The number is taken from a row that stays locked until the commit, so nobody sees a higher one
+    before a lower one.
+    """
+    ids = sorted(runs)
+    cursor.execute("select 1 from epochal.runs where id = any(%s) order by id for update", (ids,))
+    cursor.execute(
+        "with next as (update epochal.counter set value = value + 1 returning value)"
+        " update epochal.runs set changed = next.value, stored_bytes = stored_bytes + %s"
+        " from next where id = any(%s)",
+        (num_bytes, ids),
+    )
+
+
+def sweep(cursor: Cursor, objects: Iterable[str]) -> None:
+    """Have objects deleted after the recovery window."""
+    cursor.execute(
+        "insert into epochal.sweep (object) select unnest(%s::text[]) on conflict do nothing",
+        (list(objects),),
+    )
+
+
+def _unknown(run_id: str) -> RunNotFoundError:
+    return RunNotFoundError(f"the hub does not know the run {run_id}.")
+
+
+def _present(run: StoredRun | None, run_id: str) -> StoredRun:
+    """A run that is not in the trash; raises ``RunNotFoundError`` for any other."""
+    if run is None or run.removed is not None:
+        raise _unknown(run_id)
+    return run
+
+
+def _launch_of(identity: Mapping[str, Any]) -> str | None:
+    launch_id = identity.get("launch_id")
+    return launch_id if isinstance(launch_id, str) else None
+
+
+def _run_of(cursor: Cursor, run_id: str, *, locks: bool = False) -> StoredRun | None:
+    text = f"select {_COLUMNS} from epochal.runs where id = %s{' for update' * locks}"
+    row = cursor.execute(text, (run_id,)).fetchone()
+    return None if row is None else StoredRun._make(row)
+
+
+def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
+    """Insert a run under the first name that is free in its project."""
+    project, name = slugify(str(identity["project"])), str(identity["name"])
+    # Whoever registers a run of this project at the same time waits until the name is taken.
+    cursor.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"epochal/{project}",))
+    text = "select slug from epochal.runs where project = %s and slug like %s"
+    start = slugify(name)[:80].replace("_", r"\_")
+    taken = {slug for (slug,) in cursor.execute(text, (project, f"{start}%")).fetchall()}
+    number, candidate = 1, name
+    while slugify(candidate) in taken:
+        number += 1
+        candidate = f"{name}-{number}"
+    body = json_bytes({**identity, "name": candidate})
+    cursor.execute(
+        "insert into epochal.runs (id, project, slug, launch_id, identity, changed)"
+        " values (%s, %s, %s, %s, %s, 0)",
+        (run_id, project, slugify(candidate), _launch_of(identity), body),
+    )
+
+
+def _append(cursor: Cursor, blocks: Sequence[Block]) -> list[int | EpochalError]:
+    have = _lock_parts(cursor, {(block.run, block.stem) for block in blocks})
+    before = dict(have)
+    answers: list[int | EpochalError] = []
+    new: list[Block] = []
+    for block in blocks:
+        known = have.get((block.run, block.stem))
+        if known is None:
+            answers.append(_unknown(block.run))
+            continue
+        if block.first <= known and (lines := lines_after(block.lines, known - block.first)):
+            new.append(Block(block.run, block.stem, known, lines))
+            known += lines.count(b"\n")
+            have[block.run, block.stem] = known
+        answers.append(known)
+    if new:
+        _store(cursor, new, {key: num for key, num in have.items() if num != before[key]})
+    return answers
+
+
+def _lock_parts(cursor: Cursor, keys: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """How many lines some parts have, which are locked; none for runs that are not here."""
+    text = (
+        "select run, stem, records from epochal.parts"
+        " join unnest(%s::text[], %s::text[]) as asked(run, stem) using (run, stem)"
+        " join epochal.runs on runs.id = parts.run"
+        " where runs.removed is null order by run, stem for update of parts"
+    )
+
+    def lock(some: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        runs, stems = [run for run, _ in some], [stem for _, stem in some]
+        rows = cursor.execute(text, (runs, stems)).fetchall()
+        return {(run, stem): records for run, stem, records in rows}
+
+    found = lock(sorted(keys))
+    if missing := sorted(keys - found.keys()):
+        cursor.execute(
+            "insert into epochal.parts (run, stem)"
+            " select id, stem from unnest(%s::text[], %s::text[]) as asked(id, stem)"
+            " join epochal.runs using (id) where removed is null"
+            " order by id, stem on conflict do nothing",
+            ([run for run, _ in missing], [stem for _, stem in missing]),
+        )
+        found |= lock(missing)
+    return found
+
+
+def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], int]) -> None:
+    """Store blocks that follow what is there, and count them."""
+    last_lines = {(block.run, block.stem): block.lines for block in new}
+    crcs = [zlib.crc32(_last_line(last_lines[key])) for key in have]
+    text = "copy epochal.lines (run, stem, first, num_lines, data) from stdin (format binary)"
+    with cursor.copy(text) as copy:
+        copy.set_types(["text", "text", "int8", "int4", "bytea"])
+        for block in new:
+            copy.write_row((*block[:3], block.lines.count(b"\n"), block.lines))
+    cursor.execute(
+        "update epochal.parts set records = new.records, last_crc = new.crc, received = now()"
+        " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[])"
+        " as new(run, stem, records, crc)"
+        " where parts.run = new.run and parts.stem = new.stem",
+        ([run for run, _ in have], [stem for _, stem in have], list(have.values()), crcs),
+    )
+    sizes: dict[str, int] = {}
+    for block in new:
+        sizes[block.run] = sizes.get(block.run, 0) + len(block.lines)
+    ordered = sorted(sizes.items())
+    cursor.execute(
+        "select 1 from epochal.runs where id = any(%s) order by id for no key update",
+        ([run for run, _ in ordered],),
+    )
+    cursor.execute(
+        "update epochal.runs set received = now(), stored_bytes = stored_bytes + new.num_bytes"
+        " from unnest(%s::text[], %s::int8[]) as new(id, num_bytes) where runs.id = new.id",
+        ([run for run, _ in ordered], [size for _, size in ordered]),
+    )
+
+
+def _last_line(lines: bytes) -> bytes:
+    return lines[lines.rfind(b"\n", 0, -1) + 1 :]
+
+
+def _lines(cursor: Cursor, run_id: str, stem: str, first: int) -> bytes:
+    text = (
+        "select first, num_lines, data from (select first, num_lines, data,"
+        " sum(length(data)) over (order by first) - length(data) as before from epochal.lines"
+        " where run = %s and stem = %s and first + num_lines > %s) as blocks"
+        " where before < %s order by first"
+    )
+    found, expected = b"", first
+    for start, num_lines, data in cursor.execute(text, (run_id, stem, first, BATCH_BYTES)):
+        if start > expected:
+            raise FormatError(f"lines {expected} to {start - 1} of {stem} are missing.")
+        found += lines_after(bytes(data), expected - start)
+        expected = start + num_lines
+    return found
+
+
+def _state(cursor: Cursor, run_id: str) -> RunState:
+    run = _present(_run_of(cursor, run_id), run_id)
+    parts: dict[str, PartState] = {}
+    segments: dict[str, SegmentState] = {}
+    text = (
+        "select stem, records, last_crc, sealed, object_bytes from epochal.parts where run = %s"
+        " order by stem"
+    )
+    for stem, records, crc, sealed, size in cursor.execute(text, (run_id,)).fetchall():
+        if size is not None and sealed == records:
+            segments[f"{stem}.parquet"] = SegmentState(size, sealed)
+        elif records:
+            parts[stem] = PartState(records, crc)
+    text = "select name, num_bytes from epochal.blobs where run = %s order by name"
+    blobs: dict[str, int] = dict(cursor.execute(text, (run_id,)).fetchall())
+    text = "select name from epochal.readings where run = %s order by name"
+    live = [name for (name,) in cursor.execute(text, (run_id,)).fetchall()]
+    identity = msgspec.json.decode(run.identity)
+    return RunState(
+        id=run_id,
+        project=str(identity.get("project", "")),
+        folder=run.folder,
+        parts=parts,
+        segments=segments,
+        blobs=blobs,
+        labels=msgspec.json.decode(run.labels),
+        identity=identity,
+        live=live,
+    )
