@@ -26,7 +26,7 @@ import pytest
 
 from epochal.api.serving import ServerAddress, write_archive
 from epochal.errors import UsageError
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger, Links
@@ -321,7 +321,7 @@ async def running(app: App) -> AsyncIterator[App]:
 
 
 def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
-    ledger, links = Ledger(world.root), Links(Documents(world.root))
+    ledger, links = Ledger(world.root), Links(FolderDocuments(world.root))
     one, beta = world.alpha[0], world.beta[0]
     everything = world.marks_of(["alpha", "beta"])
     strange = list(world.stray_words())

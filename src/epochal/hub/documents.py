@@ -1,6 +1,7 @@
 """What a hub knows beside the runs, as small documents: each has a kind, a key and a JSON object.
 
-They are in one SQLite file, ``.hub/hub.sqlite``. The runs are complete without them.
+A hub over a folder has them in one SQLite file, ``.hub/hub.sqlite``; the hubs of a cluster share a
+table. The runs are complete without them.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from epochal.base.atomic_file import folder_has_locks
 from epochal.errors import UsageError
+from epochal.store.cluster.database import CatalogAwayError
 
 FOLDER = ".hub"
 _READ_AGAIN_S = 1.0
@@ -28,8 +30,26 @@ create table if not exists documents (
 Body: TypeAlias = dict[str, Any]
 
 
-class Documents:
-    """The documents of the hub in a folder: one file, which threads and processes may share.
+class Documents(Protocol):
+    """The documents of a hub, which threads, processes and other hubs may share."""
+
+    def close(self) -> None:
+        """Close files and connections."""
+
+    def get(self, kind: str, key: str) -> Body | None:
+        """A document; None where there is none."""
+
+    def all(
+        self, kind: str, *, prefix: str = "", limit: int | None = None
+    ) -> list[tuple[str, Body]]:
+        """The documents of a kind whose keys begin with a prefix, by key, the last ones first."""
+
+    def put(self, kind: str, key: str, body: Body | None) -> None:
+        """Store a document in place of the one before, or delete it; it is durable then."""
+
+
+class FolderDocuments:
+    """The documents of the hub in a folder, in one file.
 
     Reads have a connection of their own, so that they do not wait for the disk. Raises
     ``UsageError`` for a file that cannot be used, and on a disk without file locks.
@@ -57,20 +77,17 @@ class Documents:
         self._reading = _connect(path)
 
     def close(self) -> None:
-        """Close the file."""
         with self._read_lock, self._lock:
             self._reading.close()
             self._db.close()
 
     def get(self, kind: str, key: str) -> Body | None:
-        """A document; None where there is none."""
         rows = self._rows("select key, body from documents where kind=? and key=?", kind, key)
         return rows[0][1] if rows else None
 
     def all(
         self, kind: str, *, prefix: str = "", limit: int | None = None
     ) -> list[tuple[str, Body]]:
-        """The documents of a kind whose keys begin with a prefix, by key, the last ones first."""
         query = (
             "select key, body from documents where kind=? and key>=? and key<? order by key desc"
             " limit ?"
@@ -78,7 +95,6 @@ class Documents:
         return self._rows(query, kind, prefix, prefix + _LAST, -1 if limit is None else limit)
 
     def put(self, kind: str, key: str, body: Body | None) -> None:
-        """Store a document in place of the one before, or delete it; returns when it is on disk."""
         with self._lock:
             if body is None:
                 self._db.execute("delete from documents where kind=? and key=?", (kind, key))
@@ -114,7 +130,7 @@ class Recent:
             if time.monotonic() - self._read_s > _READ_AGAIN_S:
                 try:
                     self._bodies = dict(self._documents.all(self._kind))
-                except (OSError, sqlite3.Error):
+                except (OSError, sqlite3.Error, CatalogAwayError):
                     if not self._bodies:
                         raise
                 self._read_s = time.monotonic()

@@ -18,7 +18,7 @@ from typing import Any
 
 from epochal.base.atomic_file import between_processes
 from epochal.errors import UsageError
-from epochal.hub.documents import FOLDER, Body, Documents, Recent
+from epochal.hub.documents import FOLDER, Body, Documents, FolderDocuments, Recent
 from epochal.journal.layout import slugify
 from epochal.server.access import Principal, Role
 
@@ -74,10 +74,13 @@ class RequestRow:
 
 
 class Ledger:
-    """Safe to use from several threads, and from a command beside the running hub of a folder."""
+    """Safe to use from several threads, and from a command beside a running hub.
 
-    def __init__(self, root: Path) -> None:
-        self.documents = Documents(root)
+    ``hub`` is the folder of a hub, or the documents of a cluster.
+    """
+
+    def __init__(self, hub: Path | Documents) -> None:
+        self.documents = FolderDocuments(hub) if isinstance(hub, Path) else hub
         # Of changes that depend on what is stored.
         self._lock = threading.Lock()
         self._tokens = Recent(self.documents, "token")

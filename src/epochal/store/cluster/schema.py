@@ -82,7 +82,7 @@ create unlogged table if not exists epochal.readings (
     run text not null, name text not null, data bytea not null, primary key (run, name)
 );
 create table if not exists epochal.documents (
-    kind text not null, key text not null, body bytea not null, primary key (kind, key)
+    kind text not null, key text collate "C" not null, body bytea not null, primary key (kind, key)
 );
 create table if not exists epochal.sweep (
     object text primary key, since timestamptz not null default now()
