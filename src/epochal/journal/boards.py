@@ -119,7 +119,7 @@ def save_board(
 
     One process at a time saves boards of a project, so no change is lost.
     """
-    data = _encoded(board)
+    data = encoded_board(board)
     place = folder / BOARDS_FOLDER
     if is_run_folder(place):
         raise UsageError(f"{place} is a run, so there is no folder for boards.")
@@ -133,7 +133,7 @@ def save_board(
         path = found[board.name][0] if board.name in found else _free_path(place, board.name)
         with replaced_file(path, durable=True) as temporary:
             temporary.write_bytes(data)
-    return StoredBoard(project, _revision_of(data), board)
+    return StoredBoard(project, revision_of(data), board)
 
 
 def remove_board(folder: Path, project: str, name: str, revision: str | None) -> None:
@@ -258,8 +258,8 @@ def _read(path: Path, project: str) -> StoredBoard:
     except FormatError:
         return _broken(path, project, f"is larger than {MAX_BYTES:,} bytes.")
     except (RecursionError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        return _broken(path, project, f"is not a valid board: {error}.", _revision_of(data))
-    return StoredBoard(project, _revision_of(data), board)
+        return _broken(path, project, f"is not a valid board: {error}.", revision_of(data))
+    return StoredBoard(project, revision_of(data), board)
 
 
 def _broken(path: Path, project: str, sentence: str, revision: str = "") -> StoredBoard:
@@ -274,11 +274,15 @@ def _valid_text(name: str) -> str:
 
 
 def _check(found: _Found, name: str, revision: str | None) -> None:
-    """Raise ``OutdatedBoardError`` unless the revision that was seen is the stored one."""
     stored = found[name][1].revision if name in found else None
-    if stored == revision:
+    check_revision(name, stored=stored, seen=revision)
+
+
+def check_revision(name: str, *, stored: str | None, seen: str | None) -> None:
+    """Raise ``OutdatedBoardError`` unless the revision that was seen is the stored one."""
+    if stored == seen:
         return
-    if revision is None:
+    if seen is None:
         raise OutdatedBoardError(f"there is a board {name!r} already: choose another name.")
     if stored is None:
         raise OutdatedBoardError(f"the board {name!r} was deleted: save yours under a new name.")
@@ -296,7 +300,7 @@ def _free_path(place: Path, name: str) -> Path:
     )
 
 
-def _encoded(board: Board) -> bytes:
+def encoded_board(board: Board) -> bytes:
     """A board as it is stored; raises ``UsageError`` for one that is not valid or too large."""
     if not board.name.strip() or any(one < " " or one == "\x7f" for one in board.name):
         raise UsageError(f"a board cannot be called {board.name!r}: give it a name of one line.")
@@ -315,6 +319,6 @@ def _encoded(board: Board) -> bytes:
     return data
 
 
-def _revision_of(data: bytes) -> str:
+def revision_of(data: bytes) -> str:
     """The revision of a board with this content."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -155,21 +155,48 @@ class ObjectBucket:
     def __init__(self, address: str) -> None:
         self._store = _connect(address)
         self._address = address.rstrip("/")
+        # Whether the store can be asked to store an object only if there is none.
+        self._has_conditions = True
 
     @property
     def address(self) -> str:
         return self._address
 
     def put(self, key: str, data: bytes | Path, *, replace: bool = False) -> bool:
-        import obstore
+        if replace:
+            self._send(key, data, "overwrite")
+            return True
+        if not self._has_conditions or _size_of(data) > _PART_BYTES:
+            # Parts of a large object have no condition, and some stores know none at all. Keys of
+            # objects that are never replaced name their content, so a second writer does no harm.
+            if self._size(key) is not None:
+                return False
+            self._send(key, data, "overwrite")
+            return True
+        return self._create(key, data)
+
+    def _create(self, key: str, data: bytes | Path) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        is_large = isinstance(data, Path) and data.stat().st_size > _PART_BYTES
-        content = data if is_large or isinstance(data, bytes) else data.read_bytes()
-        # A store that has an object already says so; parts of a large one have no such condition.
-        mode: PutMode = "overwrite" if replace or is_large else "create"
-        if is_large and not replace and self._exists(key):
+        try:
+            self._send(key, data, "create")
+        except (AlreadyExistsError, PreconditionError) as error:
+            # A store also says so of two that write at once, and of our own lost answer.
+            if self._size(key) is None:
+                raise BucketError(f"{self.address} refuses {key!r} for now: {error}.") from error
             return False
+        except BucketError as error:
+            if "501 Not Implemented" not in str(error.__cause__):
+                raise
+            self._has_conditions = False
+            return self.put(key, data)
+        return True
+
+    def _send(self, key: str, data: bytes | Path, mode: PutMode) -> None:
+        import obstore
+
+        is_large = _size_of(data) > _PART_BYTES
+        content = data.read_bytes() if isinstance(data, Path) and not is_large else data
         try:
             with self._errors(key):
                 obstore.put(
@@ -180,11 +207,8 @@ class ObjectBucket:
                     use_multipart=is_large,
                     chunk_size=_PART_BYTES,
                 )
-        except (AlreadyExistsError, PreconditionError):
-            return False
         except ObjectNotFoundError as error:
             raise BucketError(f"there is no bucket {self.address}: make it first.") from error
-        return True
 
     def get(self, key: str) -> bytes:
         import obstore
@@ -219,15 +243,15 @@ class ObjectBucket:
             with suppress(ObjectNotFoundError), self._errors(checked[0]):
                 obstore.delete(self._store, checked)
 
-    def _exists(self, key: str) -> bool:
+    def _size(self, key: str) -> int | None:
+        """The size of an object; None where there is none."""
         import obstore
 
         try:
             with self._errors(key):
-                obstore.head(self._store, checked_key(key))
+                return int(obstore.head(self._store, checked_key(key))["size"])
         except ObjectNotFoundError:
-            return False
-        return True
+            return None
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
@@ -285,6 +309,10 @@ def _folder_errors(address: str, key: str = "") -> Iterator[None]:
         raise ObjectNotFoundError(f"{address} has no object {key!r}.") from error
     except OSError as error:
         raise BucketError(f"{address} cannot be used: {error.strerror or error}.") from error
+
+
+def _size_of(data: bytes | Path) -> int:
+    return len(data) if isinstance(data, bytes) else data.stat().st_size
 
 
 def _write_durably(path: Path, data: bytes | Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +11,8 @@ from epochal.store.cluster.database import Database
 
 if TYPE_CHECKING:
     from epochal.store.cluster.database import Cursor
+
+_LAST = "\U0010ffff"  # it sorts behind all that keys have
 
 
 class ClusterDocuments:
@@ -22,20 +25,37 @@ class ClusterDocuments:
         """The database is closed by whoever opened it."""
 
     def get(self, kind: str, key: str) -> dict[str, Any] | None:
-        text = "select key, body from epochal.documents where kind = %s and key = %s"
-        rows = self._rows(text, kind, key)
-        return rows[0][1] if rows else None
+        text = "select body from epochal.documents where kind = %s and key = %s"
+        row = self._database.run(lambda cursor: cursor.execute(text, (kind, key)).fetchone())
+        return None if row is None else msgspec.json.decode(row[0])
 
     def all(
         self, kind: str, *, prefix: str = "", limit: int | None = None
     ) -> list[tuple[str, dict[str, Any]]]:
+        found = self.bodies(kind, prefix=prefix, limit=limit)
+        return [(key, msgspec.json.decode(body)) for key, body in found]
+
+    def bodies(
+        self, kind: str, *, prefix: str = "", limit: int | None = None
+    ) -> list[tuple[str, bytes]]:
+        """The same, as they are stored."""
         text = (
-            "select key, body from epochal.documents where kind = %s and starts_with(key, %s)"
+            "select key, body from epochal.documents where kind = %s and key >= %s and key < %s"
             " order by key desc limit %s"
         )
-        return self._rows(text, kind, prefix, limit)
+        asked = (kind, prefix, prefix + _LAST, limit)
+        return self._database.run(lambda cursor: cursor.execute(text, asked).fetchall())
 
     def put(self, kind: str, key: str, body: dict[str, Any] | None) -> None:
+        new = None if body is None else msgspec.json.encode(body)
+        self.edit(kind, key, lambda _: new)
+
+    def edit(self, kind: str, key: str, edit: Callable[[bytes | None], bytes | None]) -> None:
+        """Store what ``edit`` makes of a document, None for one that is deleted or not there.
+
+        No other change comes in between. What ``edit`` raises leaves the document as it was.
+        """
+        read = "select body from epochal.documents where kind = %s and key = %s for update"
         delete = "delete from epochal.documents where kind = %s and key = %s"
         insert = (
             "insert into epochal.documents (kind, key, body) values (%s, %s, %s)"
@@ -43,13 +63,11 @@ class ClusterDocuments:
         )
 
         def work(cursor: Cursor) -> None:
-            if body is None:
+            row = cursor.execute(read, (kind, key)).fetchone()
+            new = edit(None if row is None else bytes(row[0]))
+            if new is None:
                 cursor.execute(delete, (kind, key))
             else:
-                cursor.execute(insert, (kind, key, msgspec.json.encode(body)))
+                cursor.execute(insert, (kind, key, new))
 
         self._database.run(work)
-
-    def _rows(self, text: str, *values: object) -> list[tuple[str, dict[str, Any]]]:
-        rows = self._database.run(lambda cursor: cursor.execute(text, values).fetchall())
-        return [(key, msgspec.json.decode(body)) for key, body in rows]

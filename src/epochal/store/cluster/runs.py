@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -511,11 +512,16 @@ def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], 
     """Store blocks that follow what is there, and count them."""
     last_lines = {(block.run, block.stem): block.lines for block in new}
     crcs = [zlib.crc32(_last_line(last_lines[key])) for key in have]
-    text = "copy epochal.lines (run, stem, first, num_lines, data) from stdin (format binary)"
+    text = (
+        "copy epochal.lines (run, stem, first, num_lines, num_bytes, data)"
+        " from stdin (format binary)"
+    )
+    codec = _codec()
     with cursor.copy(text) as copy:
-        copy.set_types(["text", "text", "int8", "int4", "bytea"])
+        copy.set_types(["text", "text", "int8", "int4", "int4", "bytea"])
         for block in new:
-            copy.write_row((*block[:3], block.lines.count(b"\n"), block.lines))
+            sizes = block.lines.count(b"\n"), len(block.lines)
+            copy.write_row((*block[:3], *sizes, codec.compress(block.lines, asbytes=True)))
     cursor.execute(
         "update epochal.parts set records = new.records, last_crc = new.crc, received = now()"
         " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[])"
@@ -523,10 +529,10 @@ def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], 
         " where parts.run = new.run and parts.stem = new.stem",
         ([run for run, _ in have], [stem for _, stem in have], list(have.values()), crcs),
     )
-    sizes: dict[str, int] = {}
+    added: Counter[str] = Counter()
     for block in new:
-        sizes[block.run] = sizes.get(block.run, 0) + len(block.lines)
-    ordered = sorted(sizes.items())
+        added[block.run] += len(block.lines)
+    ordered = sorted(added.items())
     cursor.execute(
         "select 1 from epochal.runs where id = any(%s) order by id for no key update",
         ([run for run, _ in ordered],),
@@ -538,22 +544,30 @@ def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], 
     )
 
 
+def _codec() -> Any:
+    import pyarrow as pa
+
+    return pa.Codec("zstd", compression_level=1)
+
+
 def _last_line(lines: bytes) -> bytes:
     return lines[lines.rfind(b"\n", 0, -1) + 1 :]
 
 
 def _lines(cursor: Cursor, run_id: str, stem: str, first: int) -> bytes:
     text = (
-        "select first, num_lines, data from (select first, num_lines, data,"
-        " sum(length(data)) over (order by first) - length(data) as before from epochal.lines"
+        "select first, num_lines, num_bytes, data from (select first, num_lines, num_bytes, data,"
+        " sum(num_bytes) over (order by first) - num_bytes as before from epochal.lines"
         " where run = %s and stem = %s and first + num_lines > %s) as blocks"
         " where before < %s order by first"
     )
-    found, expected = b"", first
-    for start, num_lines, data in cursor.execute(text, (run_id, stem, first, BATCH_BYTES)):
+    found, expected, codec = b"", first, _codec()
+    rows = cursor.execute(text, (run_id, stem, first, BATCH_BYTES))
+    for start, num_lines, num_bytes, data in rows:
         if start > expected:
             raise FormatError(f"lines {expected} to {start - 1} of {stem} are missing.")
-        found += lines_after(bytes(data), expected - start)
+        lines = codec.decompress(data, num_bytes, asbytes=True)
+        found += lines_after(lines, expected - start)
         expected = start + num_lines
     return found
 

@@ -3,7 +3,8 @@
 ``runs.changed`` and ``runs.id`` order what a hub has not seen yet: every transaction that changes a
 row takes the next number of ``counter`` at its end, so numbers become visible in their order.
 ``parts.records`` is how many lines of a part are acknowledged. Of these, the first ``sealed`` are
-in an object of the bucket; ``lines`` has the others, in blocks as they came.
+in an object of the bucket; ``lines`` has the others, in blocks as they came, compressed by zstd.
+Nothing makes these blocks unique but the row in ``parts``, which is locked while they are added.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ create table if not exists epochal.lines (
     stem text not null,
     first bigint not null,
     num_lines int not null,
+    num_bytes int not null,
     data bytea not null
 ) partition by range (received);
 create index if not exists lines_part on epochal.lines (run, stem, first);
