@@ -6,10 +6,10 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from epochal.base.atomic_file import replaced_file
-from epochal.errors import FormatError, UsageError
+from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import (
     RunFolder,
     create_run_folder,
@@ -26,6 +26,19 @@ from epochal.shipping.protocol import FileKind, PartState, RunState, is_file_nam
 from epochal.shipping.shipper import HUB_FILE
 
 
+class RunReader(Protocol):
+    """What a run is copied from: a hub, a database with a bucket, or a bucket alone."""
+
+    def state(self, run_id: str) -> RunState:
+        """What is there of a run."""
+
+    def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
+        """Lines of a part from an ordinal on, about as many as one request holds."""
+
+    def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
+        """A piece of a file from an offset on; empty at its end."""
+
+
 def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
     """Copy what the hub has of a run and ``root`` has not; the folder of the run.
 
@@ -38,7 +51,7 @@ def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
 
 
 def mirror_run(
-    client: HubClient, run_id: str, folder: RunFolder, *, counts: PartCounts | None = None
+    client: RunReader, run_id: str, folder: RunFolder, *, counts: PartCounts | None = None
 ) -> None:
     """Make a copy of what the hub has, but for blobs: ``fetch_blob`` has these.
 
@@ -53,7 +66,7 @@ def mirror_run(
 
 
 def fetch_blob(
-    client: HubClient, run_id: str, state: RunState, folder: RunFolder, name: str
+    client: RunReader, run_id: str, state: RunState, folder: RunFolder, name: str
 ) -> None:
     """Have a file that a hub has in a mirror, too."""
     _Fetch(client, run_id, state, folder).file("blobs", name, state.blobs[name])
@@ -92,7 +105,7 @@ class _Fetch:
 
     def __init__(
         self,
-        client: HubClient,
+        client: RunReader,
         run_id: str,
         state: RunState,
         folder: RunFolder,
@@ -182,7 +195,7 @@ class _Fetch:
         if not is_file_name("live", name):
             raise UsageError(f"the hub names a file that no run has: {name!r}.")
         self._folder.live.mkdir(exist_ok=True)
-        with contextlib.suppress(HubError):  # gone since: the machine has ended
+        with contextlib.suppress(HubError, RunNotFoundError):  # gone since: the machine has ended
             data = self._client.file(self._run_id, "live", name, offset=0)
             with replaced_file(self._folder.live / name) as temporary:
                 temporary.write_bytes(data)

@@ -107,6 +107,34 @@ class ClusterRuns:
             lambda cursor: [*map(StoredRun._make, cursor.execute(text, (number, most)).fetchall())]
         )
 
+    def newest_change(self) -> int:
+        """The number of the newest change of any run."""
+        row = self.database.run(
+            lambda cursor: cursor.execute("select value from epochal.counter").fetchone()
+        )
+        return 0 if row is None else int(row[0])
+
+    def ids(self) -> set[str]:
+        """The ids of all runs that are not in the trash."""
+        text = "select id from epochal.runs where removed is null"
+        rows = self.database.run(lambda cursor: cursor.execute(text).fetchall())
+        return {run_id for (run_id,) in rows}
+
+    def removed(self) -> list[StoredRun]:
+        """The runs in the trash, the newest deletion first."""
+        text = (
+            f"select {_COLUMNS} from epochal.runs where removed is not null order by removed desc"
+        )
+        return self.database.run(
+            lambda cursor: [*map(StoredRun._make, cursor.execute(text).fetchall())]
+        )
+
+    def sizes(self, runs: Sequence[str]) -> dict[str, int]:
+        """How many lines some runs have."""
+        text = "select run, sum(records)::int8 from epochal.parts where run = any(%s) group by run"
+        rows = self.database.run(lambda cursor: cursor.execute(text, (list(runs),)).fetchall())
+        return dict(rows)
+
     def register(self, run_id: str, identity: Mapping[str, Any]) -> StoredRun:
         """Take in who a run is; a name that another run of the project has gets a number.
 

@@ -151,6 +151,10 @@ class Index:
             found = self._all(text.format("1"), ())
         yield from found or ()
 
+    def count(self) -> int:
+        """How many runs there are."""
+        return sum(num for (num,) in self._all("select count(*) from runs", ()) or ())
+
     def projects(self) -> list[str]:
         return [name for (name,) in self._all("select distinct project from runs", ()) or ()]
 

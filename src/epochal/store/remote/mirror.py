@@ -5,19 +5,34 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Hashable
-from dataclasses import asdict
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 from epochal.base.atomic_file import between_processes
 from epochal.journal.labels import LabelsEdit
 from epochal.journal.layout import RunFolder
 from epochal.journal.row import RunRow
-from epochal.shipping.client import HubError
-from epochal.shipping.fetching import fetch_blob, mirror_run
+from epochal.shipping.fetching import RunReader, fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import RunState
-from epochal.store.remote.server import RemoteServer
+
+
+class RunServer(Protocol):
+    """Where the original of a copied run is; several threads may use it.
+
+    Its methods raise ``RunNotFoundError`` for a run that is not there.
+    """
+
+    def run(self, run_id: str) -> RunRow:
+        """The row of a run, which is read where nobody has summarised it."""
+
+    def reading(self, run_id: str) -> AbstractContextManager[RunReader]:
+        """What copies the run, for one thread."""
+
+    def relabel(self, run_id: str, edit: LabelsEdit) -> None:
+        """Edit the labels of a run."""
 
 
 class Mirror:
@@ -26,7 +41,7 @@ class Mirror:
     Several processes may share the copy.
     """
 
-    def __init__(self, row: RunRow, server: RemoteServer, root: Path) -> None:
+    def __init__(self, row: RunRow, server: RunServer, root: Path) -> None:
         self.row = row
         # Below the folder, also if its server calls the run ``..``.
         self._root = root / quote(row.id, safe="").replace(".", "%2E")
@@ -37,6 +52,11 @@ class Mirror:
         self._fetched: Hashable = None
         # What the server had when a file was last asked for that it did not have before.
         self._state: RunState | None = None
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the copy was made by this process."""
+        return self._fetched is not None
 
     @property
     def is_behind(self) -> bool:
@@ -59,11 +79,8 @@ class Mirror:
         run_id, asked = self.row.id, version(self.row)
         self._root.mkdir(parents=True, exist_ok=True)
         os.utime(self._root)
-        with between_processes(self._root / ".lock"), self._server.client() as client:
-            try:
-                mirror_run(client, run_id, self.folder, counts=self._counts)
-            except HubError as error:
-                raise self._server.not_found(error, run_id) from error
+        with between_processes(self._root / ".lock"), self._server.reading(run_id) as reader:
+            mirror_run(reader, run_id, self.folder, counts=self._counts)
         self._fetched = asked
 
     def fetch_blob(self, file: str) -> None:
@@ -71,17 +88,15 @@ class Mirror:
         if (self.folder.blobs / file).is_file():
             return
         run_id = self.row.id
-        with between_processes(self._root / ".lock"), self._server.client() as client:
+        with between_processes(self._root / ".lock"), self._server.reading(run_id) as reader:
             if self._state is None or file not in self._state.blobs:  # which never change
-                self._state = client.state(run_id)
+                self._state = reader.state(run_id)
             if file in self._state.blobs:
-                fetch_blob(client, run_id, self._state, self.folder, file)
+                fetch_blob(reader, run_id, self._state, self.folder, file)
 
     def relabel(self, edit: LabelsEdit) -> None:
         """Edit the labels that the server has now."""
-        run_id = self.row.id
-        change = asdict(edit(self._server.run(run_id).labels))
-        self._server.send("PATCH", f"/api/runs/{quote(run_id, safe='')}/labels", change)
+        self._server.relabel(self.row.id, edit)
 
     def erase(self) -> None:
         """Erase the copy."""

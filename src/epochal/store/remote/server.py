@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.labels import LabelsEdit
 from epochal.journal.row import RunRow
 from epochal.shipping.client import HubClient, HubError
 from epochal.store.row import RunPage, packed_decoder
@@ -81,9 +83,23 @@ class RemoteServer:
         try:
             return self._page({"run": run_id}).runs[0]
         except HubError as error:
-            raise self.not_found(error, run_id) from error
+            raise self._not_found(error, run_id) from error
 
-    def not_found(self, error: HubError, run_id: str) -> Exception:
+    @contextlib.contextmanager
+    def reading(self, run_id: str) -> Iterator[HubClient]:
+        """A connection that reads one run; raises ``RunNotFoundError`` where it is not there."""
+        with self.client() as client:
+            try:
+                yield client
+            except HubError as error:
+                raise self._not_found(error, run_id) from error
+
+    def relabel(self, run_id: str, edit: LabelsEdit) -> None:
+        """Edit the labels that the server has now."""
+        change = asdict(edit(self.run(run_id).labels))
+        self.send("PATCH", f"/api/runs/{quote(run_id, safe='')}/labels", change)
+
+    def _not_found(self, error: HubError, run_id: str) -> Exception:
         """The error itself, or where a run is not there, the error that says so."""
         if error.status != 404:
             return error

@@ -1,0 +1,352 @@
+"""The catalog over the runs of a cluster: lists from an index of its own, runs as copies.
+
+Rows are read from the database when they change, and kept in the index that every reader has in
+its cache. A run that is queried in depth is copied into the cache, each time only what is new, as
+a run of another machine is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from epochal.errors import RunNotFoundError
+from epochal.health.rule_settings import RuleSettings
+from epochal.journal.facts import unix_time
+from epochal.journal.labels import LabelsEdit
+from epochal.journal.layout import SearchBounds
+from epochal.journal.process import PROCESS_FIELDS
+from epochal.journal.row import NO_LABELS, Labels, RunRow
+from epochal.journal.summaries import chosen_fields, fork_of, names_of
+from epochal.query import filter as q
+from epochal.records import whole_number
+from epochal.store.cache import MemoryBudget
+from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.cluster.boards import ClusterBoards
+from epochal.store.cluster.documents import ClusterDocuments
+from epochal.store.cluster.runs import ClusterRuns, StoredRun
+from epochal.store.folder import FolderSource
+from epochal.store.local.index import Index
+from epochal.store.local.listed import Entry, LazyRuns, ListedRun
+from epochal.store.local.trash import check_removable
+from epochal.store.lookup import choose
+from epochal.store.remote.mirror import Mirror
+from epochal.store.row import TrashedRun
+from epochal.store.run import RunView
+from epochal.store.selection import Selection
+
+_MIRRORS = "clusters"
+# Runs that are open at once; their copies in the cache stay.
+_MOST_OPEN = 256
+_PAGE = 1000
+
+
+class ClusterCatalog:
+    """Every run of a cluster, or those of some projects, or some runs.
+
+    ``projects`` are slugs. What is not in this part never comes into the index, so that nothing
+    can return it. See ``epochal.store.catalog``.
+    """
+
+    def __init__(
+        self,
+        runs: ClusterRuns,
+        *,
+        cache: Path,
+        projects: Set[str] | None = None,
+        only: Set[str] | None = None,
+        rules: RuleSettings | None = None,
+    ) -> None:
+        self._runs = runs
+        self._projects = projects
+        self._only = only
+        part = repr((runs.database.address, runs.bucket.address, _sorted(projects), _sorted(only)))
+        digest = hashlib.sha256(part.encode()).hexdigest()[:16]
+        self._index = Index(cache, Path(_MIRRORS, digest))
+        self._folder = cache / _MIRRORS / digest
+        self._bounds = SearchBounds(self._folder)
+        self._held = MemoryBudget(rules=rules or RuleSettings())
+        self._lock = threading.RLock()
+        self._opened: OrderedDict[str, tuple[RunView, Mirror]] = OrderedDict()
+        # The number of the last change that the index has; None before the first look.
+        self._seen: int | None = None
+        self.trash = ClusterTrash(self)
+        self.boards = ClusterBoards(ClusterDocuments(runs.database), self._index.projects)
+
+    def close(self) -> None:
+        self._index.close()
+
+    # -- lists ------------------------------------------------------------------------------------
+
+    def select(
+        self,
+        selection: Selection,
+        *,
+        offset: int = 0,
+        limit: int | None = None,
+        budget_s: float = SUMMARISE_S,
+    ) -> KnownRuns:
+        self._look_once()
+        runs = list(self._listed(selection.condition))
+        unsummarised = sum(not run.row.is_summarised for run in runs)
+        if selection.needs_summary:
+            runs = [run for run in runs if run.row.is_summarised]
+        found = selection.of(runs, self._held.guard.select)
+        groups = () if selection.group is None else selection.group(found)
+        return KnownRuns(
+            self._lazy(found[offset : None if limit is None else offset + limit]),
+            unsummarised,
+            [(values, self._lazy(some)) for values, some in groups],
+            stored=self._index.count(),
+            projects=sorted(self._index.projects()),
+        )
+
+    def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
+        self._look_once()
+        return [run.info for run in self._listed(None)]
+
+    def _listed(self, condition: q.Filter | None) -> Iterator[ListedRun]:
+        for run_id, row in self._index.rows(condition):
+            yield ListedRun(Entry(run_id, self._index, id=run_id, own_id=run_id), row, self._open)
+
+    def _lazy(self, runs: Sequence[ListedRun]) -> LazyRuns:
+        return LazyRuns([run.entry for run in runs], self._open)
+
+    # -- single runs ------------------------------------------------------------------------------
+
+    def find(self, run_id: str) -> RunView | None:
+        stored = self._runs.find(run_id) if run_id else None
+        if stored is None or not self.has(stored):
+            return None
+        return self._view(row_of(stored))
+
+    def has(self, stored: StoredRun) -> bool:
+        """Whether a run belongs to this part."""
+        is_of_projects = self._projects is None or stored.project in self._projects
+        return is_of_projects and (self._only is None or stored.id in self._only)
+
+    def _open(self, entry: Entry) -> RunView:
+        with self._lock:
+            known = self._opened.get(entry.place)
+        if known is not None:
+            return known[0]
+        stored = self._runs.find(entry.place)
+        if stored is None or not self.has(stored):
+            raise RunNotFoundError(f"the run {entry.place} is no longer here.")
+        return self._view(row_of(stored))
+
+    def _view(self, row: RunRow) -> RunView:
+        with self._lock:
+            known = self._opened.get(row.id)
+            if known is None:
+                mirror = Mirror(row, ClusterServer(self._runs), self._folder)
+                source = FolderSource(mirror.folder.path, origin=mirror, bounds=self._bounds)
+                known = RunView(source, held=self._held), mirror
+                self._opened[row.id] = known
+            known[1].row = row
+            self._opened.move_to_end(row.id)
+            while len(self._opened) > _MOST_OPEN:
+                self._opened.popitem(last=False)
+            return known[0]
+
+    def forget(self, run: RunView) -> None:
+        with self._lock:
+            _, mirror = self._opened.pop(run.id, (run, None))
+        self._index.forget([run.id])
+        if mirror is not None:
+            mirror.erase()
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def _look_once(self) -> None:
+        with self._lock:
+            if self._seen is None:
+                self._look()
+
+    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
+        with self._lock:
+            changed = self._look()
+            opened = [run_id for run_id, (_, mirror) in self._opened.items() if mirror.is_in_use]
+        # Lines that were appended change no row of the table of runs.
+        sizes = self._runs.sizes(opened) if opened else {}
+        return {run.place: run.signature for run in self._index.known()} | {
+            run_id: (size, changed) for run_id, size in sizes.items()
+        }
+
+    def _look(self) -> int:
+        """Bring what has changed into the index; the number of the last change."""
+        newest = self._runs.newest_change()
+        if self._seen is None:
+            self._seen = self._start(newest)
+        if newest < self._seen:  # the database was restored from an older copy
+            self._index.forget([run.place for run in self._index.known()])
+            self._seen = 0
+        while self._seen < newest:
+            page = self._runs.changed_since(self._seen, most=_PAGE)
+            with self._index.batch():
+                for stored in page:
+                    self._note(stored)
+            self._seen = page[-1].changed if page else newest
+        return self._seen
+
+    def _start(self, newest: int) -> int:
+        """What the index of an earlier process has, without runs that were erased since."""
+        known = {run.place: int(run.signature) for run in self._index.known()}
+        if known:
+            self._index.forget(known.keys() - self._runs.ids())
+        seen = max(known.values(), default=0)
+        return seen if seen <= newest else 0
+
+    def _note(self, stored: StoredRun) -> None:
+        if stored.removed is not None or not self.has(stored):
+            self._index.forget([stored.id])
+            with self._lock:
+                self._opened.pop(stored.id, None)
+            return
+        row = row_of(stored)
+        self._index.put(stored.id, row, None, signature=str(stored.changed), stamp=None)
+        with self._lock:
+            if stored.id in self._opened:
+                self._opened[stored.id][1].row = row
+
+    # -- the trash --------------------------------------------------------------------------------
+
+    def removed(self) -> list[StoredRun]:
+        """The runs of this part that are in the trash, the newest deletion first."""
+        return [stored for stored in self._runs.removed() if self.has(stored)]
+
+    @property
+    def runs(self) -> ClusterRuns:
+        """The runs of all parts."""
+        return self._runs
+
+
+class ClusterServer:
+    """A cluster, as a copy of a run asks it (``epochal.store.remote.mirror``)."""
+
+    def __init__(self, runs: ClusterRuns) -> None:
+        self._runs = runs
+
+    @contextlib.contextmanager
+    def reading(self, run_id: str) -> Iterator[ClusterRuns]:
+        yield self._runs
+
+    def run(self, run_id: str) -> RunRow:
+        stored = self._runs.find(run_id)
+        if stored is None:
+            raise RunNotFoundError(f"there is no run with the id {run_id!r} here.")
+        return row_of(stored)
+
+    def relabel(self, run_id: str, edit: LabelsEdit) -> None:
+        def change(before: Mapping[str, Any]) -> dict[str, Any]:
+            after = asdict(edit(_labels(before)))
+            return {name: value for name, value in after.items() if value not in (None, False)}
+
+        self._runs.edit_labels(run_id, change)
+
+
+class ClusterTrash:
+    """The deleted runs of a part of a cluster; see ``epochal.store.catalog.Trash``."""
+
+    def __init__(self, catalog: ClusterCatalog) -> None:
+        self._catalog = catalog
+
+    def runs(self) -> Sequence[TrashedRun]:
+        return [_trashed(stored) for stored in self._catalog.removed()]
+
+    def find(self, key: str) -> TrashedRun:
+        stored = self._catalog.removed()
+        return _trashed(stored[choose(key, [row_of(run) for run in stored])])
+
+    def put(self, run: RunView) -> TrashedRun:
+        check_removable(run.info)
+        self._catalog.runs.remove(run.id)
+        stored = self._catalog.runs.find(run.id, is_removed=True)
+        if stored is None:
+            raise RunNotFoundError(f"the run {run.id} is no longer here.")
+        return _trashed(stored)
+
+    def restore(self, run: TrashedRun) -> str:
+        self._catalog.runs.restore(run.id)
+        return run.origin
+
+    def erase(self, run: TrashedRun) -> None:
+        self._catalog.runs.erase(run.id)
+
+
+def row_of(stored: StoredRun) -> RunRow:
+    """The row of a run: what its sender said of it, else who it is."""
+    identity: dict[str, Any] = msgspec.json.decode(stored.identity)
+    labels = _labels(msgspec.json.decode(stored.labels))
+    row = _summary_of(stored) or _identity_row(stored, identity)
+    name = names_of(identity.get, stored.folder)["name"]
+    return msgspec.structs.replace(
+        row,
+        id=stored.id,
+        folder=stored.folder,
+        name=labels.name or name,
+        project=str(identity.get("project", stored.project)),
+        tags=row.tags if labels.tags is None else labels.tags,
+        notes=row.notes if labels.notes is None else labels.notes,
+        hidden=labels.hidden,
+        labels=labels,
+        written=stored.received,
+    )
+
+
+def _summary_of(stored: StoredRun) -> RunRow | None:
+    if stored.summary is None:
+        return None
+    try:
+        return msgspec.json.decode(stored.summary, type=RunRow)
+    except msgspec.DecodeError:  # of a newer version
+        return None
+
+
+def _identity_row(stored: StoredRun, identity: Mapping[str, Any]) -> RunRow:
+    totals, config = identity.get("totals"), identity.get("config")
+    totals = totals if isinstance(totals, dict) else {}
+    return RunRow(
+        **names_of(identity.get, stored.folder),
+        id=stored.id,
+        created=unix_time(identity.get("created")),
+        updated=stored.received,
+        total_steps=whole_number(totals.get("steps")),
+        num_epochs=whole_number(totals.get("epochs")),
+        config=config if isinstance(config, dict) else {},
+        fork=fork_of(identity),
+        process=chosen_fields(identity, PROCESS_FIELDS) or None,
+        is_summarised=False,
+    )
+
+
+def _labels(stored: Mapping[str, Any]) -> Labels:
+    try:
+        return msgspec.convert(stored, Labels)
+    except msgspec.ValidationError:
+        return NO_LABELS
+
+
+def _trashed(stored: StoredRun) -> TrashedRun:
+    row = row_of(stored)
+    return TrashedRun(
+        id=row.id,
+        name=row.name,
+        project=row.project,
+        folder=stored.folder,
+        origin=stored.folder,
+        deleted=stored.removed or 0.0,
+    )
+
+
+def _sorted(names: Set[str] | None) -> list[str] | None:
+    return None if names is None else sorted(names)
