@@ -28,7 +28,7 @@ import epochal
 from epochal.errors import EpochalError
 from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import HubRuns, open_noting
+from epochal.hub.serving import FolderRuns, open_noting
 from epochal.journal.blobs import encode_pending
 from epochal.journal.boards import Board, save_board
 from epochal.journal.labels import LabelsEdit, edit_labels
@@ -220,7 +220,7 @@ def move_on_hub(program: Program) -> None:
 
 
 def open_hub(root: Path) -> Store:
-    runs = HubRuns(root)
+    runs = FolderRuns(root)
     return open_noting(runs, Ledger(root), runs.whole)
 
 

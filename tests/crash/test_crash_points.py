@@ -18,7 +18,7 @@ from epochal.cli.main import main
 from epochal.errors import EpochalError
 from epochal.exchange.media.types import Image
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import HubRuns, open_noting
+from epochal.hub.serving import FolderRuns, open_noting
 from epochal.journal.layout import FINDINGS, RunFolder, claim, staged_folder
 from epochal.run.resume import find_parent
 from epochal.run.run import Run
@@ -248,7 +248,7 @@ def test_a_run_that_is_moved_on_a_hub(original: Path, run: Run, every: int, acti
     expected = found(original / "runs")
 
     def hub_store(folder: Path) -> Store:
-        runs = HubRuns(folder / "hub")
+        runs = FolderRuns(folder / "hub")
         return open_noting(runs, Ledger(folder / "hub"), runs.whole)
 
     if action == "restore":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from epochal.api.serving import ServerAddress
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import HubRuns, create_hub
+from epochal.hub.serving import FolderRuns, create_hub
 from epochal.server.access import LOOPBACK
 from epochal.server.app import App
 from epochal.shipping.client import HubClient
@@ -29,7 +29,7 @@ def serving_hub(
     def create(port: int) -> App:
         url = f"http://127.0.0.1:{port}"
         address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
-        return create_hub(HubRuns(root), ledger, address, clock=clock)
+        return create_hub(FolderRuns(root), ledger, address, clock=clock)
 
     with serving_app(create) as server:
         yield server

@@ -30,7 +30,7 @@ from epochal.hub.documents import FolderDocuments
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger, Links
-from epochal.hub.serving import HubRuns, create_hub
+from epochal.hub.serving import FolderRuns, create_hub
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.endpoints import ENDPOINTS
@@ -351,7 +351,7 @@ def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
     address = ServerAddress("http://localhost:1", "localhost", 1, None, names=LOOPBACK)
     controls = HubControls(ledger, is_allowed=True)
     receiving = Receiving(FolderInbox(world.root), ledger, controls)
-    app = create_hub(HubRuns(world.root), ledger, address, allow_control=True)
+    app = create_hub(FolderRuns(world.root), ledger, address, allow_control=True)
     server = Server(app, routes_of(receiving))
     before = _digest([world.outside, world.root / "beta"])
 

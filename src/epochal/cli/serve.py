@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import ipaddress
 import socket
 import ssl
 import webbrowser
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +150,8 @@ def _urls(server: serving.ServerAddress) -> list[str]:
 @cli_command
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @_address_options
-@click.option("--store", hidden=True)
+@click.option("--catalog", metavar="ADDRESS", help="PostgreSQL database, shared by several hubs.")
+@click.option("--bucket", metavar="ADDRESS", help="Its bucket (s3://, gs://, abfs://) or folder.")
 @click.option("--max-size", type=options.SIZE, help="Store at most so much, such as 500GB.")
 @click.option("--quota", type=options.SIZE, help="Store at most so much of each token's runs.")
 @click.option("--tls-cert", type=_FILE, help="Serve over TLS with this certificate.")
@@ -161,7 +162,8 @@ def _urls(server: serving.ServerAddress) -> list[str]:
 @click.option("--allow-control", is_flag=True, help="Let the role write stop trainings from here.")
 def serve(
     folder: Path | None,
-    store: str | None,
+    catalog: str | None,
+    bucket: str | None,
     port: int | None,
     host: str,
     allow_host: tuple[str, ...],
@@ -174,30 +176,32 @@ def serve(
     user_role: Role,
     allow_control: bool,
 ) -> None:
-    """Receive runs from other machines into DIR and show them live, until Ctrl-C.
+    """Receive runs from other machines and show them live, until Ctrl-C.
 
-    [retention] in DIR/epochal.toml decides which runs go to the trash.
+    A hub keeps the runs in the folder DIR. Several hubs share a database and a bucket instead:
+    --catalog postgresql://USER@HOST/NAME --bucket s3://BUCKET/PREFIX. [retention] in
+    DIR/epochal.toml decides which runs go to the trash.
     """
-    from epochal.hub.ledger import Ledger, only_hub
-    from epochal.hub.limits import Budget
-    from epochal.hub.retention import read_rules
-    from epochal.hub.serving import HubRuns, serve_hub
+    from epochal.hub.opening import open_folder_hub, open_shared_hub
+    from epochal.hub.serving import serve_hub
 
     tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
-    if store is not None:
-        raise UsageError(
-            "a hub over a database is not part of this version; leave out --store, and the hub"
-            " keeps its runs in a folder."
-        )
-    if folder is None:
-        raise UsageError("name the folder DIR of the hub.")
-    root = folder.expanduser()
-    root.mkdir(parents=True, exist_ok=True)
-    with only_hub(root), closing(Ledger(root)) as ledger:
-        budget = Budget(root, ledger, most=max_size, most_per_writer=quota)
-        retention = read_rules(root)
+    is_shared = catalog is not None and bucket is not None
+    if is_shared == (folder is not None) or (catalog is None) != (bucket is None):
+        raise UsageError("name the folder DIR of the hub, or both --catalog and --bucket.")
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            opened = stack.enter_context(
+                open_folder_hub(
+                    folder.expanduser(), most=max_size, most_per_writer=quota, tell=_tell
+                )
+            )
+        else:
+            assert catalog is not None
+            assert bucket is not None
+            opened = stack.enter_context(open_shared_hub(catalog, bucket))
         server = serving.find_address(
-            [root],
+            [opened.place],
             port=read_settings().server_port if port is None else port,
             host=host,
             allow_hosts=allow_host,
@@ -205,26 +209,29 @@ def serve(
         )
         if server.listening is None:
             raise UsageError(f"a server of these runs is already running at {server.url}.")
+        ledger = opened.ledger
         first = None if ledger.tokens() else ledger.add_token("admin", "admin")
         try:
             serve_hub(
-                HubRuns(root, budget.charge),
+                opened.runs,
                 ledger,
                 server,
-                budget,
                 proxy=proxy,
                 tls=tls,
                 allow_control=allow_control,
-                retention=retention,
-                tell=lambda line: say(line, flush=True),
-                on_ready=lambda: _greet(root, server, first, is_tls=tls is not None),
+                tasks=opened.tasks,
+                on_ready=lambda: _greet(opened.place, server, first, is_tls=tls is not None),
             )
         except KeyboardInterrupt:
             remark("Stopped.")
 
 
+def _tell(line: str) -> None:
+    say(line, flush=True)
+
+
 def _greet(
-    place: Path, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
+    place: str, server: serving.ServerAddress, first_token: str | None, *, is_tls: bool
 ) -> None:
     urls = [url.partition("?")[0] for url in _urls(server)]
     urls = [url.replace("http://", "https://", 1) if is_tls else url for url in urls]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,11 +20,12 @@ from epochal.api.serving import ServerAddress, write_archive
 from epochal.errors import UsageError
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
+from epochal.hub.cluster_inbox import ClusterInbox
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.folder_inbox import FolderInbox
+from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger, Links
-from epochal.hub.limits import Budget, GuessLimitMiddleware
-from epochal.hub.retention import Retention, RetentionRules
+from epochal.hub.limits import GuessLimitMiddleware
 from epochal.journal.layout import SearchBounds
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
@@ -30,39 +33,123 @@ from epochal.server.app import App, create_inner_app, with_access
 from epochal.server.process import TlsFiles, run_server
 from epochal.server.responses import error_response
 from epochal.settings import cache_folder
-from epochal.store.catalog import Trash
+from epochal.store.catalog import Catalog, Trash
+from epochal.store.cluster.catalog import ClusterCatalog
+from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.local.catalog import FolderCatalog
 from epochal.store.row import TrashedRun
 from epochal.store.run import RunView
 from epochal.store.store import Store
 
-Charge = Callable[[str, int], None]
-# Folders of a hub, and of the runs in them those that are shown; None for all.
-Part: TypeAlias = tuple[tuple[Path, ...], frozenset[str] | None]
+# A part of the runs of a hub: what an application of its own is opened on.
+Part: TypeAlias = Hashable
 
 
-class HubRuns:
-    """The runs in the folder of a hub: how they are received, and how they are read.
+class HubRuns(Protocol):
+    """The runs of a hub: how they are received, and how they are read."""
 
-    ``charge`` is called before bytes of a run are stored; see ``Inbox``. ``whole`` is the part of
-    the runs that has all of them.
-    """
+    @property
+    def inbox(self) -> Inbox:
+        """What receives them."""
 
-    def __init__(self, root: Path, charge: Charge = lambda *_: None) -> None:
-        self.root = root
-        self.inbox = FolderInbox(root, charge=charge)
-        self.whole: Part = ((root,), None)
-        self._bounds = SearchBounds(root)
+    @property
+    def name(self) -> str:
+        """What tells this hub's runs from those of other hubs on this machine."""
+
+    @property
+    def whole(self) -> Part:
+        """The part that has all of them."""
 
     def part_of(self, who: Principal) -> Part | None:
         """Which part of the runs a person may see; None for nothing."""
+
+    def catalog(self, part: Part) -> Catalog:
+        """The catalog over a part of the runs, and over nothing else."""
+
+    def close(self) -> None:
+        """Store what waits; no request follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPart:
+    """Folders of a hub, and of the runs in them those that are shown; None for all."""
+
+    folders: tuple[Path, ...]
+    only: frozenset[str] | None = None
+
+
+class FolderRuns:
+    """The runs in the folder of a hub.
+
+    ``charge`` is called before bytes of a run are stored; see ``FolderInbox``.
+    """
+
+    def __init__(self, root: Path, charge: Callable[[str, int], None] = lambda *_: None) -> None:
+        self.root = root
+        self.inbox = FolderInbox(root, charge=charge)
+        self.whole = FolderPart((root,))
+        self._bounds = SearchBounds(root)
+
+    @property
+    def name(self) -> str:
+        return folders_digest([self.root])
+
+    def part_of(self, who: Principal) -> FolderPart | None:
         if who.runs is None:
             folders = [self.root / name for name in sorted(who.projects or ())]
             paths = self._bounds.chosen(folders)
         else:
             found = (self.inbox.folder_of(run_id) for run_id in sorted(who.runs))
             paths = [path for path in found if path is not None]
-        return (tuple(paths), who.runs) if paths else None
+        return FolderPart(tuple(paths), who.runs) if paths else None
+
+    def catalog(self, part: Part) -> FolderCatalog:
+        assert isinstance(part, FolderPart)
+        rules, cache = reader_rules(), cache_folder()
+        return FolderCatalog(*part.folders, cache=cache, rules=rules, only=part.only)
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """Projects of a cluster by their slugs, or some runs; None for all."""
+
+    projects: frozenset[str] | None = None
+    only: frozenset[str] | None = None
+
+
+class SharedRuns:
+    """The runs of a cluster: in a database and a bucket, which several hubs share."""
+
+    whole = SharedPart()
+
+    def __init__(self, runs: ClusterRuns, *, cache: Path) -> None:
+        self._runs = runs
+        self._cache = cache
+        self.inbox = ClusterInbox(runs)
+
+    @property
+    def name(self) -> str:
+        text = f"{self._runs.database.address} {self._runs.bucket.address}"
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    def part_of(self, who: Principal) -> SharedPart | None:
+        return SharedPart(only=who.runs) if who.runs is not None else SharedPart(who.projects)
+
+    def catalog(self, part: Part) -> ClusterCatalog:
+        assert isinstance(part, SharedPart)
+        return ClusterCatalog(
+            self._runs,
+            cache=self._cache,
+            projects=part.projects,
+            only=part.only,
+            rules=reader_rules(),
+        )
+
+    def close(self) -> None:
+        self.inbox.close()
 
 
 class NotingTrash:
@@ -101,8 +188,7 @@ class NotingTrash:
 
 def open_noting(runs: HubRuns, ledger: Ledger, part: Part) -> Store:
     """The store over a part of the runs of a hub."""
-    folders, only = part
-    catalog = FolderCatalog(*folders, cache=cache_folder(), rules=reader_rules(), only=only)
+    catalog = runs.catalog(part)
     return Store(catalog, NotingTrash(catalog.trash, ledger, runs.inbox.rescan))
 
 
@@ -198,14 +284,18 @@ def create_hub(
     receiving = Receiving(runs.inbox, ledger, controls)
     links = Links(ledger.documents, clock=clock)
 
+    def close() -> None:
+        receiving.close()
+        runs.close()
+
     def create(part: Part) -> App:
         is_whole = part == runs.whole
         return create_inner_app(
             partial(open_noting, runs, ledger, part),
             write_archive=write_archive,
-            folders=folders_digest([runs.root]),
+            folders=runs.name,
             more_routes=receiving.routes() if is_whole else (),
-            on_close=receiving.close if is_whole else None,
+            on_close=close if is_whole else None,
             controls=controls,
         )
 
@@ -223,23 +313,29 @@ def create_hub(
     return replace(guarded, asgi=GuessLimitMiddleware(audited, proxy=proxy))
 
 
+class Task(Protocol):
+    """What a hub does by itself, such as deleting old runs."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Do it in a thread, until the block ends."""
+
+
 def serve_hub(
     runs: HubRuns,
     ledger: Ledger,
     server: ServerAddress,
-    budget: Budget,
     *,
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,
     allow_control: bool = False,
-    retention: RetentionRules,
-    tell: Callable[[str], object],
+    tasks: Sequence[Task] = (),
     on_ready: Callable[[], None],
 ) -> None:
-    """Serve until stopped; ``tell`` prints a line about runs that go by the retention rules."""
+    """Serve until stopped, and run what a hub does by itself meanwhile."""
     assert server.listening is not None
     app = create_hub(runs, ledger, server, proxy=proxy, allow_control=allow_control)
-    open_store = partial(open_noting, runs, ledger, runs.whole)
-    keeping = Retention(retention, open_store, ledger, budget, locked=runs.inbox.locked, tell=tell)
-    with server.listening, keeping.running():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(server.listening)
+        for task in tasks:
+            stack.enter_context(task.running())
         run_server(app, server.listening, on_ready=on_ready, tls=tls)
