@@ -283,29 +283,13 @@ class GroupTables(msgspec.Struct, frozen=True):
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def groups_of(
-    runs: Iterable[RunView],
-    *,
-    by: Sequence[str] | None = None,
-    by_all_but: Sequence[str] | None = None,
-    unfinished: bool = False,
-) -> RunGroups:
-    """Group runs by keys of their configs, or by every key that differs but some."""
-    groups = group_members(members_of(runs), by=by, all_but=by_all_but)
-    return msgspec.structs.replace(groups, unfinished=unfinished)
-
-
 def members_of(runs: Iterable[RunView]) -> list[Member]:
     """Runs with their rows; hidden ones and those that cannot be read are left out."""
-    return [member for run in runs if (member := member_of(run)) is not None]
-
-
-def member_of(run: RunView) -> Member | None:
-    """A run with its row; None for one that is hidden or cannot be read."""
-    info = run.info
-    if info.hidden or info.status.state == "unreadable":
-        return None
-    return Member(run, info, dict(flat_items(info.config)))
+    return [
+        Member(run, info, dict(flat_items(info.config)))
+        for run, info in ((run, run.info) for run in runs)
+        if not info.hidden and info.status.state != "unreadable"
+    ]
 
 
 def group_members(
@@ -313,6 +297,7 @@ def group_members(
     *,
     by: Sequence[str] | None = None,
     all_but: Sequence[str] | None = None,
+    unfinished: bool = False,
 ) -> RunGroups:
     """Group runs by keys of their configs, or by every key that differs but some.
 
@@ -334,7 +319,7 @@ def group_members(
         for inside in found.values()
     ]
     groups.sort(key=lambda one: tuple(map(sort_key, one.values)))
-    return RunGroups(keys, varying, repeats, tuple(groups))
+    return RunGroups(keys, varying, repeats, tuple(groups), unfinished)
 
 
 def varying_keys(members: Sequence[Member]) -> tuple[str, ...]:

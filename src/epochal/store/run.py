@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -39,15 +39,11 @@ from epochal.store.findings import (
     recorded_errors,
 )
 from epochal.store.goodput import Goodput, goodput
+from epochal.store.held import MAX_MOVES, HeldRun
 from epochal.store.metrics import formula_series, no_metric, resolve
 from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.run_files import Machine, patch_file, read_machines
 from epochal.store.status import GONE
-
-if TYPE_CHECKING:
-    pass
-
-from epochal.store.held import MAX_MOVES, HeldRun
 
 
 class _Listed:

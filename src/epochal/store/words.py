@@ -61,22 +61,21 @@ def progress_text(info: RunRow, *, between: str = "/") -> str | None:
     A run that has gone beyond what it was meant to do says both, but not as a share.
     """
     if info.step is not None:
-        if info.steps_done is None or info.total_steps is None:
-            return str(info.step)
-        if info.step > info.total_steps:
-            return f"{info.step} (of {info.total_steps})"
-        return f"{info.steps_done}{between}{info.total_steps}"
+        return _of_total(info.step, info.steps_done, info.total_steps, between)
     epochs = epochs_text(info, between=between)
     return None if epochs is None else f"ep {epochs}"
 
 
 def epochs_text(info: RunRow, *, between: str = "/") -> str | None:
     """The epochs that are done of those there are to be; None before the first."""
-    if info.epoch is None or info.num_epochs is None:
-        return None if info.epoch is None else str(info.epoch)
-    if info.epoch > info.num_epochs:
-        return f"{info.epoch} (of {info.num_epochs})"
-    return f"{info.epoch}{between}{info.num_epochs}"
+    epoch = info.epoch
+    return None if epoch is None else _of_total(epoch, epoch, info.num_epochs, between)
+
+
+def _of_total(reached: int, done: int | None, total: int | None, between: str) -> str:
+    if done is None or total is None:
+        return str(reached)
+    return f"{reached} (of {total})" if reached > total else f"{done}{between}{total}"
 
 
 def most_severe_text(info: RunRow) -> str | None:

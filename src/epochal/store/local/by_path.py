@@ -50,19 +50,14 @@ def run_at(store: Store, path: Path, *, follow_links: bool = False) -> RunView:
 
 
 def load_run(
-    folder: str | Path,
-    *,
-    held: MemoryBudget | None = None,
-    follow_links: bool = False,
-    rules: RuleSettings | None = None,
+    folder: str | Path, *, follow_links: bool = False, rules: RuleSettings | None = None
 ) -> RunView:
     """One run by its folder, or by the file or folder that another tracker left it in.
 
     Raises ``UsageError`` when there is no run in it, or more than one.
     """
     path = Path(folder).expanduser().absolute()
-    if held is None:
-        held = MemoryBudget(rules=rules or RuleSettings())
+    held = MemoryBudget(rules=rules or RuleSettings())
     if not is_run_folder(path):
         conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
         return _load_converted(path, conversions, held=held)

@@ -216,13 +216,8 @@ def _described(folder: Path, origin: Path, deleted: float) -> TrashedRun:
 TRASH = "trash"
 OTHER = "other"
 # The kind of a file is that of the folder of the run it lies in.
-_KINDS = {
-    "journal": "journals",
-    "segments": "segments",
-    "blobs": "blobs",
-    "checkpoints": "checkpoints",
-    "files": "files",
-}
+_SAME = ("segments", "blobs", "checkpoints", "files")
+_KINDS = {"journal": "journals", **dict(zip(_SAME, _SAME, strict=True))}
 KINDS = (*_KINDS.values(), OTHER, TRASH)
 
 
@@ -261,27 +256,21 @@ def disk_usage(runs: Sequence[RunView], trashed: Sequence[TrashedRun] = ()) -> D
 def run_bytes(folder: Path) -> Counter[str]:
     """The bytes of a run by kind."""
     kinds: Counter[str] = Counter()
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    kinds[_KINDS.get(entry.name, OTHER)] += folder_bytes(Path(entry.path))
-                else:
-                    kinds[OTHER] += entry.stat(follow_symlinks=False).st_size
-    except OSError:  # gone meanwhile, or not for us to look into
-        pass
+    # A run may be gone meanwhile, or not for us to look into.
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                kinds[_KINDS.get(entry.name, OTHER)] += folder_bytes(Path(entry.path))
+            else:
+                kinds[OTHER] += entry.stat(follow_symlinks=False).st_size
     return kinds
 
 
 def folder_bytes(folder: Path) -> int:
     """The sizes of all files below a folder; links are not followed."""
-    return sum(_sizes(folder))
-
-
-def _sizes(folder: Path) -> Iterator[int]:
+    total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
-                yield os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # gone meanwhile
-                continue
+            with contextlib.suppress(OSError):  # gone meanwhile
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
