@@ -14,13 +14,13 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.entries import Cursor, Entry
 from epochal.journal.facts import PartFacts, RunFacts, SeriesKey, seconds, weight_of
 from epochal.journal.fold import RunMetrics, series_summary, without_details
-from epochal.journal.layout import PartName, RunFolder, json_or_empty
+from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.metrics import Metric, metrics_of, set_metrics
 from epochal.journal.part import Part, SealedPart, StalePartError, entries_in
 from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.row import Mark
 from epochal.journal.segments.columns import PartSummary
-from epochal.journal.summaries import summarise, write_metrics, write_summary
+from epochal.journal.summaries import write_metrics, write_summary
 from epochal.journal.tail import TailedPart
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.series.blocks import Blocks, blocks_of, join
@@ -267,8 +267,7 @@ def write_summaries(folder: RunFolder) -> bool:
         except (FileNotFoundError, ShorterFileError):  # sealed or repaired meanwhile
             if not looks_left:
                 raise
-    row = summarise(known, json_or_empty(folder.identity), place=str(folder.path))
-    return write_metrics(folder, known) and write_summary(folder, row)
+    return write_metrics(folder, known) and write_summary(folder, known)
 
 
 def _read_parts(folder: RunFolder) -> list[Part]:
