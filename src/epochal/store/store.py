@@ -5,8 +5,8 @@ A store is an engine over a catalog, which knows which runs there are: ``local``
 is fetched when a query needs it. ``tests/conformance/test_store.py`` states what they return.
 
 Of the store
-    runs          the runs that a query selects, in an order, one page of them; ``query.py`` has the
-                  language, ``selection.py`` the fields
+    runs          the runs that a query selects, in an order; ``query/filter.py`` has the language,
+                  ``selection.py`` the fields
     run           the one run with this id, prefix of an id, name or ``project/name``, or the newest
                   one as ``latest`` or ``latest:PROJECT``
     find          the run with exactly this id, which links and positions contain
@@ -97,24 +97,17 @@ class Store:
         self.catalog.close()
 
     def runs(
-        self,
-        query: str | None = None,
-        *,
-        order: str | None = None,
-        offset: int = 0,
-        limit: int | None = None,
+        self, query: str | None = None, *, order: str | None = None, limit: int | None = None
     ) -> Sequence[RunView]:
-        """Runs by creation, newest first; ``offset`` and ``limit`` select a page of them.
+        """Runs by creation, newest first, of these at most ``limit``.
 
         ``query`` selects (``config.lr < 3e-4 and status == "running"``), ``order`` sorts by fields
         with commas between (``-summary.loss.last,name``). A mistake in either raises ``UsageError``
         and shows the place.
         """
-        if offset < 0 or (limit is not None and limit < 0):
-            raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
-        selection = Selection(query, order)
-        found = self.catalog.select(selection, offset=offset, limit=limit, budget_s=math.inf)
-        return found.runs
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit={limit} must be 0 or more.")
+        return self.catalog.select(Selection(query, order), limit=limit, budget_s=math.inf).runs
 
     def known_runs(
         self,
