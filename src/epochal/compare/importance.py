@@ -235,8 +235,8 @@ def _bins(values: Floats) -> tuple[Codes, list[tuple[str, Any]]]:
     for index in range(used.size):
         inside = values[codes == index]
         low, high = float(inside.min()), float(inside.max())
-        ends = [f"{end:.3g}".replace("e-0", "e-").replace("e+0", "e+") for end in (low, high)]
-        text = level_text(low) if low == high else " – ".join(ends)
+        ends = f"{level_text(low, digits=3)} – {level_text(high, digits=3)}"
+        text = level_text(low) if low == high else ends
         levels.append((text, float(np.median(inside))))
     return codes.astype(np.intp), levels
 

@@ -20,7 +20,7 @@ from epochal.journal.part import Part
 from epochal.journal.row import Status
 from epochal.journal.state import RunState
 from epochal.records import Axis
-from epochal.records.format import format_duration
+from epochal.records.format import format_duration, plural
 from epochal.series.series import Series
 
 # A gap between two steps is a pause if it is at least this long, this many usual gaps, and no other
@@ -123,12 +123,10 @@ def _text(found: Goodput) -> str:
     )
     if not found.lost_steps:
         return text
-    is_one = found.lost_steps == 1
-    steps = f"{found.lost_steps:,} {found.unit}{'' if is_one else 's'}"
-    restarts = f"in {found.restarts} restart{'' if found.restarts == 1 else 's'}"
-    where = restarts if found.restarts else "after the last checkpoint"
-    lost = f"{steps} ({format_duration(found.lost_s)}) {'was' if is_one else 'were'} lost"
-    return f"{text}; {lost} {where}"
+    steps, were = plural(found.lost_steps, found.unit), "was" if found.lost_steps == 1 else "were"
+    restarts = plural(found.restarts, "restart")
+    where = f"in {restarts}" if found.restarts else "after the last checkpoint"
+    return f"{text}; {steps} ({format_duration(found.lost_s)}) {were} lost {where}"
 
 
 def _advice(found: Goodput) -> str | None:

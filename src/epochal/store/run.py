@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from epochal.errors import MetricNotFoundError, UsageError
+from epochal.errors import UsageError
 from epochal.exchange.media.stored import StoredSample
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
@@ -232,10 +232,7 @@ class RunView(HeldRun):
         """
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
-            found = formula_series(name, self._series_known.metrics, self, rank=rank, axis=axis)
-            if found is None:
-                raise self._no_metric(name, rank, axis)
-            return found
+            return self._formula(name, rank, axis)
         series, more_bytes = self._series.get((key, rank)), 0
         if series is None:
             series = self._ask(lambda state: state.series(key, rank))
@@ -320,15 +317,9 @@ class RunView(HeldRun):
             found = listed.by_key[key].summary
             if found is None:  # only its points tell
                 found = self.series(name, rank=rank, axis=key[1]).summary
-        is_set = axis in (None, "none")
-        is_series = name in listed.names or not is_set
+        is_series = name in listed.names or axis not in (None, "none")
         found = with_set_value(row, name, rank, found, is_series=is_series)
-        if found is None:
-            series = formula_series(name, listed.metrics, self, rank=rank, axis=axis)
-            if series is None:
-                raise self._no_metric(name, rank, axis)
-            return series.summary
-        return found
+        return self._formula(name, rank, axis).summary if found is None else found
 
     @locked
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
@@ -360,9 +351,13 @@ class RunView(HeldRun):
             return None
         return self.summary(metric.name, axis=metric.axis).last
 
-    def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
-        own = (self.read_row().name, self._series_known.metrics)
-        return no_metric(name, own, rank=rank, axis=axis)
+    def _formula(self, name: str, rank: int, axis: Axis | None) -> Series:
+        """The result of a formula; ``MetricNotFoundError`` for a name that is none."""
+        metrics = self._series_known.metrics
+        found = formula_series(name, metrics, self, rank=rank, axis=axis)
+        if found is None:
+            raise no_metric(name, (self.read_row().name, metrics), rank=rank, axis=axis)
+        return found
 
     # -- records ----------------------------------------------------------------------------------
 

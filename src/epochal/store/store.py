@@ -172,7 +172,8 @@ class Store:
 
 def tag_edit(run: RunView, *, add: Iterable[str] = (), remove: Collection[str] = ()) -> LabelsEdit:
     """Adds and removes tags; those that the run recorded count where people set none."""
-    recorded = recorded_tags(run)
+    tags = run.facts.get("tags")
+    recorded = tuple(t for t in tags if isinstance(t, str)) if isinstance(tags, list) else ()
     added = tuple(add)
 
     def edit(labels: Labels) -> Labels:
@@ -181,9 +182,3 @@ def tag_edit(run: RunView, *, add: Iterable[str] = (), remove: Collection[str] =
         return labels if tags == had else replace(labels, tags=tags)
 
     return edit
-
-
-def recorded_tags(run: RunView) -> tuple[str, ...]:
-    """The tags that the run was started with."""
-    tags = run.facts.get("tags")
-    return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()

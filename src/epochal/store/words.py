@@ -31,20 +31,10 @@ _DECLARED_WRITERS: Mapping[str, Callable[[float], str]] = {
 
 def format_value(name: str, value: float | None, *, unit: str | None = None) -> str:
     """A value of the series ``name``; ``unit`` is what the run has defined for it."""
-    return format_values(name, value, unit=unit)[0]
-
-
-def format_values(name: str, *values: float | None, unit: str | None = None) -> list[str]:
-    """Several values of one series."""
+    if value is None:
+        return UNKNOWN
     write = _WRITERS.get(unit or "") or _DECLARED_WRITERS.get(unit_of(name))
-    return [
-        UNKNOWN
-        if value is None
-        else format_number(value)
-        if write is None or not math.isfinite(value)
-        else write(value)
-        for value in values
-    ]
+    return format_number(value) if write is None or not math.isfinite(value) else write(value)
 
 
 def format_moment(t: float) -> str:
