@@ -1,40 +1,383 @@
-"""What is known of a run from its parts: series, other records, and the times of attempts."""
+"""The state of a run: the numbers of its parts as columns, and the parts merged into series.
+
+A part is a growing journal, a sealed segment or an import. Those that are read line by line keep
+their numbers in ``PartColumns``; ``RunState`` merges what all parts have, attempt by attempt.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epochal.errors import FormatError, UsageError
 from epochal.journal.entries import Cursor, Entry
-from epochal.journal.facts import PartFacts, RunFacts, SeriesKey, seconds, weight_of
+from epochal.journal.facts import Extent, PartFacts, RunFacts, SeriesKey, seconds, weight_of
 from epochal.journal.fold import RunMetrics, series_summary, without_details
-from epochal.journal.layout import PartName, RunFolder, json_or_empty
+from epochal.journal.layout import PartName
 from epochal.journal.metrics import Metric, metrics_of, set_metrics
-from epochal.journal.part import Part, SealedPart, StalePartError, entries_in
-from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.row import Mark
-from epochal.journal.segments.columns import PartSummary
-from epochal.journal.summaries import summarise, write_metrics, write_summary
-from epochal.journal.tail import TailedPart
-from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
+from epochal.journal.rows import Rows
+from epochal.records import (
+    DENSE_KINDS,
+    KINDS,
+    Axis,
+    Position,
+    Record,
+    axis_of,
+    stored_numbers_of,
+    whole_number,
+)  # fmt: skip
 from epochal.series.blocks import Blocks, blocks_of, join
-from epochal.series.series import Series, merge
+from epochal.series.downsample import summarise_rows
+from epochal.series.series import Series, concatenated, merge
 from epochal.series.summary import Summary
 
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-# A part may be sealed between a look and the reading; each look finds at least one of them settled.
-_LOOKS = 100
+NO_STEP = -1
+# Logs that hardly ever repeat a set of names would make a block for each record: beyond this many
+# sets, each value goes to a block of its own name.
+_MAX_BLOCKS = 256
+_VALUES_AT_ONCE = 1 << 20
+# Chunks of so many records are not joined with others.
+_WHOLE_CHUNK = 1024
+
+Names = tuple[str, ...]
 
 
 # The series with their ranks, the definitions, and the metrics that were made of them.
 _KnownMetrics = tuple[Mapping[SeriesKey, set[int]], Mapping[str, Mapping[str, Any]], list[Metric]]
+
+
+# -- one part -------------------------------------------------------------------------------------
+
+
+class PartSummary(NamedTuple):
+    """The summary of a series in one part.
+
+    ``first_at`` is the position of its first point on its axis, ``last_t`` the time of its last
+    point in Unix seconds.
+    """
+
+    summary: Summary
+    first_at: float
+    last_t: float
+
+
+class _Chunk(NamedTuple):
+    """Records that follow each other in a block; its arrays are never written to."""
+
+    ordinals: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: Sequence[NDArray[np.float64]]
+
+    @classmethod
+    def joined(cls, chunks: Sequence[_Chunk]) -> _Chunk:
+        """The records of several chunks as one."""
+        if len(chunks) == 1:
+            return chunks[0]
+        ordinals, steps, times, values = zip(*chunks, strict=True)
+        columns = [np.concatenate(column) for column in zip(*values, strict=True)]
+        return cls(np.concatenate(ordinals), np.concatenate(steps), np.concatenate(times), columns)
+
+
+class _Block:
+    """The records of one part that hold the same series: 24 bytes for each, and 8 for each value.
+
+    A journal that is read at once makes few large chunks. Small ones are joined as they come, so
+    that a part which grows by a record at a time has few chunks as well.
+    """
+
+    __slots__ = ("_chunks", "_last", "_rows", "is_ordered", "names", "size")
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.size = 0
+        self.is_ordered = True
+        self._last = -1
+        self._chunks: list[_Chunk] = []
+        self._rows: list[tuple[Any, ...]] = []  # records that came one by one, after the chunks
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * self.size * (3 + len(self.names))
+
+    @property
+    def chunks(self) -> Sequence[_Chunk]:
+        """All records."""
+        if self._rows:
+            self._flush()
+        return self._chunks
+
+    def _flush(self) -> None:
+        ordinals, steps, times, *values = zip(*self._rows, strict=True)
+        self._rows = []
+        columns = [np.array(column, np.float64) for column in (times, *values)]
+        self._put(_Chunk(np.array(ordinals), np.array(steps), columns[0], columns[1:]))
+
+    def add(self, chunk: _Chunk) -> None:
+        self._note(chunk.ordinals.size, chunk.ordinals[0].item(), chunk.ordinals[-1].item())
+        if self._rows:
+            self._flush()
+        self._put(chunk)
+
+    def add_row(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
+        """Add one record."""
+        self._note(1, ordinal, ordinal)
+        self._rows.append((ordinal, step, t, *values))
+
+    def _note(self, size: int, first: int, last: int) -> None:
+        self.size += size
+        self.is_ordered &= self._last < first  # chunks and other records may come by turns
+        self._last = last
+
+    def _put(self, chunk: _Chunk) -> None:
+        chunks, size = self._chunks, chunk.ordinals.size
+        first = len(chunks)
+        while first and size < _WHOLE_CHUNK and chunks[first - 1].ordinals.size < 2 * size:
+            first -= 1
+            size += chunks[first].ordinals.size
+        chunks[first:] = [_Chunk.joined([*chunks[first:], chunk])]
+
+    def along(self, axis: Axis) -> NDArray[Any]:
+        """Where the records are on an axis."""
+        return np.concatenate([c.times if axis == "time" else c.steps for c in self.chunks])
+
+    def column(self, number: int) -> NDArray[np.float64]:
+        """The values of one of the names."""
+        return np.concatenate([chunk.values[number] for chunk in self.chunks])
+
+    def series(self, key: SeriesKey, rank: int, number: int) -> Series:
+        return Series(*key, rank, self.along("step"), self.along("time"), self.column(number))
+
+
+class PartColumns:
+    """Every series of one part as growing columns, in order of first appearance.
+
+    Records that hold the same series share a block. Each block keeps the ordinals of its records,
+    so that a series of several blocks comes back in the order written.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[Axis, Names], _Block] = {}
+        self._places: dict[SeriesKey, list[tuple[_Block, int]]] = {}
+        self.num_malformed = 0
+
+    def __iter__(self) -> Iterator[SeriesKey]:
+        return iter(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the columns take."""
+        return sum(block.nbytes for block in self._blocks.values())
+
+    def _blocks_of(self, axis: Axis, names: Names) -> list[_Block]:
+        """The block of these names; a block for each if there are too many sets of names."""
+        block = self._blocks.get((axis, names))
+        if block is None:
+            if len(names) > 1 and len(self._blocks) >= _MAX_BLOCKS:
+                return [block for name in names for block in self._blocks_of(axis, (name,))]
+            block = self._blocks[axis, names] = _Block(names)
+            for place, name in enumerate(names):
+                self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
+        return [block]
+
+    def add_rows(self, rows: Rows) -> Extent:
+        """Add records with the same keys; returns how far they reach."""
+        times = rows.numbers.get(("t",))
+        series = {key.name: rows.numbers[path] for key, path in rows.series().items()}
+        if series:
+            size = rows.ordinals.size
+            steps = rows.steps if rows.steps.size else np.full(size, NO_STEP)
+            known = np.full(size, math.nan) if times is None else times
+            for block in self._blocks_of(KINDS[rows.kind].axis, tuple(series)):
+                values = [series[name] for name in block.names]
+                block.add(_Chunk(rows.ordinals, steps, known, values))
+        step = rows.steps.max().item() if rows.steps.size else None
+        return Extent(step, None if times is None else times.max().item())
+
+    def add(self, record: Record, *, ordinal: int) -> tuple[Extent, Iterable[SeriesKey]]:
+        """Add every number of a record; returns how far it reaches, and the series of its numbers.
+
+        A record that is not what its kind should be is counted in ``num_malformed``.
+        """
+        axis, t = axis_of(record), seconds(record)
+        at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+        step = at if axis != "epoch" else whole_number(record.get("step"))
+        extent = Extent(step, t if math.isfinite(t) else None)
+        if axis == "none" or (at is None and axis != "time"):
+            return extent, ()
+        try:
+            numbers = list(stored_numbers_of(record))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            numbers = None
+        if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
+            numbers = None
+        self.num_malformed += numbers is None
+        if not numbers:
+            return extent, ()
+        names, values = zip(*numbers, strict=True)
+        left = iter(values)
+        for block in self._blocks_of(axis, names):
+            own = itertools.islice(left, len(block.names))
+            block.add_row(ordinal, NO_STEP if at is None else at, t, own)
+        return extent, [SeriesKey(name, axis) for name in names]
+
+    def series(self, key: SeriesKey, rank: int = 0) -> Series:
+        """The points of one series, in the order they were written."""
+        blocks = self._places[key]
+        if len(blocks) == 1 and blocks[0][0].is_ordered:
+            return blocks[0][0].series(key, rank, blocks[0][1])
+        return in_order([self.points(key, rank)])
+
+    def points(self, key: SeriesKey, rank: int = 0) -> tuple[Series, NDArray[np.int64]]:
+        """The points of one series, block by block, and the ordinals of their records."""
+        blocks = self._places[key]
+        columns = [block.series(key, rank, place) for block, place in blocks]
+        ordinals = [chunk.ordinals for block, _ in blocks for chunk in block.chunks]
+        return concatenated(columns), np.concatenate(ordinals)
+
+    def summaries(self) -> dict[SeriesKey, PartSummary]:
+        """The summary of every series; those over the same steps are made together."""
+        found: dict[SeriesKey, PartSummary] = {}
+        together: dict[tuple[Axis, bytes], list[_Block]] = {}
+        for (axis, _), block in self._blocks.items():
+            along = block.along(axis)
+            if block.is_ordered and _ascends(along, axis):
+                together.setdefault((axis, along.tobytes()), []).append(block)
+        for (axis, _), blocks in together.items():
+            columns = [
+                (SeriesKey(name, axis), block, number)
+                for block in blocks
+                for number, name in enumerate(block.names)
+                if len(self._places[SeriesKey(name, axis)]) == 1
+            ]
+            at = blocks[0].along(axis)
+            width = max(1, _VALUES_AT_ONCE // at.size)
+            for start in range(0, len(columns), width):
+                some = columns[start : start + width]
+                made = summarise_rows(at, np.stack([block.column(n) for _, block, n in some]))
+                for (key, block, _), summary in zip(some, made, strict=True):
+                    last_t = block.chunks[-1].times[-1].item()
+                    found[key] = PartSummary(summary, at[0].item(), last_t)
+        for key in self._places:
+            if key not in found:
+                whole = merge([(None, self.series(key))])
+                found[key] = PartSummary(whole.summary, whole.at[0].item(), whole.times[-1].item())
+        return found
+
+
+def _ascends(along: NDArray[Any], axis: Axis) -> bool:
+    """Whether points are in their order, and none replaces another."""
+    before, after = along[:-1], along[1:]
+    return bool(np.all(before <= after if axis == "time" else before < after))
+
+
+def in_order(pieces: list[tuple[Series, NDArray[np.int64]]]) -> Series:
+    """The points of several places of a part, in the order of their records."""
+    whole = concatenated([points for points, _ in pieces])
+    ordinals = np.concatenate([ordinals for _, ordinals in pieces])
+    if bool(np.all(ordinals[:-1] <= ordinals[1:])):
+        return whole
+    return whole.select(np.argsort(ordinals, kind="stable"))
+
+
+class StalePartError(FormatError):
+    """The file of a part no longer has the records that were read of it; read the run again."""
+
+
+class Part(Protocol):
+    """One part, as far as it has been read."""
+
+    @property
+    def name(self) -> PartName:
+        """Writer, attempt and number of the part."""
+
+    @property
+    def facts(self) -> PartFacts:
+        """What its records say about the run."""
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes of it are in memory."""
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes of the journal were read, or sealed."""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it is a segment."""
+
+    def series_keys(self) -> Iterable[SeriesKey]:
+        """Every series it holds, in order of first appearance."""
+
+    def summaries(self) -> Mapping[SeriesKey, PartSummary]:
+        """The summary of every series."""
+
+    def series(self, key: SeriesKey) -> Series | None:
+        """Its points of one series in the order written, None when there are none."""
+
+    def blocks(self, key: SeriesKey) -> Blocks | None:
+        """The same in blocks; None where it has no summaries of blocks."""
+
+    def kinds(self) -> Iterable[str]:
+        """The kinds of its records; those in ``DENSE_KINDS`` may be left out."""
+
+    def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
+        """Its records of a kind with their ordinals, of one label or of all.
+
+        Not for ``DENSE_KINDS``.
+        """
+
+    def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
+        """Its records as written, from an ordinal on."""
+
+
+# -- all parts ------------------------------------------------------------------------------------
+
+
+def entries_in(
+    parts: Iterable[Part], kind: str, *, label: str | None, axis: Axis, cuts: Mapping[int, int]
+) -> list[tuple[int, Entry]]:
+    """The records of a kind that count, each with its step or epoch, -1 where it has none.
+
+    ``cuts`` are the steps from which on a newer attempt hides each attempt. Of several records of
+    a name at one step the last counts, unless they are the items of a list, by their ``index``.
+    """
+    found: dict[object, tuple[int, Entry]] = {}
+    for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
+        rank, cut = part.facts.origin.rank, cuts.get(part.name.attempt)
+        for ordinal, record in part.entries(kind, label=label):
+            position = Position(*part.name, ordinal)
+            step = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+            at = NO_STEP if step is None else step
+            key: object = position
+            if axis in ("step", "epoch"):
+                if cut is not None and at >= cut:
+                    continue
+                if step is not None:
+                    key = (rank, label_of(record), at, whole_number(record.get("index")))
+                found.pop(key, None)
+            found[key] = (at, Entry(position, rank, record))
+    return list(found.values())
+
+
+def label_of(record: Record) -> str:
+    """The name or id of a record among others of its kind."""
+    name = record.get("name", record.get("id", ""))
+    return name if isinstance(name, str) else str(name)
 
 
 class RunState(RunFacts):
@@ -253,51 +596,6 @@ def _read_summary(state: RunState, key: SeriesKey, rank: int) -> Summary | None:
         raise
     except (OSError, FormatError):  # the run's problem says so
         return None
-
-
-def write_summaries(folder: RunFolder) -> bool:
-    """Read all of a run again and write both of its summaries; False where one was not written.
-
-    Raises ``FormatError`` and ``OSError`` where the run cannot be read.
-    """
-    for looks_left in reversed(range(_LOOKS)):
-        try:
-            known = run_metrics(RunState(_read_parts(folder)))
-            break
-        except (FileNotFoundError, ShorterFileError):  # sealed or repaired meanwhile
-            if not looks_left:
-                raise
-    row = summarise(known, json_or_empty(folder.identity), place=str(folder.path))
-    return write_metrics(folder, known) and write_summary(folder, row)
-
-
-def _read_parts(folder: RunFolder) -> list[Part]:
-    found: list[Part] = []
-    journal = {*folder.parts()}  # first: a part goes from there to the segments, never back
-    for name in sorted({*journal, *folder.sealed_parts()}):
-        part = _sealed_part(folder, name, is_only=name not in journal)
-        if part is None:
-            part = TailedPart(folder.part_path(name), name)
-            part.poll()
-        found.append(part)
-    return found
-
-
-def _sealed_part(folder: RunFolder, name: PartName, *, is_only: bool) -> Part | None:
-    """The sealed form of a part; None where the journal part has to be read."""
-    path = folder.sealed_path(name)
-    if not path.exists():
-        return None
-    try:
-        part = SealedPart(path, name)
-        is_all = is_only or part.num_bytes >= folder.part_path(name).stat().st_size
-    except NewerFormatError:
-        raise
-    except FormatError:
-        if is_only:
-            raise
-        return None
-    return part if is_all else None
 
 
 def _joined_summary(axis: Axis, pieces: Sequence[PartSummary | None]) -> Summary | None:

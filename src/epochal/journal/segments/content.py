@@ -18,8 +18,8 @@ from epochal.journal.line import decode_json, encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import FieldPath, Keys, Line, LineDecoder, Rows, paths_of, series_in
-from epochal.journal.segments.columns import PartColumns
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
+from epochal.journal.state import PartColumns
 from epochal.records import DENSE_KINDS, Record
 
 _CHUNK_BYTES = 1024 * 1024

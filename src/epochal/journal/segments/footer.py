@@ -19,7 +19,7 @@ import msgspec
 from epochal.errors import FormatError
 from epochal.journal.facts import Extent, SeriesKey
 from epochal.journal.rows import FieldPath, Keys, paths_of
-from epochal.journal.segments.columns import PartSummary
+from epochal.journal.state import PartSummary
 from epochal.records import Record
 
 KEY = b"epochal.part"

@@ -24,8 +24,8 @@ from epochal.journal.facts import STEP_LIMIT, SeriesKey
 from epochal.journal.line import decode_json
 from epochal.journal.rows import FieldPath, plan_of
 from epochal.journal.segments.blocks import decode_section
-from epochal.journal.segments.columns import NO_STEP, PartColumns, in_order
 from epochal.journal.segments.footer import Column, Group, decode_footer
+from epochal.journal.state import NO_STEP, PartColumns, in_order
 from epochal.records import DENSE_KINDS, Axis, Record
 from epochal.series.blocks import Blocks
 from epochal.series.series import Series
