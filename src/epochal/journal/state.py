@@ -96,13 +96,11 @@ class _Block:
     that a part which grows by a record at a time has few chunks as well.
     """
 
-    __slots__ = ("_chunks", "_last", "_rows", "is_ordered", "names", "size")
+    __slots__ = ("_chunks", "_rows", "names", "size")
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.size = 0
-        self.is_ordered = True
-        self._last = -1
         self._chunks: list[_Chunk] = []
         self._rows: list[tuple[Any, ...]] = []  # records that came one by one, after the chunks
 
@@ -124,20 +122,15 @@ class _Block:
         self._put(_Chunk(np.array(ordinals), np.array(steps), columns[0], columns[1:]))
 
     def add(self, chunk: _Chunk) -> None:
-        self._note(chunk.ordinals.size, chunk.ordinals[0].item(), chunk.ordinals[-1].item())
         if self._rows:
             self._flush()
+        self.size += chunk.ordinals.size
         self._put(chunk)
 
     def add_row(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
         """Add one record."""
-        self._note(1, ordinal, ordinal)
+        self.size += 1
         self._rows.append((ordinal, step, t, *values))
-
-    def _note(self, size: int, first: int, last: int) -> None:
-        self.size += size
-        self.is_ordered &= self._last < first  # chunks and other records may come by turns
-        self._last = last
 
     def _put(self, chunk: _Chunk) -> None:
         chunks, size = self._chunks, chunk.ordinals.size
@@ -234,19 +227,15 @@ class PartColumns:
             block.add_row(ordinal, NO_STEP if at is None else at, t, own)
         return extent, [SeriesKey(name, axis) for name in names]
 
-    def series(self, key: SeriesKey, rank: int = 0) -> Series:
-        """The points of one series, in the order they were written."""
-        blocks = self._places[key]
-        if len(blocks) == 1 and blocks[0][0].is_ordered:
-            return blocks[0][0].series(key, rank, blocks[0][1])
-        return in_order([self.points(key, rank)])
-
     def points(self, key: SeriesKey, rank: int = 0) -> tuple[Series, NDArray[np.int64]]:
-        """The points of one series, block by block, and the ordinals of their records."""
-        blocks = self._places[key]
-        columns = [block.series(key, rank, place) for block, place in blocks]
-        ordinals = [chunk.ordinals for block, _ in blocks for chunk in block.chunks]
-        return concatenated(columns), np.concatenate(ordinals)
+        """The points of one series in the order written, and the ordinals of their records."""
+        return in_order(
+            (
+                block.series(key, rank, number),
+                np.concatenate([chunk.ordinals for chunk in block.chunks]),
+            )
+            for block, number in self._places[key]
+        )
 
     def summaries(self) -> dict[SeriesKey, PartSummary]:
         """The summary of every series; those over the same steps are made together."""
@@ -254,7 +243,7 @@ class PartColumns:
         together: dict[tuple[Axis, bytes], list[_Block]] = {}
         for (axis, _), block in self._blocks.items():
             along = block.along(axis)
-            if block.is_ordered and _ascends(along, axis):
+            if np.all(along[:-1] < along[1:]):
                 together.setdefault((axis, along.tobytes()), []).append(block)
         for (axis, _), blocks in together.items():
             columns = [
@@ -273,24 +262,21 @@ class PartColumns:
                     found[key] = PartSummary(summary, at[0].item(), last_t)
         for key in self._places:
             if key not in found:
-                whole = merge([(None, self.series(key))])
+                whole = merge([(None, self.points(key)[0])])
                 found[key] = PartSummary(whole.summary, whole.at[0].item(), whole.times[-1].item())
         return found
 
 
-def _ascends(along: NDArray[Any], axis: Axis) -> bool:
-    """Whether points are in their order, and none replaces another."""
-    before, after = along[:-1], along[1:]
-    return bool(np.all(before <= after if axis == "time" else before < after))
-
-
-def in_order(pieces: list[tuple[Series, NDArray[np.int64]]]) -> Series:
-    """The points of several places of a part, in the order of their records."""
-    whole = concatenated([points for points, _ in pieces])
-    ordinals = np.concatenate([ordinals for _, ordinals in pieces])
+def in_order(
+    pieces: Iterable[tuple[Series, NDArray[np.int64]]],
+) -> tuple[Series, NDArray[np.int64]]:
+    """The points of several places of a part in the order of their records, and the ordinals."""
+    series, columns = zip(*pieces, strict=True)
+    points, ordinals = concatenated(series), np.concatenate(columns)
     if bool(np.all(ordinals[:-1] <= ordinals[1:])):
-        return whole
-    return whole.select(np.argsort(ordinals, kind="stable"))
+        return points, ordinals
+    order = np.argsort(ordinals, kind="stable")
+    return points.select(order), ordinals[order]
 
 
 class StalePartError(FormatError):
@@ -348,32 +334,6 @@ class Part(Protocol):
 # -- all parts ------------------------------------------------------------------------------------
 
 
-def entries_in(
-    parts: Iterable[Part], kind: str, *, label: str | None, axis: Axis, cuts: Mapping[int, int]
-) -> list[tuple[int, Entry]]:
-    """The records of a kind that count, each with its step or epoch, -1 where it has none.
-
-    ``cuts`` are the steps from which on a newer attempt hides each attempt. Of several records of
-    a name at one step the last counts, unless they are the items of a list, by their ``index``.
-    """
-    found: dict[object, tuple[int, Entry]] = {}
-    for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
-        rank, cut = part.facts.origin.rank, cuts.get(part.name.attempt)
-        for ordinal, record in part.entries(kind, label=label):
-            position = Position(*part.name, ordinal)
-            step = whole_number(record.get("epoch" if axis == "epoch" else "step"))
-            at = NO_STEP if step is None else step
-            key: object = position
-            if axis in ("step", "epoch"):
-                if cut is not None and at >= cut:
-                    continue
-                if step is not None:
-                    key = (rank, label_of(record), at, whole_number(record.get("index")))
-                found.pop(key, None)
-            found[key] = (at, Entry(position, rank, record))
-    return list(found.values())
-
-
 def label_of(record: Record) -> str:
     """The name or id of a record among others of its kind."""
     name = record.get("name", record.get("id", ""))
@@ -408,26 +368,26 @@ class RunState(RunFacts):
         return found
 
     @cached_property
-    def part_summaries(self) -> Mapping[PartName, Mapping[SeriesKey, PartSummary]]:
-        return {part.name: part.summaries() for part in self.parts}
+    def by_weight(self) -> Sequence[Part]:
+        """The parts in the order in which their points replace those of others."""
+        return sorted(self.parts, key=lambda part: weight_of(part.facts.origin))
 
     def parts_of(self, rank: int) -> Sequence[Part]:
-        """The parts of one rank, in order."""
+        """The parts of one rank, in the order of ``by_weight``."""
         return self._parts_of.get(rank, ())
 
     @cached_property
     def _parts_of(self) -> Mapping[int, Sequence[Part]]:
         """The parts of each rank: a series of one of a thousand ranks concerns few of them."""
         found: dict[int, list[Part]] = {}
-        for part in self.parts:
+        for part in self.by_weight:
             found.setdefault(part.facts.origin.rank, []).append(part)
         return found
 
     def _pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[int | None, Series]]:
         """The pieces of a series as ``merge`` takes them."""
         cuts = self.cuts(key.axis)
-        parts = self._parts_of.get(rank, ())
-        for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
+        for part in self.parts_of(rank):
             piece = part.series(key)
             if piece is not None:
                 yield cuts.get(part.facts.origin.attempt), piece
@@ -450,7 +410,7 @@ class RunState(RunFacts):
 
         None where no part has summaries of blocks, or where parts do not follow each other.
         """
-        parts = sorted(self.parts_of(rank), key=lambda part: weight_of(part.facts.origin))
+        parts = self.parts_of(rank)
         known = {part.name: blocks for part in parts if (blocks := part.blocks(key)) is not None}
         cuts, pieces, total = self.cuts(key.axis), list[Blocks](), 0
         for part in parts if known else ():
@@ -521,13 +481,35 @@ class RunState(RunFacts):
             raise UsageError(
                 f"{', '.join(sorted(dense))} records are series: ask series() or records()."
             )
-        parts = self.parts if rank is None else self.parts_of(rank)
-        found: list[tuple[int, Entry]] = []
-        for kind in kinds:
-            axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
-            found += entries_in(parts, kind, label=name, axis=axis, cuts=self.cuts(axis))
+        found = [entry for kind in kinds for entry in self._entries_of(kind, name, rank)]
         found.sort(key=lambda item: (item[0], seconds(item[1].record)))
         return [entry for _, entry in found]
+
+    def _entries_of(
+        self, kind: str, label: str | None, rank: int | None
+    ) -> Iterable[tuple[int, Entry]]:
+        """The records of a kind that count, each with its step or epoch, -1 where it has none.
+
+        Of several records of a name at one step the last counts, unless they are the items of a
+        list, by their ``index``.
+        """
+        axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
+        cuts, found = self.cuts(axis), dict[object, tuple[int, Entry]]()
+        for part in self.by_weight if rank is None else self.parts_of(rank):
+            cut, own_rank = cuts.get(part.name.attempt), part.facts.origin.rank
+            for ordinal, record in part.entries(kind, label=label):
+                position = Position(*part.name, ordinal)
+                step = whole_number(record.get("epoch" if axis == "epoch" else "step"))
+                at = NO_STEP if step is None else step
+                key: object = position
+                if axis in ("step", "epoch"):
+                    if cut is not None and at >= cut:
+                        continue
+                    if step is not None:
+                        key = (own_rank, label_of(record), at, whole_number(record.get("index")))
+                    found.pop(key, None)
+                found[key] = (at, Entry(position, own_rank, record))
+        return found.values()
 
     def end(self) -> dict[str, Position]:
         """The position of the last record of each writer."""
@@ -545,9 +527,9 @@ def all_summaries(state: RunState) -> dict[tuple[SeriesKey, int], Summary]:
     """
     cuts = {axis: state.cuts(axis) for axis in ("step", "epoch")}
     pieces: dict[tuple[SeriesKey, int], list[PartSummary | None]] = {}
-    for part in sorted(state.parts, key=lambda part: weight_of(part.facts.origin)):
+    for part in state.by_weight:
         origin = part.facts.origin
-        for key, piece in state.part_summaries[part.name].items():
+        for key, piece in part.summaries().items():
             cut, last = cuts.get(key.axis, {}).get(origin.attempt), piece.summary.last_step
             is_hidden = cut is not None and (last is None or last >= cut)
             pieces.setdefault((key, origin.rank), []).append(None if is_hidden else piece)

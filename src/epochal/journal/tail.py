@@ -148,7 +148,7 @@ class TailedPart:
 
     def series(self, key: SeriesKey) -> Series | None:
         rank = self.facts.origin.rank
-        return self._columns.series(key, rank) if key in self._columns else None
+        return self._columns.points(key, rank)[0] if key in self._columns else None
 
     def blocks(self, key: SeriesKey) -> Blocks | None:
         return None

@@ -187,7 +187,7 @@ class Segment:
             inside = (ordinals >= rows.start) & (ordinals < rows.stop)
             pieces.append((points.select(inside), ordinals[inside]))
         if pieces:
-            return in_order(pieces)
+            return in_order(pieces)[0]
         none: NDArray[Any] = np.zeros(0)
         return Series(name, axis, rank, none.astype(np.int64), none, none)
 
