@@ -71,22 +71,9 @@ class PartSummary(NamedTuple):
     last_t: float
 
 
-class _Chunk(NamedTuple):
-    """Records that follow each other in a block; its arrays are never written to."""
-
-    ordinals: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: Sequence[NDArray[np.float64]]
-
-    @classmethod
-    def joined(cls, chunks: Sequence[_Chunk]) -> _Chunk:
-        """The records of several chunks as one."""
-        if len(chunks) == 1:
-            return chunks[0]
-        ordinals, steps, times, values = zip(*chunks, strict=True)
-        columns = [np.concatenate(column) for column in zip(*values, strict=True)]
-        return cls(np.concatenate(ordinals), np.concatenate(steps), np.concatenate(times), columns)
+# Arrays that are never written to: ordinals, steps, times, and the values of each name of a block.
+_Chunk = Sequence[NDArray[Any]]
+_ORDINALS, _STEPS, _TIMES, _FIRST = range(4)
 
 
 class _Block:
@@ -96,60 +83,49 @@ class _Block:
     that a part which grows by a record at a time has few chunks as well.
     """
 
-    __slots__ = ("_chunks", "_rows", "names", "size")
+    __slots__ = ("_chunks", "_rows", "names", "nbytes")
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.size = 0
+        self.nbytes = 0
         self._chunks: list[_Chunk] = []
         self._rows: list[tuple[Any, ...]] = []  # records that came one by one, after the chunks
 
-    @property
-    def nbytes(self) -> int:
-        return 8 * self.size * (3 + len(self.names))
-
-    @property
-    def chunks(self) -> Sequence[_Chunk]:
-        """All records."""
-        if self._rows:
-            self._flush()
-        return self._chunks
-
-    def _flush(self) -> None:
-        ordinals, steps, times, *values = zip(*self._rows, strict=True)
-        self._rows = []
-        columns = [np.array(column, np.float64) for column in (times, *values)]
-        self._put(_Chunk(np.array(ordinals), np.array(steps), columns[0], columns[1:]))
-
     def add(self, chunk: _Chunk) -> None:
-        if self._rows:
-            self._flush()
-        self.size += chunk.ordinals.size
+        """Add records."""
+        self._join_rows()
+        self.nbytes += 8 * chunk[0].size * len(chunk)
         self._put(chunk)
 
-    def add_row(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
+    def add_row(self, *row: Any) -> None:
         """Add one record."""
-        self.size += 1
-        self._rows.append((ordinal, step, t, *values))
+        self.nbytes += 8 * len(row)
+        self._rows.append(row)
+
+    def _join_rows(self) -> None:
+        if self._rows:
+            columns = enumerate(zip(*self._rows, strict=True))
+            self._put([np.array(c, np.int64 if n < _TIMES else np.float64) for n, c in columns])
+            self._rows = []
 
     def _put(self, chunk: _Chunk) -> None:
-        chunks, size = self._chunks, chunk.ordinals.size
+        chunks, size = self._chunks, chunk[0].size
         first = len(chunks)
-        while first and size < _WHOLE_CHUNK and chunks[first - 1].ordinals.size < 2 * size:
+        while first and size < _WHOLE_CHUNK and chunks[first - 1][0].size < 2 * size:
             first -= 1
-            size += chunks[first].ordinals.size
-        chunks[first:] = [_Chunk.joined([*chunks[first:], chunk])]
+            size += chunks[first][0].size
+        if first < len(chunks):
+            chunk = list(map(np.concatenate, zip(*chunks[first:], chunk, strict=True)))
+        chunks[first:] = [chunk]
+
+    def column(self, number: int) -> NDArray[Any]:
+        """One of the arrays of a chunk, for all records."""
+        self._join_rows()
+        return np.concatenate([chunk[number] for chunk in self._chunks])
 
     def along(self, axis: Axis) -> NDArray[Any]:
         """Where the records are on an axis."""
-        return np.concatenate([c.times if axis == "time" else c.steps for c in self.chunks])
-
-    def column(self, number: int) -> NDArray[np.float64]:
-        """The values of one of the names."""
-        return np.concatenate([chunk.values[number] for chunk in self.chunks])
-
-    def series(self, key: SeriesKey, rank: int, number: int) -> Series:
-        return Series(*key, rank, self.along("step"), self.along("time"), self.column(number))
+        return self.column(_TIMES if axis == "time" else _STEPS)
 
 
 class PartColumns:
@@ -182,7 +158,7 @@ class PartColumns:
             if len(names) > 1 and len(self._blocks) >= _MAX_BLOCKS:
                 return [block for name in names for block in self._blocks_of(axis, (name,))]
             block = self._blocks[axis, names] = _Block(names)
-            for place, name in enumerate(names):
+            for place, name in enumerate(names, _FIRST):
                 self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
         return [block]
 
@@ -195,8 +171,7 @@ class PartColumns:
             steps = rows.steps if rows.steps.size else np.full(size, NO_STEP)
             known = np.full(size, math.nan) if times is None else times
             for block in self._blocks_of(KINDS[rows.kind].axis, tuple(series)):
-                values = [series[name] for name in block.names]
-                block.add(_Chunk(rows.ordinals, steps, known, values))
+                block.add((rows.ordinals, steps, known, *(series[name] for name in block.names)))
         step = rows.steps.max().item() if rows.steps.size else None
         return Extent(step, None if times is None else times.max().item())
 
@@ -224,18 +199,17 @@ class PartColumns:
         left = iter(values)
         for block in self._blocks_of(axis, names):
             own = itertools.islice(left, len(block.names))
-            block.add_row(ordinal, NO_STEP if at is None else at, t, own)
+            block.add_row(ordinal, NO_STEP if at is None else at, t, *own)
         return extent, [SeriesKey(name, axis) for name in names]
 
     def points(self, key: SeriesKey, rank: int = 0) -> tuple[Series, NDArray[np.int64]]:
         """The points of one series in the order written, and the ordinals of their records."""
-        return in_order(
-            (
-                block.series(key, rank, number),
-                np.concatenate([chunk.ordinals for chunk in block.chunks]),
-            )
-            for block, number in self._places[key]
-        )
+        pieces: list[tuple[Series, NDArray[np.int64]]] = []
+        for block, number in self._places[key]:
+            steps, times, values = map(block.column, (_STEPS, _TIMES, number))
+            points = Series(*key, rank, steps, times, values)
+            pieces.append((points, block.column(_ORDINALS)))
+        return in_order(pieces)
 
     def summaries(self) -> dict[SeriesKey, PartSummary]:
         """The summary of every series; those over the same steps are made together."""
@@ -247,18 +221,18 @@ class PartColumns:
                 together.setdefault((axis, along.tobytes()), []).append(block)
         for (axis, _), blocks in together.items():
             columns = [
-                (SeriesKey(name, axis), block, number)
+                (SeriesKey(name, axis), block.column(number), times[-1].item())
                 for block in blocks
-                for number, name in enumerate(block.names)
+                for times in (block.column(_TIMES),)
+                for number, name in enumerate(block.names, _FIRST)
                 if len(self._places[SeriesKey(name, axis)]) == 1
             ]
             at = blocks[0].along(axis)
             width = max(1, _VALUES_AT_ONCE // at.size)
             for start in range(0, len(columns), width):
                 some = columns[start : start + width]
-                made = summarise_rows(at, np.stack([block.column(n) for _, block, n in some]))
-                for (key, block, _), summary in zip(some, made, strict=True):
-                    last_t = block.chunks[-1].times[-1].item()
+                made = summarise_rows(at, np.stack([values for _, values, _ in some]))
+                for (key, _, last_t), summary in zip(some, made, strict=True):
                     found[key] = PartSummary(summary, at[0].item(), last_t)
         for key in self._places:
             if key not in found:
@@ -430,11 +404,6 @@ class RunState(RunFacts):
             return None
         return replace(found, hidden=total - found.num_points)
 
-    def block_summary(self, key: SeriesKey, rank: int) -> Summary | None:
-        """The summary of one rank's series from its blocks; None where it has none."""
-        blocks = self.blocks(key, rank)
-        return None if blocks is None else blocks.summary
-
     def all_series(self, axis: Axis, rank: int) -> list[Series]:
         keys = (key for key, ranks in self.ranks.items() if key.axis == axis and rank in ranks)
         return [self.series(key, rank) for key in keys]
@@ -573,7 +542,7 @@ def run_metrics(state: RunState) -> RunMetrics:
 def _read_summary(state: RunState, key: SeriesKey, rank: int) -> Summary | None:
     """The summary of a series from its blocks or points; None where those cannot be read."""
     try:
-        return state.block_summary(key, rank) or state.series(key, rank).summary
+        return (state.blocks(key, rank) or state.series(key, rank)).summary
     except (StalePartError, FileNotFoundError):
         raise
     except (OSError, FormatError):  # the run's problem says so

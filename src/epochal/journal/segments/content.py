@@ -38,22 +38,16 @@ class GroupColumns:
         self.kind, self.keys, self.gpu = kind, keys, gpu
         self.types = dict(zip(paths_of(keys), types, strict=True))
         self.num_rows = 0
-        self._ordinals: list[NDArray[np.int64]] = []
-        self._columns: dict[FieldPath, list[NDArray[Any]]] = {path: [] for path in self.types}
+        self._chunks: list[list[NDArray[Any]]] = []
 
     def add(self, ordinals: NDArray[np.int64], columns: Iterable[NDArray[Any]]) -> None:
         self.num_rows += ordinals.size
-        self._ordinals.append(ordinals)
-        for chunks, column in zip(self._columns.values(), columns, strict=True):
-            chunks.append(column)
+        self._chunks.append([ordinals, *columns])
 
-    @property
-    def ordinals(self) -> NDArray[np.int64]:
-        return np.concatenate(self._ordinals)
-
-    def column(self, path: FieldPath) -> NDArray[Any]:
-        """The values of a path."""
-        return np.concatenate(self._columns[path])
+    def arrays(self) -> tuple[NDArray[np.int64], dict[FieldPath, NDArray[Any]]]:
+        """The ordinals, and the values of each path."""
+        ordinals, *columns = map(np.concatenate, zip(*self._chunks, strict=True))
+        return ordinals, dict(zip(self.types, columns, strict=True))
 
     @property
     def group(self) -> Group:
@@ -63,9 +57,9 @@ class GroupColumns:
 
     def documents(self) -> Iterator[Document]:
         """Its records as documents."""
-        columns = [self.column(path).tolist() for path in self.types]
-        records = self.group.records(columns, self.num_rows)
-        return map(Document.of, self.ordinals.tolist(), records)
+        ordinals, columns = self.arrays()
+        values = (column.tolist() for column in columns.values())
+        return map(Document.of, ordinals.tolist(), self.group.records(values, self.num_rows))
 
 
 class Document(NamedTuple):

@@ -127,12 +127,13 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
     cells = _Table(content.num_records)
     numbers = np.full(content.num_records, -1, dtype=np.int16)
     for number, group in enumerate(content.groups.values()):
-        numbers[group.ordinals] = number
+        ordinals, arrays = group.arrays()
+        numbers[ordinals] = number
         for key in group.types.items():
-            cells[key].put(group.ordinals, group.column(key[0]))
+            cells[key].put(ordinals, arrays[key[0]])
     _put_positions(cells, content)
     columns = {
-        LOG: _kinds(content),
+        LOG: _kinds(content, numbers),
         GROUP: pa.array(numbers, mask=numbers < 0),
         JSON: _texts(content),
     }
@@ -245,11 +246,11 @@ def _unused(name: str, used: set[str]) -> str:
     return found
 
 
-def _kinds(content: PartContent) -> pa.Array:
+def _kinds(content: PartContent, groups: NDArray[np.int16]) -> pa.Array:
+    """The kind of each record, from the number of its group or from its document."""
     kinds = list(content.kinds)
-    numbers = np.zeros(content.num_records, dtype=np.int32)
-    for group in content.groups.values():
-        numbers[group.ordinals] = kinds.index(group.kind)
+    of_groups = [kinds.index(group.kind) for group in content.groups.values()]
+    numbers = np.array([*of_groups, 0], np.int32)[groups]
     for document in content.documents:
         numbers[document.ordinal] = kinds.index(document.kind)
     return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(kinds, pa.string()))
