@@ -16,6 +16,8 @@ from epochal.records import Axis, Record, whole_number
 FACT_KINDS = (
     "run", "finish", "define", "resume", "option", "summary", "epoch", "event", "finding",
 )  # fmt: skip
+# The names of events that say something about the run as a whole; the last of each counts.
+FACT_EVENTS = ("vanished", "companion-lost", "phase")
 # What a list needs of a finding.
 _OF_FINDING = ("rule", "severity", "state", "sentence", "steps", "t")
 _TAKEN_OVER: tuple[Axis, ...] = ("step", "epoch")

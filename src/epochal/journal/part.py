@@ -38,7 +38,8 @@ class SealedPart:
             num_records=footer.num_records,
             num_damaged=footer.num_damaged + footer.num_malformed,
         )
-        for ordinal, record in self._segment.entries(*FACT_KINDS):
+        kinds = [kind for kind in FACT_KINDS if kind != "event" or footer.events is None]
+        for ordinal, record in (*self._segment.entries(*kinds), *(footer.events or ())):
             if ordinal == 0:
                 check_version(record, path)
             self.facts.note(ordinal, record)

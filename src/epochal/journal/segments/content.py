@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.journal.facts import Extent, SeriesKey
+from epochal.journal.facts import FACT_EVENTS, Extent, SeriesKey
 from epochal.journal.line import encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import regular_only
@@ -191,6 +191,11 @@ class PartContent:
             if len(records) <= _MAX_KEPT and len(encode_json(records)) <= MAX_KEPT_BYTES
         }
         return [*few], sorted(itertools.chain.from_iterable(few.values()), key=itemgetter(0))
+
+    def fact_events(self) -> list[tuple[int, Record]]:
+        """The newest event of each name in ``FACT_EVENTS``."""
+        entries = [e for e in self.listed.get("event", ()) if e[1].get("name") in FACT_EVENTS]
+        return list({record["name"]: (ordinal, record) for ordinal, record in entries}.values())
 
 
 def _as_list(column: Sequence[Any] | NDArray[Any]) -> Sequence[Any]:

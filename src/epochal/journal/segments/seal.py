@@ -286,4 +286,5 @@ def _footer(
         kept=kept,
         records=records,
         blocks=blocks,
+        events=content.fact_events() if "event" in content.listed.keys() - {*kept} else None,
     )
