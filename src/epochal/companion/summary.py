@@ -294,7 +294,7 @@ class Rereading:
 
 def main(argv: Sequence[str]) -> int:
     """The process that reads all of a run."""
-    from epochal.journal.state import write_summaries
+    from epochal.journal.summaries import write_summaries
 
     if hasattr(os, "nice"):
         os.nice(_LESS_URGENT)

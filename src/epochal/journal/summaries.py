@@ -25,6 +25,7 @@ from epochal.journal.layout import MAX_JSON_BYTES, PartName, RunFolder, json_or_
 from epochal.journal.line import encode_json, without_surrogates
 from epochal.journal.metrics import headline_order, set_number
 from epochal.journal.process import PROCESS_FIELDS
+from epochal.journal.reader import ShorterFileError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import SUMMARY_VERSION, FindingCounts, Fork, Mark, RunRow, SeriesSummary
 from epochal.records import whole_number
@@ -36,6 +37,8 @@ _MOST_SUMMARY_BYTES = 1024
 MOST_HEADLINE = 12
 _MOST_SENTENCES = 3
 _LONGEST_TEXT = 200
+# A part may be sealed between a listing and the reading; each try finds at least one settled.
+_TRIES = 100
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 # A hundred thousand series take a quarter of this.
@@ -304,6 +307,24 @@ def write_summary(folder: RunFolder, known: RunMetrics) -> bool:
 def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
     """Replace ``metrics.json``; False where that is not possible now."""
     return _write(folder.metrics, _encoded(known))
+
+
+def write_summaries(folder: RunFolder) -> bool:
+    """Read all of a run again and write both of its summaries; False where one was not written.
+
+    Raises ``FormatError`` and ``OSError`` where the run cannot be read.
+    """
+    from epochal.journal.part import read_parts  # loads numpy, which a companion does without
+    from epochal.journal.state import RunState, run_metrics
+
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            known = run_metrics(RunState(read_parts(folder)))
+            break
+        except (FileNotFoundError, ShorterFileError):  # sealed or repaired meanwhile
+            if not tries_left:
+                raise
+    return write_metrics(folder, known) and write_summary(folder, known)
 
 
 def fold_and_write(folder: RunFolder, *, most_bytes: int) -> bool:

@@ -15,9 +15,10 @@ from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
 from epochal.journal.labels import LabelsEdit, edit_labels
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
-from epochal.journal.part import Part, SealedPart
+from epochal.journal.part import SealedPart
 from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.row import Labels, RunRow
+from epochal.journal.state import Part
 from epochal.journal.summaries import carried_summary, covers, read_metrics
 from epochal.journal.tail import TailedPart
 from epochal.store.listing import LINK_OUT, Aside, FoundPart, Listing, is_orphan, orphaned_ranks

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.journal.facts import SeriesKey, unix_time
-from epochal.journal.part import Part
 from epochal.journal.row import Status
-from epochal.journal.state import RunState
+from epochal.journal.state import Part, RunState
 from epochal.records import Axis
 from epochal.records.format import format_duration, plural
 from epochal.series.series import Series

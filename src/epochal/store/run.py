@@ -20,10 +20,9 @@ from epochal.journal.fold import RunMetrics
 from epochal.journal.labels import LabelsEdit
 from epochal.journal.layout import RunFolder, is_patch, parse_part_name
 from epochal.journal.metrics import Metric, set_metrics, set_role
-from epochal.journal.part import StalePartError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
-from epochal.journal.state import AXES, RunState
+from epochal.journal.state import AXES, RunState, StalePartError
 from epochal.journal.summaries import last_value
 from epochal.records import Axis, Position, Record
 from epochal.series.blocks import Downsampled
