@@ -12,8 +12,7 @@ import pytest
 from epochal.journal.layout import write_json
 from epochal.journal.line import encode
 from epochal.journal.row import RunRow
-from epochal.journal.state import write_summaries
-from epochal.journal.summaries import is_summarised
+from epochal.journal.summaries import is_summarised, write_summaries
 from epochal.store.local.catalog import folder_store
 from epochal.store.store import Store
 from tests.store.journals import Journal
