@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from epochal.journal.layout import RunFolder
-from epochal.journal.state import write_summaries
+from epochal.journal.summaries import write_summaries
 from tests.doubles.ordinary_user import as_ordinary_user, make_folder
 from tests.store.journals import Journal
 

@@ -228,7 +228,7 @@ class _Made(msgspec.Struct):
     identity: IdentityMark | None = None
 
 
-def _identity_mark(place: str) -> IdentityMark | None:
+def identity_mark(place: str) -> IdentityMark | None:
     """Which ``run.json`` a folder has; None where it cannot be read."""
     path = f"{place}/run.json"
     try:
@@ -266,7 +266,7 @@ def carried_summary(place: str, seen: tuple[int, int] | None = None) -> RunRow |
     then = made.identity
     if then is not None and then[:2] == seen:
         return row
-    now = _identity_mark(place)
+    now = identity_mark(place)
     return row if (now and now.crc32) == (then and then.crc32) else None
 
 
@@ -299,9 +299,9 @@ def _decoded(text: bytes, kind: type[T]) -> T | None:
 def write_summary(folder: RunFolder, known: RunMetrics) -> bool:
     """Replace ``summary.json`` by what is known; False where that is not possible now."""
     place = str(folder.path)
-    mark = _identity_mark(place)  # first: a file that takes its place from here on has another
+    mark = identity_mark(place)  # first: a file that takes its place from here on has another
     row = summarise(known, json_or_empty(folder.identity), place=place)
-    return _write(folder.summary, _summary_bytes(row, mark))
+    return _write(folder.summary, summary_bytes(row, mark))
 
 
 def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
@@ -352,7 +352,7 @@ def _write(path: Path, text: bytes) -> bool:
     return False
 
 
-def _summary_bytes(row: RunRow, identity: IdentityMark | None) -> bytes:
+def summary_bytes(row: RunRow, identity: IdentityMark | None = None) -> bytes:
     """A row as ``summary.json`` has it: at most 8 kB, of the configuration the first 4 kB."""
     config = _cut(row.config, _MOST_CONFIG_BYTES)
     summary = _cut(row.summary, _MOST_SUMMARY_BYTES)
