@@ -64,7 +64,9 @@ def write_many(
 
     source = random.Random(count)
     template = _identity()
-    bodies = [b"".join(_loop(_pool(source, metrics, steps), steps)) for _ in range(min(count, BODIES))]
+    bodies = [
+        b"".join(_loop(_pool(source, metrics, steps), steps)) for _ in range(min(count, BODIES))
+    ]
     telemetry = b"".join(_telemetry(steps))
     then = time.time() - AGE_S
     for number, body in zip(range(count), cycle(bodies), strict=False):

@@ -85,8 +85,7 @@ def run(stage: Stage) -> Outcome:
     note = (
         f"Finished runs with summaries: {METRICS} metrics and {CONFIG_KEYS} keys, and small ones of"
         f" {SMALL_METRICS} metrics. Another metric is one that is not in the headline. The wide run"
-        " is sealed; it is shown, not listed."
-        + (" A tenth of everything." if stage.quick else "")
+        " is sealed; it is shown, not listed." + (" A tenth of everything." if stage.quick else "")
     )
     return Outcome("Lists", note, (table,), _holds(answers, is_quick=stage.quick))
 
@@ -142,8 +141,13 @@ def write_runs(root: Path, count: int, metrics: int, config_keys: int) -> None:
 
 def _summarizer() -> Callable[[RunFolder], None]:
     from epochal.journal.layout import read_json
-    from epochal.journal.summaries import fold_and_write, read_metrics, read_summary
-    from epochal.journal.summaries import write_metrics, write_summary
+    from epochal.journal.summaries import (
+        fold_and_write,
+        read_metrics,
+        read_summary,
+        write_metrics,
+        write_summary,
+    )
 
     templates: list[tuple[RunRow, RunMetrics]] = []
     num_runs = 0
@@ -154,7 +158,8 @@ def _summarizer() -> Callable[[RunFolder], None]:
         if body == len(templates):
             assert fold_and_write(folder, most_bytes=1 << 30)
             row, known = read_summary(place), read_metrics(place)
-            assert row is not None and known is not None
+            assert row is not None
+            assert known is not None
             templates.append((row, known))
             return
         row, known = _adapted(folder, read_json(folder.identity), *templates[body])

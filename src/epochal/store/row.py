@@ -35,7 +35,7 @@ def completed(row: RunRow, source: FolderSource, problems: Sequence[str]) -> Run
     is_in_place = row.source is not None and row.source.get("in_place")
     return msgspec.structs.replace(
         row,
-        folder=str(source.path),
+        folder=source.place if source.converted is None else str(source.path),
         created=changed_at(source.path) if row.created is None else row.created,
         name=labels.name or row.name,
         tags=row.tags if labels.tags is None else labels.tags,
@@ -56,7 +56,7 @@ def identity_row(source: FolderSource) -> RunRow:
     newest = {name.writer: name for name in sorted(parts) if name.attempt == attempts}
     header, finish, updated = {}, None, None
     if LOOP in newest:
-        path = parts[newest[LOOP]].path
+        path = Path(parts[newest[LOOP]].path)
         header = read_header(path)
         try:
             last = next(iter(records_from_end(path, most_bytes=_END_BYTES)), None)

@@ -21,8 +21,8 @@ from epochal.query import filter as q
 from epochal.settings import cache_folder
 from epochal.store.cache import MemoryBudget
 from epochal.store.catalog import SUMMARISE_S, KnownRuns
-from epochal.store.folder import FolderSource, has_stamp
-from epochal.store.listing import Aside, asides_of, orphans_below, survey
+from epochal.store.folder import FolderSource
+from epochal.store.listing import Aside, asides_of, is_as_signed, orphans_below, survey
 from epochal.store.local.index import Index, IndexedRun
 from epochal.store.local.listed import Entry, LazyRuns, ListedRun
 from epochal.store.local.trash import FolderTrash
@@ -219,7 +219,8 @@ class FolderCatalog:
             self._unassigned[entry.place] = entry
         entry.is_current, entry.outline = True, None if row.is_summarised else row
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
-            entry.signature, entry.stamp = run.source.signature, run.stamp
+            entry.signature = run.source.signature
+            entry.is_settled = row.is_ended and run.source.is_settled
         entry.run = run if row.ending is None or not run.is_indexed else None
 
     # -- single runs ------------------------------------------------------------------------------
@@ -375,14 +376,14 @@ class FolderCatalog:
             recall(entry, indexed)
         if entry.signature is None:
             return False  # nothing was read of it yet
-        if entry.stamp is not None and not asides and has_stamp(entry.place, entry.stamp):
+        if entry.is_settled and not asides and is_as_signed(entry.place, entry.signature):
             return False
         source = self._source_at(entry.place)
         source.look()
         signature = source.signature
         if signature == entry.signature:
             return False
-        entry.signature, entry.stamp, entry.is_current = signature, None, False
+        entry.signature, entry.is_settled, entry.is_current = signature, False, False
         if indexed is not None or entry.own_id == os.path.basename(entry.place):
             entry.own_id = None  # a run that is just being created has no id for a moment
         return True
@@ -423,7 +424,9 @@ class _Unchanged:
 
     def __contains__(self, place: object) -> bool:
         known = self._indexed.get(str(place))
-        if known is None or known.stamp is None or not has_stamp(known.place, known.stamp):
+        if known is None or not known.is_settled:
+            return False
+        if not is_as_signed(known.place, known.signature):
             return False
         self.places.add(known.place)
         return True
@@ -431,7 +434,7 @@ class _Unchanged:
 
 def recall(entry: Entry, indexed: IndexedRun) -> None:
     """Note what the index knows of a run."""
-    entry.signature, entry.stamp = indexed.signature, indexed.stamp
+    entry.signature, entry.is_settled = indexed.signature, bool(indexed.is_settled)
     entry.own_id, entry.created = indexed.own_id, indexed.created
     entry.is_current = True
 

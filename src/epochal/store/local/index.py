@@ -29,7 +29,7 @@ from epochal.series.summary import Summary
 from epochal.store.row import pack, packed_decoder
 
 # Part of the file's name: another build of Epochal has an index of its own.
-VERSION = 13
+VERSION = 14
 _BUSY_S = 5.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # A transaction is ended after so many rows, or after so long.
@@ -37,11 +37,12 @@ _ROWS_AT_ONCE = 256
 _COMMIT_S = 1.0
 _SCHEMA = """
 create table if not exists runs (
-    place text primary key, signature text, stamp text, own_id text, created real, project text,
-    name text, owner text, run_group text, config text, numbers text, row blob, metrics blob
+    place text primary key, signature text, is_settled integer, own_id text, created real,
+    project text, name text, owner text, run_group text, config text, numbers text,
+    row blob, metrics blob
 );
 create table if not exists answers (
-    place text, asked text, value real, answer blob, primary key (place, asked)
+    place text, asked text, signature text, value real, answer blob, primary key (place, asked)
 ) without rowid;
 """
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
@@ -66,12 +67,12 @@ def decoded_row(packed: bytes) -> RunRow | None:
 class IndexedRun(NamedTuple):
     """What the index knows of a run without reading its row.
 
-    ``signature`` is of all its files. ``stamp`` is of the few that can change after a run ended.
+    ``signature`` is of all its files; ``is_settled``: its beginning tells every change.
     """
 
     place: str
     signature: str
-    stamp: str | None
+    is_settled: bool
     own_id: str
     created: float
 
@@ -111,7 +112,7 @@ class Index:
 
     def known(self) -> Iterator[IndexedRun]:
         """Every run that the index has a row of."""
-        found = self._all("select place, signature, stamp, own_id, created from runs", ())
+        found = self._all("select place, signature, is_settled, own_id, created from runs", ())
         return map(IndexedRun._make, found or ())
 
     def get(self, place: str, signature: str) -> RunRow | None:
@@ -131,16 +132,17 @@ class Index:
 
     def answer(self, place: str, asked: str) -> Answer | None:
         """What was found in a run under the name of a metric; None where nobody asked."""
-        text = "select answer from answers where place = ? and asked = ?"
+        same = "place = ? and asked = ?"
+        text = f"select answer from answers join runs using (place, signature) where {same}"
         for (packed,) in self._all(text, (place, asked)) or ():
             return _decode_answer(packed)
         return None
 
-    def put_answer(self, place: str, asked: str, answer: Answer) -> None:
-        """Keep what was found, until the run has another row."""
+    def put_answer(self, place: str, asked: str, signature: str, answer: Answer) -> None:
+        """Keep what was found in files with a signature."""
         last = None if answer.summary is None else answer.summary.last
-        text = "insert or replace into answers values (?, ?, ?, ?)"
-        self._change(text, (place, asked, last, pack(answer)))
+        text = "insert or replace into answers values (?, ?, ?, ?, ?)"
+        self._change(text, (place, asked, signature, last, pack(answer)))
 
     def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, bytes]]:
         """The places and packed rows of runs, at least those that a query selects, newest first."""
@@ -173,16 +175,15 @@ class Index:
         metrics: RunMetrics | None,
         *,
         signature: str,
-        stamp: str | None,
+        is_settled: bool,
     ) -> bool:
         """Keep a row, and say whether it is kept; ``metrics`` is None where the run has them."""
         try:
             config = msgspec.json.encode(row.config).decode("utf-8", "replace")
             numbers = msgspec.json.encode(_numbers_of(row)).decode("utf-8", "replace")
-            values = (place, signature, stamp, row.id, row.created, row.project)
+            values = (place, signature, is_settled, row.id, row.created, row.project)
             packed = None if metrics is None else pack(metrics)
             names = (row.name, row.owner, row.group, config, numbers)
-            self._change("delete from answers where place = ?", (place,))
             return self._change(_PUT, (*values, *names, pack(row), packed))
         except (RecursionError, OverflowError, UnicodeEncodeError):
             return False
@@ -311,7 +312,7 @@ def _narrowed(condition: q.Filter) -> tuple[str, tuple[Any, ...]]:
     name = ".".join(path[path[0] == "summary" :]).removesuffix(".last")
     if path[0] not in ("config", "best") and _is_plain(name) and isinstance(value, (int, float)):
         found = f"json_extract(numbers, '$.\"{name}\"')"
-        same = "place = runs.place and asked = ?"
+        same = "place = runs.place and signature = runs.signature and asked = ?"
         asked = f"select 1 from answers where {same} and not value {operator} ?"
         known = f"{found} is null and not exists ({asked})"
         return f"({known}) or {found} {operator} ?", (name, value, value)

@@ -22,15 +22,16 @@ from epochal.store.selection import Subject
 class Entry:
     """A run that a scan found, and what is known of it.
 
-    ``signature`` is of its files at the last look, None before the first. ``stamp`` replaces it for
-    a run that has ended. ``is_current``: the index has the row of the files as they are.
+    ``signature`` is of its files at the last look, None before the first; of a run that has ended
+    and ``is_settled`` its beginning is enough. ``is_current``: the index has the row of the files
+    as they are.
     ``outline`` is the row of a run that nobody has summarised. ``run`` keeps a live run in memory.
     """
 
     place: str
     index: Index
     signature: str | None = None
-    stamp: str | None = None
+    is_settled: bool = False
     own_id: str | None = None
     id: str | None = None
     created: float | None = None
@@ -93,11 +94,9 @@ class ListedRun(Subject):
         found = self._of_headline(name)
         if found is not None:
             return found
-        answer = self.entry.index.answer(self.entry.place, name)
+        answer = self._answer(name)
         if answer is None:
-            answer = self._ask(name)
-            if not self.entry.is_unindexed:
-                self.entry.index.put_answer(self.entry.place, name, answer)
+            answer = self._keep(name, self._ask(name))
         if answer.metric is not None and answer.summary is not None:
             rank = answer.metric.ranks[0] if answer.metric.ranks else 0
             self._summaries[answer.metric.name, rank, answer.metric.axis] = answer.summary
@@ -131,12 +130,20 @@ class ListedRun(Subject):
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The summary of the last points of a metric; kept with the row once it was read."""
         asked = f"{metric.axis}@{num_points}/{metric.name}"
-        answer = self.entry.index.answer(self.entry.place, asked)
+        answer = self._answer(asked)
         if answer is None or answer.summary is None:
             found = super().tail_summary(metric, num_points)
-            self.entry.index.put_answer(self.entry.place, asked, Answer(metric, found))
+            self._keep(asked, Answer(metric, found))
             return found
         return answer.summary
+
+    def _answer(self, asked: str) -> Answer | None:
+        return self.entry.index.answer(self.entry.place, asked)
+
+    def _keep(self, asked: str, answer: Answer) -> Answer:
+        if self.entry.signature is not None and not self.entry.is_unindexed:
+            self.entry.index.put_answer(self.entry.place, asked, self.entry.signature, answer)
+        return answer
 
 
 class LazyRuns(Sequence[RunView]):
