@@ -147,7 +147,7 @@ class Listing:
                     # sealed or removed meanwhile, or is a link to nothing.
                     file = _file(entry)
                     if file.size >= 0:
-                        found.append((name, file._replace(inode=0)))
+                        found.append((name, file))
         except (FileNotFoundError, NotADirectoryError):
             return {}
         return dict(sorted(found))

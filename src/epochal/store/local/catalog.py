@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from epochal.errors import FormatError, UsageError
@@ -24,7 +25,7 @@ from epochal.store.catalog import SUMMARISE_S, KnownRuns
 from epochal.store.folder import FolderSource
 from epochal.store.listing import Aside, asides_of, is_as_signed, orphans_below, survey
 from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Entry, LazyRuns, ListedRun
+from epochal.store.local.listed import Entry, LazyRuns, ListedRun, ListReader
 from epochal.store.local.trash import FolderTrash
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
@@ -36,8 +37,6 @@ _QUICK_BYTES = 8 * 1024 * 1024
 _RUNS_AT_ONCE = 64
 # Boards wait so long for the names of projects.
 _BOARDS_S = 0.15
-# Clocks of machines that share a folder differ by less.
-_SKEW_S = 300.0
 
 
 class FolderCatalog:
@@ -97,19 +96,29 @@ class FolderCatalog:
             self._read_for(selection)
         else:
             self._read_known(budget_s)
-        runs = self._listed(selection.condition)
-        if selection.needs_summary:  # of others nobody knows whether they are meant
-            runs = [run for run in runs if run.row.is_summarised]
-        found = selection.of(runs, self._held.guard.select)
-        groups = () if selection.group is None else selection.group(found)
         listed = [entry for entry in self._entries.values() if entry.id is not None]
+        found, groups = self._selected(selection, listed)
         return KnownRuns(
-            self._lazy(found[offset : None if limit is None else offset + limit]),
+            LazyRuns(found[offset : None if limit is None else offset + limit], self._open),
             sum(entry.outline is not None for entry in listed),
-            [(values, self._lazy(some)) for values, some in groups],
+            groups,
             stored=len(listed),
             projects=self._project_names(),
         )
+
+    def _selected(
+        self, selection: Selection, listed: list[Entry]
+    ) -> tuple[list[Entry], list[tuple[tuple[Any, ...], Sequence[RunView]]]]:
+        if selection.is_everything:  # no row is needed to know which and in which order
+            return sorted(listed, key=_newest_first), []
+        runs = self._listed(selection.condition)
+        if selection.needs_summary:  # of others nobody knows whether they are meant
+            runs = [run for run in runs if run.is_summarised]
+        found = selection.of(runs, self._held.guard.select)
+        groups = () if selection.group is None else selection.group(found)
+        return [run.entry for run in found], [
+            (values, LazyRuns([run.entry for run in some], self._open)) for values, some in groups
+        ]
 
     def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
         self._scan_once()
@@ -131,25 +140,19 @@ class FolderCatalog:
     def _listed(self, condition: q.Filter | None) -> list[ListedRun]:
         """The runs that a list shows, at least those that a query selects, newest first."""
         found: list[ListedRun] = []
-        entries = self._entries
+        entries, reader = self._entries, ListReader(self._open)
         for index in self._indexes:
             known = ((entries.get(place), row) for place, row in index.rows(condition))
             found += [
-                ListedRun(entry, row, self._open)
+                ListedRun(entry, row, reader)
                 for entry, row in known
                 if entry is not None and entry.id is not None and not _is_aside(entry)
             ]
         others = [e for e in entries.values() if e.id is not None and _is_aside(e)]
         for entry in others:
-            found.append(
-                ListedRun(entry, entry.outline or self._open(entry).read_row(), self._open)
-            )
-        if others or len(self._indexes) > 1:
-            found.sort(key=lambda run: run.entry.created or 0.0, reverse=True)
+            found.append(ListedRun(entry, entry.outline or self._open(entry).read_row(), reader))
+        found.sort(key=lambda run: _newest_first(run.entry))
         return found
-
-    def _lazy(self, found: Iterable[ListedRun]) -> LazyRuns:
-        return LazyRuns([run.entry for run in found], self._open)
 
     # -- rows -------------------------------------------------------------------------------------
 
@@ -172,8 +175,10 @@ class FolderCatalog:
 
         What is left is listed with its identity and status, or as it was read before.
         """
+        unread = [e for e in self._unread() if e.outline is None or not e.is_current]
+        self._read_rows(unread, until=time.monotonic() + budget_s, is_quick=True)
         self._read_rows(
-            sorted(self._unread(), key=_latest_creation, reverse=True),
+            sorted((e for e in self._unread() if e.id is not None), key=_newest_first),
             until=time.monotonic() + budget_s,
             most_bytes=_QUICK_BYTES if budget_s <= SUMMARISE_S else math.inf,
         )
@@ -452,14 +457,8 @@ def _is_of(place: str, runs: Set[str]) -> bool:
         return False
 
 
-def _latest_creation(entry: Entry) -> float:
-    """No later than this the run was created; only a time is read of it."""
-    if entry.created is not None:
-        return entry.created
-    try:
-        return os.stat(os.path.join(entry.place, "run.json")).st_mtime + _SKEW_S
-    except OSError:  # a run without the file
-        return math.inf
+def _newest_first(entry: Entry) -> tuple[float, str]:
+    return -(entry.created or 0.0), entry.place
 
 
 def check_place(path: str | Path) -> None:

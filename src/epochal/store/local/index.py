@@ -145,9 +145,9 @@ class Index:
         self._change(text, (place, asked, signature, last, pack(answer)))
 
     def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, bytes]]:
-        """The places and packed rows of runs, at least those that a query selects, newest first."""
+        """The places and packed rows of runs, at least those that a query selects."""
         where, values = ("1", ()) if condition is None else _narrowed(condition)
-        text = "select place, row from runs where {} order by created desc, place"
+        text = "select place, row from runs where {}"
         found = self._all(text.format(where), values)
         if found is None:  # an SQLite without JSON cannot narrow
             found = self._all(text.format("1"), ())

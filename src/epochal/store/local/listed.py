@@ -45,34 +45,53 @@ class Entry:
         return self.run is not None and not self.run.is_indexed
 
 
+class ListReader:
+    """Opens the runs of a list, and decodes their rows.
+
+    It keeps the row that was decoded last: a query asks for several fields of a run, then for the
+    next run, and the rows of all runs would fill the memory.
+    """
+
+    def __init__(self, open_run: Callable[[Entry], RunView]) -> None:
+        self.open = open_run
+        self._last: tuple[bytes, RunRow] | None = None
+
+    def row_of(self, entry: Entry, row: RunRow | bytes) -> RunRow:
+        """The row of a run, without status and counts."""
+        if not isinstance(row, bytes):
+            return row
+        if self._last is None or self._last[0] is not row:
+            self._last = row, decoded_row(row) or self.open(entry).read_row()
+        return self._last[1]
+
+
 class ListedRun(Subject):
     """A run as the evaluator of queries sees it."""
 
-    __slots__ = ("_open", "_packed", "_status", "_summaries", "entry")
+    __slots__ = ("_packed", "_reader", "_status", "_summaries", "entry")
 
-    def __init__(
-        self, entry: Entry, row: RunRow | bytes, open_run: Callable[[Entry], RunView]
-    ) -> None:
+    def __init__(self, entry: Entry, row: RunRow | bytes, reader: ListReader) -> None:
         self.entry = entry
         self._packed = row
-        self._open = open_run
+        self._reader = reader
         self._status: Status | None = None
         self._summaries: dict[tuple[str, int, Axis], Summary] = {}
 
     @property
     def view(self) -> RunView:
-        return self._open(self.entry)
+        return self._reader.open(self.entry)
 
     @property
     def row(self) -> RunRow:
-        """Its row, without status and counts; decoded when somebody asks for it."""
-        if isinstance(self._packed, bytes):
-            self._packed = decoded_row(self._packed) or self.view.read_row()
-        return self._packed
+        return self._reader.row_of(self.entry, self._packed)
 
     @property
     def id(self) -> str:
         return self.entry.id or self.row.id
+
+    @property
+    def is_summarised(self) -> bool:
+        return self.entry.outline is None
 
     @property
     def status(self) -> Status:
@@ -89,7 +108,7 @@ class ListedRun(Subject):
 
     def metric(self, name: str) -> Metric | None:
         """The metric that a name means: of the headline, else what the run itself says."""
-        if not self.row.is_summarised:
+        if not self.is_summarised:
             return None
         found = self._of_headline(name)
         if found is not None:
