@@ -24,8 +24,8 @@ from epochal.store.cache import MemoryBudget
 from epochal.store.catalog import SUMMARISE_S, KnownRuns
 from epochal.store.folder import FolderSource
 from epochal.store.listing import Aside, asides_of, is_as_signed, orphans_below, survey
-from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Entry, LazyRuns, ListedRun, ListReader
+from epochal.store.local.index import Index
+from epochal.store.local.listed import Entry, LazyRuns, ListedRun, ListReader, known_entries
 from epochal.store.local.trash import FolderTrash
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
@@ -341,11 +341,9 @@ class FolderCatalog:
             before, changed = self._entries, []
             self._entries = {}
             for place in sorted(places):
-                entry = before.get(place) or Entry(place, places[place])
+                entry = before.get(place) or indexed.get(place) or Entry(place, places[place])
                 self._entries[place] = entry
-                if place in unchanged.places:
-                    recall(entry, indexed[place])
-                elif self._has_changed(entry, indexed.get(place)):
+                if place not in unchanged.places and self._has_changed(entry):
                     changed.append(place)
                 self._assign_id(entry)
             for place in before.keys() - places.keys():
@@ -371,14 +369,12 @@ class FolderCatalog:
                     found.add(str(told.get("id")))
         return found
 
-    def _indexed(self) -> dict[str, IndexedRun]:
-        return {known.place: known for index in self._indexes for known in index.known()}
+    def _indexed(self) -> dict[str, Entry]:
+        return {entry.place: entry for index in self._indexes for entry in known_entries(index)}
 
-    def _has_changed(self, entry: Entry, indexed: IndexedRun | None) -> bool:
+    def _has_changed(self, entry: Entry) -> bool:
         """Whether the files of a run have changed since the last scan."""
         asides = self._asides.get(entry.place, ())
-        if indexed is not None:
-            recall(entry, indexed)
         if entry.signature is None:
             return False  # nothing was read of it yet
         if entry.is_settled and not asides and is_as_signed(entry.place, entry.signature):
@@ -389,7 +385,7 @@ class FolderCatalog:
         if signature == entry.signature:
             return False
         entry.signature, entry.is_settled, entry.is_current = signature, False, False
-        if indexed is not None or entry.own_id == os.path.basename(entry.place):
+        if not self._is_scanned or entry.own_id == os.path.basename(entry.place):
             entry.own_id = None  # a run that is just being created has no id for a moment
         return True
 
@@ -423,25 +419,18 @@ class FolderCatalog:
 class _Unchanged:
     """The folders whose runs are as the index knows them: a survey does not look into them."""
 
-    def __init__(self, indexed: Mapping[str, IndexedRun]) -> None:
+    def __init__(self, indexed: Mapping[str, Entry]) -> None:
         self._indexed = indexed
         self.places: set[str] = set()
 
     def __contains__(self, place: object) -> bool:
-        known = self._indexed.get(str(place))
-        if known is None or not known.is_settled:
+        entry = self._indexed.get(str(place))
+        if entry is None or not entry.is_settled or entry.signature is None:
             return False
-        if not is_as_signed(known.place, known.signature):
+        if not is_as_signed(entry.place, entry.signature):
             return False
-        self.places.add(known.place)
+        self.places.add(entry.place)
         return True
-
-
-def recall(entry: Entry, indexed: IndexedRun) -> None:
-    """Note what the index knows of a run."""
-    entry.signature, entry.is_settled = indexed.signature, bool(indexed.is_settled)
-    entry.own_id, entry.created = indexed.own_id, indexed.created
-    entry.is_current = True
 
 
 def _is_aside(entry: Entry) -> bool:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -64,19 +64,6 @@ def decoded_row(packed: bytes) -> RunRow | None:
         return None
 
 
-class IndexedRun(NamedTuple):
-    """What the index knows of a run without reading its row.
-
-    ``signature`` is of all its files; ``is_settled``: its beginning tells every change.
-    """
-
-    place: str
-    signature: str
-    is_settled: bool
-    own_id: str
-    created: float
-
-
 class Answer(msgspec.Struct, array_like=True, gc=False):
     """What a run has under the name of a metric that is not among its headline."""
 
@@ -90,7 +77,8 @@ _decode_answer = packed_decoder(Answer).decode
 class Index:
     """The rows of the runs below one folder in SQLite; several threads may use it.
 
-    A row is known with the signature of the files that it was made of. Without a cache folder it is
+    A row is known with the signature of the files that it was made of; ``is_settled``: its
+    beginning tells every change. Without a cache folder it is
     kept in memory. One that is damaged is kept as ``.damaged`` and made anew; one that another
     process has locked for long, or that a full disk does not take, is done without.
     """
@@ -110,10 +98,10 @@ class Index:
         with self._lock:
             self._connection.close()
 
-    def known(self) -> Iterator[IndexedRun]:
-        """Every run that the index has a row of."""
-        found = self._all("select place, signature, is_settled, own_id, created from runs", ())
-        return map(IndexedRun._make, found or ())
+    def known(self) -> list[tuple[str, str, int, str, float]]:
+        """Place, signature, whether that is settled, id and creation of every run with a row."""
+        text = "select place, signature, is_settled, own_id, created from runs"
+        return self._all(text, ()) or []
 
     def get(self, place: str, signature: str) -> RunRow | None:
         """The row of a run whose files have this signature; None where there is none."""

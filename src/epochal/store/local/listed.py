@@ -45,6 +45,14 @@ class Entry:
         return self.run is not None and not self.run.is_indexed
 
 
+def known_entries(index: Index) -> Iterator[Entry]:
+    """Every run that the index has a row of."""
+    for place, signature, is_settled, own_id, created in index.known():
+        yield Entry(
+            place, index, signature, bool(is_settled), own_id, created=created, is_current=True
+        )
+
+
 class ListReader:
     """Opens the runs of a list, and decodes their rows.
 
