@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.measures.first_look import Case, play
 from benchmarks.outcome import Hold, Outcome, Table
-from benchmarks.run_folders import BODIES, seal, settle, write_many
+from benchmarks.run_folders import BEGIN, BODIES, seal, settle, write_many
 from benchmarks.stage import Answer, Stage, say
 
 if TYPE_CHECKING:
@@ -196,7 +196,20 @@ def write_wide(root: Path, metrics: int) -> None:
 
     write_many(root, count=1, steps=STEPS, metrics=metrics)
     (folder,) = run_folders(root)
+    _write_findings(folder)
     assert fold_and_write(folder, most_bytes=1 << 30)
     seal(root)
     assert fold_and_write(folder, most_bytes=1 << 30)
     settle(root)
+
+
+def _write_findings(folder: RunFolder) -> None:
+    """What a companion writes of a run in which its rules found nothing."""
+    from epochal.journal.layout import FINDINGS, PartName, read_json
+    from epochal.journal.line import encode
+    from epochal.journal.process import part_header
+
+    part, counts = PartName(FINDINGS, 1, 0), {"evaluated": STEPS, "records": STEPS}
+    header = part_header(part, identity=read_json(folder.identity), rank=0, t=BEGIN)
+    end = encode({"log": "finish", "t": BEGIN + STEPS, "status": "finished", **counts})
+    folder.part_path(part).write_bytes(header + end)
