@@ -104,13 +104,13 @@ class Listing:
             self.journal = in_place_of_rank_zero(self.journal)
             self.sealed = in_place_of_rank_zero(self.sealed)
         self.identity, self.labels, self.summary = map(small.get, _SMALL_FILES)
+        small_files = (file for file in (self.identity, self.labels, self.summary) if file)
         versions = [
-            *(None if file is None else file[1:] for file in map(small.get, _SMALL_FILES)),
-            *((*name, *file[1:]) for name, file in self.journal.items()),
-            *((*name, *file[1:]) for name, file in self.sealed.items()),
+            *map(_version_of, (*small_files, *self.journal.values(), *self.sealed.values())),
             *sorted(self.refused),
+            *(str(aside.attempt) for aside in asides),
         ]
-        digest = hashlib.blake2b(repr(versions).encode(), digest_size=16).hexdigest()
+        digest = hashlib.blake2b(os.fsencode("\n".join(versions)), digest_size=16).hexdigest()
         self.signature = f"{_head(self._dirs, self.labels)}|{digest}"
 
     def _small_files(self, place: str, bounds: SearchBounds) -> dict[str, File]:
@@ -184,6 +184,11 @@ class Listing:
         """When a part that is not sealed was written last, by the clock of its disk."""
         times = [file.mtime_ns for file in self.journal.values()]
         return max(times) / 1e9 if times else None
+
+
+def _version_of(file: File) -> str:
+    path, size, mtime_ns, inode = file
+    return f"{path} {size} {mtime_ns} {inode}"
 
 
 def is_as_signed(place: str, signature: str) -> bool:
