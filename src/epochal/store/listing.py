@@ -65,19 +65,6 @@ class Listing:
     names in the folder that are links out of the folders that may be read.
     """
 
-    __slots__ = (
-        "_dirs",
-        "has_links",
-        "identity",
-        "journal",
-        "labels",
-        "problem",
-        "refused",
-        "sealed",
-        "signature",
-        "summary",
-    )
-
     def __init__(
         self, place: str, asides: Sequence[Aside] = (), *, bounds: SearchBounds | None = None
     ) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from epochal.errors import FormatError
 from epochal.health.ending import ending_severity
-from epochal.health.finding import Finding, Severity
+from epochal.health.finding import Finding
 from epochal.journal.facts import PartFacts, unix_time
 from epochal.journal.fold import RunMetrics
 from epochal.journal.layout import LOOP
@@ -133,33 +133,20 @@ def with_status(row: RunRow, status: Status, *, run_id: str | None = None) -> Ru
     """The row at a moment: with its status, and the counts of findings that belong to it."""
     found, severity = row.counts, ending_severity(status.state)
     if severity is not None and "pid" in (row.process or {}):
-        found = _and_one(found or _NOTHING, severity)
+        more = (severity == "error", severity == "warning") * 2
+        found = FindingCounts(*map(sum, zip(found or _NOTHING, more, strict=True)))
     return msgspec.structs.replace(
         row,
         id=row.id if run_id is None else run_id,
         status=status,
-        errors=None if found is None else found.errors,
-        warnings=None if found is None else found.warnings,
-        open_errors=None if found is None else found.open_errors,
-        open_warnings=None if found is None else found.open_warnings,
         is_partly_watched=is_partly_watched(row, status),
+        **(dict.fromkeys(FindingCounts._fields) if found is None else found._asdict()),
     )
 
 
 def is_partly_watched(row: RunRow, status: Status) -> bool:
     """Whether more may be found than was recorded: a companion did not see an attempt's end."""
     return row.counts is not None and bool(row.unwatched) and status.state != "running"
-
-
-def _and_one(counts: FindingCounts, severity: Severity) -> FindingCounts:
-    """With one more that holds."""
-    is_error, is_warning = severity == "error", severity == "warning"
-    return FindingCounts(
-        counts.errors + is_error,
-        counts.warnings + is_warning,
-        counts.open_errors + is_error,
-        counts.open_warnings + is_warning,
-    )
 
 
 def with_set_value(

@@ -441,10 +441,10 @@ class RunView(HeldRun):
         """
         row, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
         status = self._status_of(row)
-        is_watched = row.counts is not None and not row.unwatched
-        has_ended = status.state == "finished" and is_watched
-        if has_ended and not self._may_have("finding"):
-            return []
+        if status.state == "finished" and not self._may_have("finding"):
+            facts = self.known.facts
+            if facts.is_judged and not facts.num_unwatched:
+                return []
         found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
         if diagnosis.is_complete and status.state != "running":
             # Lists count what was found here, and those of other processes by the index.

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -319,8 +319,8 @@ class FolderCatalog:
         """Look for run folders, and at the files of those that are known; the changed ones."""
         with self._lock:
             indexed = {} if self._is_scanned else self._indexed()
-            unchanged = _Unchanged(indexed)
-            known: Container[str] = unchanged if indexed else self._entries
+            unchanged = {place for place, entry in indexed.items() if _is_unchanged(entry)}
+            known = unchanged if indexed else self._entries.keys()
             places: dict[str, Index] = {}
             foreign: list[str] = []
             for root, index in zip(self._roots, self._indexes, strict=True):
@@ -343,7 +343,7 @@ class FolderCatalog:
             for place in sorted(places):
                 entry = before.get(place) or indexed.get(place) or Entry(place, places[place])
                 self._entries[place] = entry
-                if place not in unchanged.places and self._has_changed(entry):
+                if place not in unchanged and self._has_changed(entry):
                     changed.append(place)
                 self._assign_id(entry)
             for place in before.keys() - places.keys():
@@ -377,7 +377,7 @@ class FolderCatalog:
         asides = self._asides.get(entry.place, ())
         if entry.signature is None:
             return False  # nothing was read of it yet
-        if entry.is_settled and not asides and is_as_signed(entry.place, entry.signature):
+        if not asides and _is_unchanged(entry):
             return False
         source = self._source_at(entry.place)
         source.look()
@@ -416,21 +416,10 @@ class FolderCatalog:
         self._by_id[run_id] = entry
 
 
-class _Unchanged:
-    """The folders whose runs are as the index knows them: a survey does not look into them."""
-
-    def __init__(self, indexed: Mapping[str, Entry]) -> None:
-        self._indexed = indexed
-        self.places: set[str] = set()
-
-    def __contains__(self, place: object) -> bool:
-        entry = self._indexed.get(str(place))
-        if entry is None or not entry.is_settled or entry.signature is None:
-            return False
-        if not is_as_signed(entry.place, entry.signature):
-            return False
-        self.places.add(entry.place)
-        return True
+def _is_unchanged(entry: Entry) -> bool:
+    """Whether the files of a run that has ended are as they were, by few of them."""
+    signature = entry.signature if entry.is_settled else None
+    return signature is not None and is_as_signed(entry.place, signature)
 
 
 def _is_aside(entry: Entry) -> bool:
