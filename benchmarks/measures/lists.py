@@ -141,13 +141,8 @@ def write_runs(root: Path, count: int, metrics: int, config_keys: int) -> None:
 
 def _summarizer() -> Callable[[RunFolder], None]:
     from epochal.journal.layout import read_json
-    from epochal.journal.summaries import (
-        fold_and_write,
-        read_metrics,
-        read_summary,
-        write_metrics,
-        write_summary,
-    )
+    from epochal.journal.line import encode_json
+    from epochal.journal.summaries import fold_and_write, read_metrics, read_summary, summary_bytes
 
     templates: list[tuple[RunRow, RunMetrics]] = []
     num_runs = 0
@@ -163,8 +158,8 @@ def _summarizer() -> Callable[[RunFolder], None]:
             templates.append((row, known))
             return
         row, known = _adapted(folder, read_json(folder.identity), *templates[body])
-        write_metrics(folder, known)
-        write_summary(folder, row)
+        folder.metrics.write_bytes(encode_json(known))
+        folder.summary.write_bytes(summary_bytes(row))
 
     return summarize
 
