@@ -29,7 +29,7 @@ from epochal.series.summary import Summary
 from epochal.store.row import pack, packed_decoder
 
 # Part of the file's name: another build of Epochal has an index of its own.
-VERSION = 14
+VERSION = 15
 _BUSY_S = 5.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # A transaction is ended after so many rows, or after so long.
@@ -42,7 +42,7 @@ create table if not exists runs (
     row blob, metrics blob
 );
 create table if not exists answers (
-    place text, asked text, signature text, value real, answer blob, primary key (place, asked)
+    asked text, place text, signature text, value real, answer blob, primary key (asked, place)
 ) without rowid;
 """
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
@@ -71,7 +71,7 @@ class Answer(msgspec.Struct, array_like=True, gc=False):
     summary: Summary | None
 
 
-_decode_answer = packed_decoder(Answer).decode
+decode_answer = packed_decoder(Answer).decode
 
 
 class Index:
@@ -118,19 +118,17 @@ class Index:
             return None if packed is None else _decode_metrics(packed)
         return None
 
-    def answer(self, place: str, asked: str) -> Answer | None:
-        """What was found in a run under the name of a metric; None where nobody asked."""
-        same = "place = ? and asked = ?"
-        text = f"select answer from answers join runs using (place, signature) where {same}"
-        for (packed,) in self._all(text, (place, asked)) or ():
-            return _decode_answer(packed)
-        return None
+    def answers(self, asked: str) -> dict[str, bytes]:
+        """By place, what was found in runs under the name of a metric, encoded."""
+        text = "select place, answer from answers join runs using (place, signature)"
+        return dict(self._all(f"{text} where asked = ?", (asked,)) or ())
 
-    def put_answer(self, place: str, asked: str, signature: str, answer: Answer) -> None:
-        """Keep what was found in files with a signature."""
+    def put_answer(self, place: str, asked: str, signature: str, answer: Answer) -> bytes:
+        """Keep what was found in files with a signature; returns it encoded."""
         last = None if answer.summary is None else answer.summary.last
-        text = "insert or replace into answers values (?, ?, ?, ?, ?)"
-        self._change(text, (place, asked, signature, last, pack(answer)))
+        text, packed = "insert or replace into answers values (?, ?, ?, ?, ?)", pack(answer)
+        self._change(text, (asked, place, signature, last, packed))
+        return packed
 
     def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, bytes]]:
         """The places and packed rows of runs, at least those that a query selects."""
@@ -181,7 +179,8 @@ class Index:
         with self.batch():
             for place in places:
                 self._change("delete from runs where place = ?", (place,))
-                self._change("delete from answers where place = ?", (place,))
+            if places:
+                self._change("delete from answers where place not in (select place from runs)", ())
 
     def commit(self) -> None:
         """End the transaction: other processes see and write rows."""

@@ -12,7 +12,7 @@ from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow, Status
 from epochal.records import Axis
 from epochal.series.summary import Summary
-from epochal.store.local.index import Answer, Index, decoded_row
+from epochal.store.local.index import Answer, Index, decode_answer, decoded_row
 from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.run import RunView, metric_of
 from epochal.store.selection import Subject
@@ -63,6 +63,8 @@ class ListReader:
     def __init__(self, open_run: Callable[[Entry], RunView]) -> None:
         self.open = open_run
         self._last: tuple[bytes, RunRow] | None = None
+        # By name, what the index knows under it of all runs.
+        self._answers: dict[tuple[Index, str], dict[str, bytes]] = {}
 
     def row_of(self, entry: Entry, row: RunRow | bytes) -> RunRow:
         """The row of a run, without status and counts."""
@@ -71,6 +73,13 @@ class ListReader:
         if self._last is None or self._last[0] is not row:
             self._last = row, decoded_row(row) or self.open(entry).read_row()
         return self._last[1]
+
+    def answers(self, index: Index, asked: str) -> dict[str, bytes]:
+        """By place, what was found in runs under the name of a metric, encoded."""
+        found = self._answers.get((index, asked))
+        if found is None:
+            found = self._answers[index, asked] = index.answers(asked)
+        return found
 
 
 class ListedRun(Subject):
@@ -165,11 +174,14 @@ class ListedRun(Subject):
         return answer.summary
 
     def _answer(self, asked: str) -> Answer | None:
-        return self.entry.index.answer(self.entry.place, asked)
+        packed = self._reader.answers(self.entry.index, asked).get(self.entry.place)
+        return None if packed is None else decode_answer(packed)
 
     def _keep(self, asked: str, answer: Answer) -> Answer:
-        if self.entry.signature is not None and not self.entry.is_unindexed:
-            self.entry.index.put_answer(self.entry.place, asked, self.entry.signature, answer)
+        index, place, signature = self.entry.index, self.entry.place, self.entry.signature
+        if signature is not None and not self.entry.is_unindexed:
+            packed = index.put_answer(place, asked, signature, answer)
+            self._reader.answers(index, asked)[place] = packed
         return answer
 
 
