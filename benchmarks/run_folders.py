@@ -27,6 +27,8 @@ BEGIN, STEP_S, TELEMETRY_S = 1.7e9, 0.331, 10.0
 # With these, 4.9 % of the lines are evaluations and 2.0 % are events; short runs have one of each.
 EVAL_EVERY, EVENT_EVERY, FIRST_EVAL, FIRST_EVENT = 19, 47, 8, 3
 PROJECT = "bench"
+# So many texts of records many runs have in turn.
+BODIES = 16
 
 
 def write_run(root: Path, name: str, *, steps: int, metrics: int, spike: int | None = None) -> Path:
@@ -53,7 +55,7 @@ def write_many(
     config_keys: int = 3,
     summarize: Callable[[RunFolder], object] | None = None,
 ) -> None:
-    """Finished runs below `root`, old enough for an index: sixteen texts of records in turn.
+    """Finished runs below `root`, old enough for an index: ``BODIES`` texts of records in turn.
 
     ``run.json`` is that of a real run, but for id, name, times and configuration. ``summarize``
     writes what else a finished run carries; it is called once for each folder.
@@ -62,7 +64,9 @@ def write_many(
 
     source = random.Random(count)
     template = _identity()
-    bodies = [b"".join(_loop(_pool(source, metrics, steps), steps)) for _ in range(16)]
+    bodies = [
+        b"".join(_loop(_pool(source, metrics, steps), steps)) for _ in range(min(count, BODIES))
+    ]
     telemetry = b"".join(_telemetry(steps))
     then = time.time() - AGE_S
     for number, body in zip(range(count), cycle(bodies), strict=False):

@@ -232,7 +232,7 @@ def _peers_cases(scratch: Path, runs: Path, count: int) -> dict[str, Case]:
     (scratch / "trackio").mkdir()
     if trackio.python is not None:
         say(f"{NAME} · writing for Trackio")
-        _play(replace(trackio, body=_TRACKIO_WRITE), scratch, count // TRACKIO_SHARE)
+        play(replace(trackio, body=_TRACKIO_WRITE), scratch, count // TRACKIO_SHARE)
     tensorboard = Case(
         tool_python("tensorboard-data-server", "tensorboard", "psutil"),
         _TENSORBOARD_IMPORTS,
@@ -263,7 +263,7 @@ def _in_rounds(
             say(f"{NAME} · round {turn + 1}/{rounds} · {name}")
             case.before()
             try:
-                answers.setdefault(name, []).append(_play(case, cache, count))
+                answers.setdefault(name, []).append(play(case, cache, count))
             except (subprocess.SubprocessError, ValueError) as error:
                 failures[name] = f"failed: {error}"
     middles = {
@@ -274,7 +274,7 @@ def _in_rounds(
     return middles, failures
 
 
-def _play(case: Case, cache: Path, count: int) -> Answer:
+def play(case: Case, cache: Path, count: int) -> Answer:
     script = _SCRIPT.format(imports=case.imports, body=case.body)
     done = subprocess.run(
         [str(case.python), "-c", script, str(case.folder), str(cache), str(count)],
@@ -300,7 +300,7 @@ def _over_http(runs: Path, cache: Path) -> Answer:
             for folder in (cache, *runs.glob(f"*/{INDEX_FOLDER}")):
                 shutil.rmtree(folder, ignore_errors=True)
         else:
-            _play(Case(Path(sys.executable), _OUR_IMPORTS, _ALL, runs), cache, 0)
+            play(Case(Path(sys.executable), _OUR_IMPORTS, _ALL, runs), cache, 0)
         begun = time.perf_counter()
         with serving(runs) as server:
             body = server.ask("/api/runs", {"limit": 100, "summary": "role:loss"})

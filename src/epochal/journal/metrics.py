@@ -18,7 +18,7 @@ from epochal.series.importance import Importance, importance
 from epochal.series.trend import Goal
 
 
-class Metric(msgspec.Struct, frozen=True):
+class Metric(msgspec.Struct, frozen=True, gc=False):
     """A series that exists: its name and axis, the ranks that have it, its unit, goal and role.
 
     The goal may be a guess by the name; ``importance`` tells apart a goal that was declared.

@@ -53,6 +53,7 @@ _STORED = {
     for field in msgspec.structs.fields(RunRow)
     if field.name not in _OF_READERS
 }
+_NOTHING_READ = Mark(-1, 0, 0)
 T = TypeVar("T")
 # Gives a field of run.json, or of the journal's header where run.json is missing.
 FieldOf = Callable[[str], Any]
@@ -202,14 +203,14 @@ def covers(
     """Whether nothing was written since: ``sizes`` are of the parts that are not sealed."""
     newest: dict[tuple[str, int], Mark] = {}
     for stem, mark in marks.items():
-        writer, _, attempt = stem.rpartition(".")[0].rpartition(".")
+        writer, attempt, _ = stem.rsplit(".", 2)
         newest[writer, int(attempt)] = mark
     for name, size in sizes.items():
-        mark = newest.get(name[:2], Mark(-1, 0, 0))
+        mark = newest.get(name[:2], _NOTHING_READ)
         if mark.part < name.part or (mark.part == name.part and mark.bytes != size):
             return False
     for name in sealed:
-        mark = newest.get(name[:2], Mark(-1, 0, 0))
+        mark = newest.get(name[:2], _NOTHING_READ)
         is_open = mark.part == name.part and not mark.is_whole and name not in sizes
         if mark.part < name.part or is_open:
             return False

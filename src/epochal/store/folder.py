@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +18,7 @@ from epochal.journal.row import Labels, RunRow
 from epochal.journal.state import Part
 from epochal.journal.summaries import carried_summary, covers, read_metrics
 from epochal.journal.tail import TailedPart
-from epochal.store.listing import LINK_OUT, Aside, FoundPart, Listing, is_orphan, orphaned_ranks
+from epochal.store.listing import LINK_OUT, Aside, File, Listing, is_orphan, orphaned_ranks
 from epochal.store.run_files import Identity
 
 
@@ -31,8 +28,8 @@ class LoadedParts:
     def __init__(self) -> None:
         self._parts: dict[PartName, Part] = {}
         # The file, size and time of the segment that each sealed part was read from.
-        self._sealed: dict[PartName, FoundPart] = {}
-        self._damaged: dict[FoundPart, str] = {}
+        self._sealed: dict[PartName, File] = {}
+        self._damaged: dict[File, str] = {}
         # Sentences about parts that became shorter.
         self._losses: dict[PartName, str] = {}
         self.problems: list[str] = []
@@ -98,40 +95,38 @@ class LoadedParts:
             self.problems.append(self._damaged[segment])
         return False
 
-    def _seal(self, name: PartName, segment: FoundPart, journal: FoundPart | None) -> bool:
+    def _seal(self, name: PartName, segment: File, journal: File | None) -> bool:
         """Whether a segment replaces the part that was read before."""
         try:
-            part = SealedPart(segment.path, name)
+            part = SealedPart(Path(segment.path), name)
         except NewerFormatError:
             raise
         except (FormatError, FileNotFoundError) as error:
             self._damaged[segment] = str(error)
             return False
-        if journal is not None and part.journal_bytes < journal.stat.size:
+        if journal is not None and part.journal_bytes < journal.size:
             return False  # the journal part has grown since
         self._parts[name], self._sealed[name] = part, segment
         return True
 
-    def _tail(self, name: PartName, journal: FoundPart) -> bool:
-        part = self._parts.get(name)
-        if not isinstance(part, TailedPart) or part.path != journal.path:
-            part = TailedPart(journal.path, name)
-        elif journal.stat.size == part.offset:
+    def _tail(self, name: PartName, journal: File) -> bool:
+        part, path = self._parts.get(name), Path(journal.path)
+        if not isinstance(part, TailedPart) or part.path != path:
+            part = TailedPart(path, name)
+        elif journal.size == part.offset:
             return False
         try:
             part.poll()
         except ShorterFileError:
-            part = TailedPart(journal.path, name)
+            part = TailedPart(path, name)
             part.poll()
             what = "became shorter while the run was being read: some of its records are gone."
-            self._losses[name] = f"{journal.path.name} {what}"
+            self._losses[name] = f"{path.name} {what}"
         self._parts[name] = part
         self._sealed.pop(name, None)
         return True
 
 
-# After so long without a change, the time of a file or folder tells the next one.
-SETTLED_S = 60.0
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
 _LOOKS = 100
 
@@ -187,7 +182,6 @@ class FolderSource:
         self._bounds = SearchBounds(self.place) if bounds is None else bounds
         self.asides = asides
         self._listing: Listing | None = None
-        self._dirs: tuple[int, int] | None = None
 
     # Made when they are asked for: most runs of a list are known from the index.
     @cached_property
@@ -218,7 +212,6 @@ class FolderSource:
             self.origin.fetch()
         if self.converted is not None:
             self._original = self.converted.look()
-        self._dirs = _changed(self.place)  # first: what changes from here on makes another stamp
         self._listing = Listing(self.place, self.asides, bounds=self._bounds)
 
     def _convert(self) -> None:
@@ -241,22 +234,14 @@ class FolderSource:
         if self._listing is None:
             return None
         if self.converted is not None:
-            return f"{self._original}{self._listing.labels}{self._listing.inodes[1]}"
+            return f"{self._original}{self._listing.labels}"
         return self._listing.signature
 
     @property
-    def stamp(self) -> str | None:
-        """Of the folders and of labels.json; None where a link or another folder has a part.
-
-        None too where a folder has just changed: a clock with coarse ticks would hide a second
-        change.
-        """
-        if self._dirs is None or time.time() - max(self._dirs) / 1e9 < SETTLED_S:
-            return None
-        if self.asides or self._is_orphan or self.converted is not None or self.listing.has_links:
-            return None
-        labels = self.listing.labels
-        return f"{self._dirs}{'' if labels is None else (labels.size, labels.mtime_ns)}"
+    def is_settled(self) -> bool:
+        """Whether the beginning of the signature tells a later change of a run that has ended."""
+        is_whole = not self.asides and not self._is_orphan and self.converted is None
+        return is_whole and self.listing.is_settled
 
     @property
     def newest_s(self) -> float:
@@ -288,14 +273,14 @@ class FolderSource:
             return None
         if self.asides or self._is_orphan or listing.problem is not None or listing.refused:
             return None
-        row = carried_summary(self.place, listing.identity)
+        row = carried_summary(self.place, listing.identity[1:3])
         if row is None:
             return None
         marks = row.positions
         if not marks:
             known = read_metrics(self.place)
             marks = {} if known is None else known.marks
-        sizes = {name: part.stat.size for name, part in listing.journal.items()}
+        sizes = {name: part.size for name, part in listing.journal.items()}
         return row if covers(marks, sizes, listing.sealed) else None
 
     @property
@@ -389,30 +374,3 @@ class FolderSource:
 
     def close(self) -> None:
         self._parts.close()
-
-
-def has_stamp(place: str, stamp: str) -> bool:
-    """Whether a run folder has this stamp: two stats, and a third where there are labels."""
-    start = str(_changed(place))
-    return stamp.startswith(start) and stamp[len(start) :] == (
-        str(_stat_of(f"{place}/labels.json")) if len(stamp) > len(start) else ""
-    )
-
-
-def _changed(path: str) -> tuple[int, int] | None:
-    """When a run's folder and its journal's changed; None where they are not two folders."""
-    try:
-        folder, journal = os.lstat(path), os.lstat(f"{path}/journal")
-    except OSError:
-        return None
-    if not (stat.S_ISDIR(folder.st_mode) and stat.S_ISDIR(journal.st_mode)):
-        return None
-    return folder.st_mtime_ns, journal.st_mtime_ns
-
-
-def _stat_of(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns

@@ -16,7 +16,8 @@ from epochal.journal.state import RunState, StalePartError, run_metrics
 from epochal.journal.summaries import read_metrics, summarise
 from epochal.series.series import Series
 from epochal.store.cache import MemoryBudget, locked
-from epochal.store.folder import SETTLED_S, FolderSource
+from epochal.store.folder import FolderSource
+from epochal.store.listing import SETTLED_S
 from epochal.store.row import completed, faulty_row, identity_row
 
 if TYPE_CHECKING:
@@ -203,17 +204,13 @@ class HeldRun:
         if self.source.origin is not None:
             return self.source.origin.read_row()
         guard = self._held.guard
-        row = self._row or guard.run(self.place, self._recall)
-        row = row or guard.run(self.place, self._make)
+        row = self._row or guard.run(self.place, self._make)
         if row is None:
             problem = f"the run cannot be read: {guard.faults[self.place].error}."
             row, self._known = faulty_row(self.source.path, problem), RunMetrics()
             self.is_indexed = False
         self._row = row
         return row
-
-    def _recall(self) -> RunRow | None:
-        return None if self._index is None else self._index.get(self.place, self._signature())
 
     def _make(self) -> RunRow:
         row = self._make_quickly()
@@ -223,12 +220,16 @@ class HeldRun:
 
     def _make_quickly(self) -> RunRow | None:
         """The row as far as it takes no time to speak of; None where the run has to be read."""
-        self._look_once()
-        row = self._carried()
-        if row is None:
-            known = self._folded()
-            return None if known is None else self._made_of(known)
-        return self._noted(row)
+        row = None
+        if self._seen is not None and self.source.signature is None:
+            row = self._recall()
+        row = row or self._carried() or self._recall()
+        if row is None and (known := self._folded()) is not None:
+            row = self._made_of(known)
+        return row
+
+    def _recall(self) -> RunRow | None:
+        return None if self._index is None else self._index.get(self.place, self._signature())
 
     def _made_of(self, known: RunMetrics) -> RunRow:
         self._known = known
@@ -244,11 +245,12 @@ class HeldRun:
         return row
 
     def _carried(self) -> RunRow | None:
+        self._look_once()
         row = self.source.carried
         if row is None:
             return None
         problem = self.source.label_problem
-        return completed(row, self.source, () if problem is None else (problem,))
+        return self._noted(completed(row, self.source, () if problem is None else (problem,)))
 
     def _folded(self) -> RunMetrics | None:
         """What was known, with what was appended since; None where all has to be read."""
@@ -262,7 +264,7 @@ class HeldRun:
             fold = None if left > _QUICK_BYTES else Fold(known)
         if fold is None:
             return None
-        parts = {name: part.path for name, part in listing.journal.items()}
+        parts = {name: Path(part.path) for name, part in listing.journal.items()}
         try:
             fold.read(parts, listing.sealed)
         except FormatError:
@@ -276,14 +278,10 @@ class HeldRun:
     def _keep(self, row: RunRow) -> None:
         """Have the index learn the row, and the series of a run that does not carry them."""
         if self._index is not None:
-            signature, stamp = self._signature(), self._stamp_of(row)
+            is_settled = row.is_ended and self.source.is_settled
             self.is_indexed = self._index.put(
-                self.place, row, self._known, signature=signature, stamp=stamp
+                self.place, row, self._known, signature=self._signature(), is_settled=is_settled
             )
-
-    def _stamp_of(self, row: RunRow) -> str | None:
-        """The stamp of a run that has ended; a change within a tick of its clock is not seen."""
-        return self.source.stamp if row.is_ended else None
 
     def _signature(self) -> str:
         if self._seen is not None and self.source.signature is None:
@@ -292,11 +290,6 @@ class HeldRun:
         signature = self.source.signature
         assert signature is not None
         return signature
-
-    @property
-    def stamp(self) -> str | None:
-        """A short form of the signature, where two stats tell a later change; else None."""
-        return None if self._row is None else self._stamp_of(self._row)
 
     @property
     def known(self) -> RunMetrics:
@@ -327,7 +320,6 @@ class HeldRun:
         """The row without its status; of a run that nobody has summarised who it is."""
         if self.source.origin is not None:
             return self.source.origin.row
-        row = self._row or self._held.guard.run(self.place, self._recall)
-        self._row = row = row or self._held.guard.run(self.place, self._make_quickly)
+        self._row = row = self._row or self._held.guard.run(self.place, self._make_quickly)
         row = row or self._held.guard.run(self.place, identity_row, self.source)
         return row or self.read_row()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +32,11 @@ from epochal.journal.layout import (
 from epochal.journal.ranks import Published
 
 _JOURNAL, _SEALED = ".jsonl", ".parquet"
+_SMALL_FILES = ("run.json", "labels.json", "summary.json")
+_NAMES = frozenset((*_SMALL_FILES, "journal", "segments"))
 LINK_OUT = "is a link that leads out of the searched folder: --follow-links has it read."
-# The files of a folder that could be parts: name, size and time of each, in the order of names.
-_Files = Sequence[tuple[str, int, int]]
+# After so long without a change, the time of a file or folder tells the next one.
+SETTLED_S = 60.0
 # So deep below a root runs are looked for, and in so many folders below those of projects.
 _MAX_DEPTH = 5
 _MAX_DEEP_FOLDERS = 1_000
@@ -41,184 +44,178 @@ _NOTHING: frozenset[str] = frozenset()
 T = TypeVar("T")
 
 
-class Stat(NamedTuple):
+class File(NamedTuple):
     """The version of a file; ``size`` is -1 if it is no plain file."""
 
+    path: str
     size: int
     mtime_ns: int
+    # Small files are replaced. Where times are coarse, another inode is the only sign of it.
+    inode: int = 0
 
 
-class FoundPart(NamedTuple):
-    """A file that holds a part."""
-
-    path: Path
-    stat: Stat
-
-
-_Parts = dict[PartName, FoundPart]
+Parts = dict[PartName, File]
 
 
 class Listing:
     """What lies in a run's folder; two equal signatures mean that nothing has changed.
 
-    This is made for every run whenever a list is looked at: names are taken apart only when
-    something has changed. ``refused`` are names in the folder that are links out of the folders
-    that may be read.
+    This is made for every run whenever a list is looked at. A signature begins with what changes
+    whenever a run that has ended does: the times of its folders, and its labels. ``refused`` are
+    names in the folder that are links out of the folders that may be read.
     """
-
-    __slots__ = (
-        "_aside",
-        "_asides",
-        "_bounds",
-        "_journal",
-        "_parts",
-        "_place",
-        "_sealed",
-        "has_links",
-        "identity",
-        "inodes",
-        "labels",
-        "problem",
-        "refused",
-        "signature",
-        "summary",
-    )
 
     def __init__(
         self, place: str, asides: Sequence[Aside] = (), *, bounds: SearchBounds | None = None
     ) -> None:
-        self._place = place
-        self._bounds = bounds = SearchBounds(place) if bounds is None else bounds
-        self._asides = [a for a in asides if bounds.allows(a.folder.journal)] if asides else ()
-        self._parts: tuple[_Parts, _Parts] | None = None
+        bounds = SearchBounds(place) if bounds is None else bounds
+        self._dirs = _changed(place)  # first: what changes from here on makes another signature
         self.problem: str | None = None
         self.refused: Set[str] = _NOTHING
         self.has_links = False
-        self.identity, identity_inode = self._stat("run.json")
-        self.labels, labels_inode = self._stat("labels.json")
-        self.summary, summary_inode = self._stat("summary.json")
-        # These files are replaced. Where times are coarse, another inode is the only sign of it.
-        self.inodes = (identity_inode, labels_inode, summary_inode)
-        self._journal: _Files = ()
-        self._aside: Sequence[_Files] = ()
-        self._sealed: _Files = ()
+        self.journal: Parts = {}
+        self.sealed: Parts = {}
+        small: dict[str, File] = {}
         try:
+            small = self._small_files(place, bounds)
             # Journals first: a part goes from here to the segments, never back.
-            self._journal = self._files("journal", _JOURNAL)
-            folders = [str(aside.folder.journal) for aside in self._asides]
-            self._aside = [_files(folder, _JOURNAL, bounds)[0] for folder in folders]
-            self._sealed = self._files("segments", _SEALED)
+            if "journal" not in self.refused:
+                self.journal = self._parts(f"{place}/journal", _JOURNAL, bounds)
+            for aside in asides:
+                self._add_aside(aside, bounds)
+            if "segments" not in self.refused:
+                self.sealed = self._parts(f"{place}/segments", _SEALED, bounds)
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
-        parts = (self._journal, self._aside, self._sealed)
-        files = (self.identity, self.labels, self.summary, self.inodes)
-        said = repr((*files, parts, sorted(self.refused)))
-        self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+        if is_orphan(place):
+            self.journal = in_place_of_rank_zero(self.journal)
+            self.sealed = in_place_of_rank_zero(self.sealed)
+        self.identity, self.labels, self.summary = map(small.get, _SMALL_FILES)
+        small_files = (file for file in (self.identity, self.labels, self.summary) if file)
+        versions = [
+            *map(_version_of, (*small_files, *self.journal.values(), *self.sealed.values())),
+            *sorted(self.refused),
+            *(str(aside.attempt) for aside in asides),
+        ]
+        digest = hashlib.blake2b(os.fsencode("\n".join(versions)), digest_size=16).hexdigest()
+        self.signature = f"{_head(self._dirs, self.labels)}|{digest}"
 
-    def _files(self, name: str, suffix: str) -> _Files:
-        if self._is_refused(name):
-            return ()
-        found, has_links = _files(f"{self._place}/{name}", suffix, self._bounds)
-        self.has_links |= has_links
+    def _small_files(self, place: str, bounds: SearchBounds) -> dict[str, File]:
+        found: dict[str, File] = {}
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if name not in _NAMES:
+                        continue
+                    if entry.is_symlink():
+                        self.has_links = True
+                        if not bounds.allows_entry(entry):
+                            self.refused = {*self.refused, name}
+                            continue
+                    if name in _SMALL_FILES:
+                        found[name] = _file(entry)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
         return found
 
-    def _is_refused(self, name: str) -> bool:
-        """Whether a name in the folder is a link that is not followed."""
-        path = f"{self._place}/{name}"
-        if not os.path.islink(path):
-            return False
-        self.has_links = True
-        if self._bounds.leads_out(path):
-            self.refused = {*self.refused, name}
-            return True
-        return False
-
-    def _stat(self, name: str) -> tuple[Stat | None, int]:
-        """The version of a file and its inode; None and 0 where there is none."""
-        if self._is_refused(name):
-            return None, 0
-        path = f"{self._place}/{name}"
+    def _parts(self, folder: str, suffix: str, bounds: SearchBounds) -> Parts:
+        """The parts in a folder, in order."""
+        found: list[tuple[PartName, File]] = []
         try:
-            status = os.stat(path)
-        except OSError:  # a link to itself is there, and cannot be read
-            return (Stat(-1, 0) if os.path.islink(path) else None), 0
-        size = status.st_size if stat.S_ISREG(status.st_mode) else -1
-        return Stat(size, status.st_mtime_ns), status.st_ino
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = parse_part_name(entry.name, suffix)
+                    is_link = entry.is_symlink()
+                    self.has_links |= is_link
+                    if name is None or (is_link and not bounds.allows_entry(entry)):
+                        continue
+                    # Opening a pipe would wait for somebody to write to it. What is not there was
+                    # sealed or removed meanwhile, or is a link to nothing.
+                    file = _file(entry)
+                    if file.size >= 0:
+                        found.append((name, file))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return dict(sorted(found))
+
+    def _add_aside(self, aside: Aside, bounds: SearchBounds) -> None:
+        if bounds.allows(aside.folder.journal):
+            for name, file in self._parts(str(aside.folder.journal), _JOURNAL, bounds).items():
+                self.journal[name._replace(attempt=aside.attempt)] = file
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the beginning of the signature tells a later change of a run that has ended.
+
+        It does not where a link has a part, nor where a folder has just changed: a clock with
+        coarse ticks would hide a second change.
+        """
+        is_old = self._dirs is not None and time.time() - max(self._dirs) / 1e9 >= SETTLED_S
+        return is_old and not self.has_links
 
     @property
     def newest_s(self) -> float:
         """When anything was written last, in Unix seconds."""
-        newest = 0
-        for files in (self._journal, self._sealed, *self._aside):
-            for _, _, mtime_ns in files:
-                newest = max(newest, mtime_ns)
-        for file in (self.identity, self.labels):
-            newest = newest if file is None else max(newest, file.mtime_ns)
-        return newest / 1e9
+        small = (file for file in (self.identity, self.labels) if file is not None)
+        every = (*self.journal.values(), *self.sealed.values(), *small)
+        return max((file.mtime_ns for file in every), default=0) / 1e9
 
     @property
     def unsealed_bytes(self) -> int:
         """The size of all parts that are not sealed."""
-        return sum(size for files in (self._journal, *self._aside) for _, size, _ in files)
+        return sum(file.size for file in self.journal.values())
 
     @property
     def journal_written_s(self) -> float | None:
         """When a part that is not sealed was written last, by the clock of its disk."""
-        times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
+        times = [file.mtime_ns for file in self.journal.values()]
         return max(times) / 1e9 if times else None
 
-    @property
-    def journal(self) -> dict[PartName, FoundPart]:
-        """The journal parts, those written aside under the attempt they belong to."""
-        return self._found()[0]
 
-    @property
-    def sealed(self) -> dict[PartName, FoundPart]:
-        return self._found()[1]
-
-    def _found(self) -> tuple[_Parts, _Parts]:
-        if self._parts is None:
-            path = Path(self._place)
-            journal = _parts(path / "journal", self._journal, _JOURNAL)
-            for aside, files in zip(self._asides, self._aside, strict=False):
-                for name, part in _parts(aside.folder.journal, files, _JOURNAL).items():
-                    journal[name._replace(attempt=aside.attempt)] = part
-            sealed = _parts(path / "segments", self._sealed, _SEALED)
-            if is_orphan(self._place):
-                journal, sealed = in_place_of_rank_zero(journal), in_place_of_rank_zero(sealed)
-            self._parts = journal, sealed
-        return self._parts
+def _version_of(file: File) -> str:
+    path, size, mtime_ns, inode = file
+    return f"{path} {size} {mtime_ns} {inode}"
 
 
-def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool]:
-    """The files of a folder with this ending, and whether there are links in it."""
-    found: list[tuple[str, int, int]] = []
-    has_links = False
+def is_as_signed(place: str, signature: str) -> bool:
+    """Whether a signature begins as now: two stats, and a third where there are labels."""
+    head = signature.partition("|")[0]
+    labels = None
+    if head.count(" ") > 1:
+        try:
+            found = os.lstat(f"{place}/labels.json")
+        except OSError:
+            return False
+        labels = File("", found.st_size, found.st_mtime_ns)
+    return head == _head(_changed(place), labels)
+
+
+def _head(dirs: tuple[int, int] | None, labels: File | None) -> str:
+    if dirs is None:
+        return ""
+    of_labels = "" if labels is None else f" {labels.size} {labels.mtime_ns}"
+    return f"{dirs[0]} {dirs[1]}{of_labels}"
+
+
+def _changed(place: str) -> tuple[int, int] | None:
+    """When a run's folder and its journal's changed; None where they are not two folders."""
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                is_link = entry.is_symlink()
-                has_links |= is_link
-                if entry.name.endswith(suffix) and (not is_link or bounds.allows_entry(entry)):
-                    try:
-                        status = entry.stat()
-                    except OSError:  # sealed or removed meanwhile, or a link to nothing
-                        continue
-                    # Opening a pipe would wait for somebody to write to it.
-                    if stat.S_ISREG(status.st_mode):
-                        found.append((entry.name, status.st_size, status.st_mtime_ns))
-    except (FileNotFoundError, NotADirectoryError):
-        return (), has_links
-    # A tuple: the garbage collector does not go through those of texts and numbers.
-    return tuple(sorted(found)), has_links
+        folder, journal = os.lstat(place), os.lstat(f"{place}/journal")
+    except OSError:
+        return None
+    if not (stat.S_ISDIR(folder.st_mode) and stat.S_ISDIR(journal.st_mode)):
+        return None
+    return folder.st_mtime_ns, journal.st_mtime_ns
 
 
-def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart]:
-    return {
-        name: FoundPart(folder / file_name, Stat(size, mtime_ns))
-        for file_name, size, mtime_ns in files
-        if (name := parse_part_name(file_name, suffix)) is not None
-    }
+def _file(entry: os.DirEntry[str]) -> File:
+    try:
+        found = entry.stat()
+    except OSError:  # a link to itself is there, and cannot be read
+        return File(entry.path, -1, 0)
+    size = found.st_size if stat.S_ISREG(found.st_mode) else -1
+    return File(entry.path, size, found.st_mtime_ns, found.st_ino)
 
 
 @dataclass(slots=True)

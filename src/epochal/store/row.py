@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +12,16 @@ import msgspec
 
 from epochal.errors import FormatError
 from epochal.health.ending import ending_severity
-from epochal.health.finding import Finding, Severity
-from epochal.journal.facts import unix_time
-from epochal.journal.layout import LOOP, TELEMETRY
+from epochal.health.finding import Finding
+from epochal.journal.facts import PartFacts, unix_time
+from epochal.journal.fold import RunMetrics
+from epochal.journal.layout import LOOP
 from epochal.journal.metrics import set_number
-from epochal.journal.process import PROCESS_FIELDS, read_header
+from epochal.journal.process import read_header
 from epochal.journal.reader import records_from_end
 from epochal.journal.row import UNREADABLE, FindingCounts, RunRow, Status
-from epochal.journal.summaries import chosen_fields, fork_of, names_of, recorded_id
-from epochal.records import Record, whole_number
+from epochal.journal.summaries import summarise
+from epochal.records import Record
 from epochal.series.summary import Summary, set_summary
 from epochal.store.folder import FolderSource
 from epochal.store.status import derive_status
@@ -35,7 +37,7 @@ def completed(row: RunRow, source: FolderSource, problems: Sequence[str]) -> Run
     is_in_place = row.source is not None and row.source.get("in_place")
     return msgspec.structs.replace(
         row,
-        folder=str(source.path),
+        folder=source.place if source.converted is None else str(source.path),
         created=changed_at(source.path) if row.created is None else row.created,
         name=labels.name or row.name,
         tags=row.tags if labels.tags is None else labels.tags,
@@ -54,43 +56,23 @@ def identity_row(source: FolderSource) -> RunRow:
     run_json, parts = source.run_json, source.listing.journal
     attempts = max((name.attempt for name in parts), default=0)
     newest = {name.writer: name for name in sorted(parts) if name.attempt == attempts}
-    header, finish, updated = {}, None, None
+    facts = {writer: PartFacts(name, header={}) for writer, name in newest.items()}
     if LOOP in newest:
-        path = parts[newest[LOOP]].path
-        header = read_header(path)
-        try:
+        path = Path(parts[newest[LOOP]].path)
+        last = None
+        with contextlib.suppress(OSError, FormatError):  # sealed meanwhile
             last = next(iter(records_from_end(path, most_bytes=_END_BYTES)), None)
-        except (OSError, FormatError):  # sealed meanwhile
-            last = None
-        finish = last if last is not None and last["log"] == "finish" else None
-        updated = None if last is None else unix_time(last.get("t"))
+        facts[LOOP].header = read_header(path)
+        facts[LOOP].finish = last if last is not None and last["log"] == "finish" else None
+        facts[LOOP].updated = None if last is None else unix_time(last.get("t"))
+    row = summarise(RunMetrics(writers=[*facts.values()]), run_json, place=source.place)
     converted = source.converted
+    changes: dict[str, float | None] = {}
     if converted is not None and not converted.is_current:
-        updated = converted.changed  # nothing else is known before it is converted
-    told: Mapping[str, object] = run_json or header
-    created = unix_time(told.get("created"))
-    config, totals = told.get("config"), told.get("totals")
-    totals = totals if isinstance(totals, dict) else {}
-    process, origin = header or run_json or None, told.get("source")
-    is_other = "pid" not in (process or {}) and isinstance(origin, dict)
-    row = RunRow(
-        **names_of(told.get, source.place),
-        id=recorded_id(told.get) or source.path.name,
-        created=updated if created is None and converted is not None else created,
-        updated=updated,
-        attempts=attempts,
-        total_steps=whole_number(totals.get("steps")),
-        num_epochs=whole_number(totals.get("epochs")),
-        config=config if isinstance(config, dict) else {},
-        fork=fork_of(run_json),
-        process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
-        ending=None if finish is None else chosen_fields(finish, ("status", "reason")),
-        source=chosen_fields(origin, ("format", "in_place"))
-        if is_other and isinstance(origin, dict)
-        else None,
-        has_companion=any(writer.startswith(TELEMETRY) for writer in newest),
-        is_summarised=False,
-    )
+        changes["updated"] = converted.changed  # nothing else is known before it is converted
+    if converted is not None and row.created is None:
+        changes["created"] = changes.get("updated", row.updated)
+    row = msgspec.structs.replace(row, **changes, counts=None, is_ended=False, is_summarised=False)
     problems = source.identity_problems() if converted is None else ()
     return msgspec.structs.replace(completed(row, source, problems), is_unreadable=source.is_newer)
 
@@ -151,33 +133,20 @@ def with_status(row: RunRow, status: Status, *, run_id: str | None = None) -> Ru
     """The row at a moment: with its status, and the counts of findings that belong to it."""
     found, severity = row.counts, ending_severity(status.state)
     if severity is not None and "pid" in (row.process or {}):
-        found = _and_one(found or _NOTHING, severity)
+        more = (severity == "error", severity == "warning") * 2
+        found = FindingCounts(*map(sum, zip(found or _NOTHING, more, strict=True)))
     return msgspec.structs.replace(
         row,
         id=row.id if run_id is None else run_id,
         status=status,
-        errors=None if found is None else found.errors,
-        warnings=None if found is None else found.warnings,
-        open_errors=None if found is None else found.open_errors,
-        open_warnings=None if found is None else found.open_warnings,
         is_partly_watched=is_partly_watched(row, status),
+        **(dict.fromkeys(FindingCounts._fields) if found is None else found._asdict()),
     )
 
 
 def is_partly_watched(row: RunRow, status: Status) -> bool:
     """Whether more may be found than was recorded: a companion did not see an attempt's end."""
     return row.counts is not None and bool(row.unwatched) and status.state != "running"
-
-
-def _and_one(counts: FindingCounts, severity: Severity) -> FindingCounts:
-    """With one more that holds."""
-    is_error, is_warning = severity == "error", severity == "warning"
-    return FindingCounts(
-        counts.errors + is_error,
-        counts.warnings + is_warning,
-        counts.open_errors + is_error,
-        counts.open_warnings + is_warning,
-    )
 
 
 def with_set_value(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,7 @@ from epochal.journal.regular_file import read_regular
 from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
 from epochal.journal.state import AXES, RunState, StalePartError
 from epochal.journal.summaries import last_value
-from epochal.records import Axis, Position, Record
+from epochal.records import DENSE_KINDS, Axis, Position, Record
 from epochal.series.blocks import Downsampled
 from epochal.series.importance import Importance
 from epochal.series.series import Series
@@ -44,6 +45,9 @@ from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.run_files import Machine, patch_file, read_machines
 from epochal.store.status import GONE
 
+# Runs may have 100,000 metrics, and calling the enumeration for each is slow.
+_IMPORTANCE = {one.value: one for one in Importance}
+
 
 class _Listed:
     """The series of a run, by what people ask for."""
@@ -51,9 +55,9 @@ class _Listed:
     def __init__(self, known: RunMetrics) -> None:
         self.known = known
         self.by_key = {(one.name, one.axis, one.rank): one for one in known.metrics}
-        ranks: dict[tuple[str, Axis], list[SeriesSummary]] = {}
+        ranks: defaultdict[tuple[str, Axis], list[SeriesSummary]] = defaultdict(list)
         for one in known.metrics:
-            ranks.setdefault((one.name, one.axis), []).append(one)
+            ranks[one.name, one.axis].append(one)
         self.metrics = [metric_of(some) for some in ranks.values()]
         self.names = {name for name, _ in ranks}
 
@@ -64,12 +68,12 @@ def metric_of(some: Sequence[SeriesSummary]) -> Metric:
     return Metric(
         name=first.name,
         axis=first.axis,
-        ranks=tuple(sorted(one.rank for one in some)),
+        ranks=(first.rank,) if len(some) == 1 else tuple(sorted(one.rank for one in some)),
         unit=first.unit,
         goal=first.goal,
         role=first.role,
         x=first.x,
-        importance=Importance(first.importance),
+        importance=_IMPORTANCE[first.importance],
     )
 
 
@@ -376,7 +380,16 @@ class RunView(HeldRun):
             name: The name of the records; all of them if you give none.
             rank: The rank; None for all ranks.
         """
+        if not self._may_have(*kinds):
+            return []
         return self._ask(lambda state: state.entries(*kinds, name=name, rank=rank))
+
+    def _may_have(self, *kinds: str) -> bool:
+        """Return False if the row says that there are no such records, so that none are read."""
+        if self._state is not None or self.source.origin is not None:
+            return True
+        recorded = self.read_row().recorded
+        return not recorded or not DENSE_KINDS.union(recorded).isdisjoint(kinds)
 
     @locked
     def blob_types(self) -> Mapping[str, str]:
@@ -422,6 +435,10 @@ class RunView(HeldRun):
         """
         row, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
         status = self._status_of(row)
+        if status.state == "finished" and not self._may_have("finding"):
+            facts = self.known.facts
+            if facts.is_judged and not facts.num_unwatched:
+                return []
         found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
         if diagnosis.is_complete and status.state != "running":
             # Lists count what was found here, and those of other processes by the index.

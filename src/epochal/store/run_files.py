@@ -14,7 +14,7 @@ from epochal.journal.labels import read_labels
 from epochal.journal.layout import JsonFileError, RunFolder, read_json
 from epochal.journal.row import NO_LABELS, Labels
 from epochal.records import FORMAT_VERSION
-from epochal.store.listing import LINK_OUT, Listing, Stat
+from epochal.store.listing import LINK_OUT, File, Listing
 
 _REMEDIES = {
     "run.json": "The run is listed by its journal; 'epochal manage repair' rebuilds that file.",
@@ -38,7 +38,7 @@ class Identity:
     def __init__(self, place: str) -> None:
         self._place = place
         # By file name: what was read of it, and what is wrong with it.
-        self._seen: dict[str, tuple[Stat | None, int]] = {}
+        self._seen: dict[str, File | None] = {}
         self._problems: dict[str, str | None] = {}
         self._run_json: dict[str, Any] = {}
         self._labels = NO_LABELS
@@ -46,12 +46,12 @@ class Identity:
 
     def run_json(self, listing: Listing) -> dict[str, Any]:
         """The content of run.json; empty where it cannot be read."""
-        self._refresh("run.json", listing, (listing.identity, listing.inodes[0]))
+        self._refresh("run.json", listing, listing.identity)
         return self._run_json
 
     def labels(self, listing: Listing) -> Labels:
         """The content of labels.json."""
-        self._refresh("labels.json", listing, (listing.labels, listing.inodes[1]))
+        self._refresh("labels.json", listing, listing.labels)
         return self._labels
 
     def problems(self, listing: Listing, *, of_labels: bool = False) -> list[str]:
@@ -64,9 +64,9 @@ class Identity:
         files = [self._problems[name] for name in _REMEDIES]
         return [*filter(None, [*files, *map(str, of_source), self.newer_format])]
 
-    def _refresh(self, name: str, listing: Listing, file: tuple[Stat | None, int]) -> None:
+    def _refresh(self, name: str, listing: Listing, file: File | None) -> None:
         """Read a file unless it is as it was."""
-        if self._seen.get(name) != file:
+        if name not in self._seen or self._seen[name] != file:
             self._seen[name] = file
             self._problems[name] = self._read(name, listing)
 

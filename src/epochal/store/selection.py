@@ -55,6 +55,11 @@ class Subject:
         return self.row.id
 
     @property
+    def is_summarised(self) -> bool:
+        """Whether more than its identity and status is known."""
+        return self.row.is_summarised
+
+    @property
     def config(self) -> Mapping[str, Any]:
         """Its configuration; the run is asked where its row has only the beginning."""
         return self.view.config if self.row.is_cut else self.row.config
@@ -76,7 +81,7 @@ class Subject:
 
     def metric(self, name: str) -> Metric | None:
         """The metric of a name, a role or the end of a name."""
-        return self.view.metric(name) if self.row.is_summarised else None
+        return self.view.metric(name) if self.is_summarised else None
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """Last, extremes and mean of a series."""
@@ -88,7 +93,7 @@ class Subject:
 
     def names(self) -> Iterable[str]:
         """The names of its metrics, its summary and its configuration."""
-        if self.row.is_summarised:
+        if self.is_summarised:
             yield from (one.name for one in (*self.view.metrics(), *self.view.set_metrics()))
         yield from (f"config.{key}" for key, _ in flat_items(self.config))
 
@@ -251,6 +256,7 @@ class Selection:
         self._selects = None if query is None else parse_query(query)
         self._sort = None if order is None else parse_order(order)
         self.group: _Grouping | None = None if group is None else parse_groups(group)
+        self.is_everything = query is None and order is None and group is None
         # Whether it asks for more than the identity and config of runs.
         self.needs_points = not _roots(query, order) <= _IDENTITY
         # Whether a run of which only identity and status are known cannot be judged.
@@ -264,7 +270,7 @@ class Selection:
         every = runs
         if self._selects is not None:
             runs = select(runs, self._selects, lambda run: run.id)
-        if self.needs_points and all(run.row.is_summarised for run in every):
+        if self.needs_points and all(run.is_summarised for run in every):
             if self.query is not None and not runs and every:
                 check_fields(self.query, fields_in(self.query, None), every)
             if self.order is not None and runs:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import epochal
 from epochal.companion.diagnosis import Diagnosis
+from epochal.journal.summaries import fold_and_write
 from epochal.store.local.catalog import folder_store
 from epochal.store.run import RunView
 from tests.doubles.companions import companion_config
+from tests.store.journals import Journal, settle
 
 
 def sick_run(folder: Path) -> epochal.Run:
@@ -92,3 +94,25 @@ os._exit(1)
     assert [e.record["steps"] for e in view.findings() if e.record["rule"] == "loss-spike"] == [
         [4_999, 4_999]
     ]
+
+
+def test_a_run_that_was_watched_and_has_no_findings_is_not_read_for_them(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0).finish()
+    journal.add({"log": "finish", "status": "finished"}, writer="findings")
+    assert fold_and_write(journal.folder, most_bytes=1 << 20)
+    run = folder_store(tmp_path).run("x")
+    assert (run.findings(), run.samples(), run.files()) == ([], [], [])
+    assert run.summary("loss").last == 1.0
+    assert not run.source.parts
+
+
+def test_findings_that_were_made_from_records_are_made_again(tmp_path: Path) -> None:
+    root, cache = tmp_path / "runs", tmp_path / "cache"
+    journal = Journal(root).metrics(1, loss=math.nan).metrics(2, loss=math.nan).finish()
+    assert fold_and_write(journal.folder, most_bytes=1 << 20)
+    settle(root)
+    rules: list[list[str]] = []
+    for _ in range(2):
+        with folder_store(root, cache=cache) as store:
+            rules.append([entry.record["rule"] for entry in store.run("x").findings()])
+    assert rules == [["nonfinite"]] * 2

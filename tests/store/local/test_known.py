@@ -91,3 +91,19 @@ def test_a_filter_by_a_summary_of_the_index_lists_no_folder(tmp_path: Path) -> N
         known = store.known_runs(query, budget_s=60)
         assert len(known.runs) == 2
         assert all(run.source.signature is None for run in store.runs())
+
+
+def test_an_answer_about_a_metric_is_of_the_files_as_they_are(tmp_path: Path) -> None:
+    """The index keeps what a run has under a name that is not in its headline."""
+    root, cache = tmp_path / "runs", tmp_path / "cache"
+    others = {f"a{number:02d}": 0.0 for number in range(20)}
+    journal = Journal(root, "a")
+    with folder_store(root, cache=cache) as stays:
+        for attempt, value in enumerate((1.0, 5.0, 2.0), start=1):
+            record = {"log": "metrics", "step": attempt, "m": {"z": value, **others}}
+            journal.add(record, attempt=attempt).finish(attempt=attempt)
+            settle(root)
+            for store in (stays, folder_store(root, cache=cache)):
+                assert names(store, f"z == {value}") == ["a"]
+                assert names(store, "z > 4") == (["a"] if value == 5.0 else [])
+                assert store.run("a").summary("z").last == value

@@ -7,8 +7,9 @@ import math
 import os
 import threading
 import time
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 from epochal.errors import FormatError, UsageError
@@ -21,10 +22,10 @@ from epochal.query import filter as q
 from epochal.settings import cache_folder
 from epochal.store.cache import MemoryBudget
 from epochal.store.catalog import SUMMARISE_S, KnownRuns
-from epochal.store.folder import FolderSource, has_stamp
-from epochal.store.listing import Aside, asides_of, orphans_below, survey
-from epochal.store.local.index import Index, IndexedRun
-from epochal.store.local.listed import Entry, LazyRuns, ListedRun
+from epochal.store.folder import FolderSource
+from epochal.store.listing import Aside, asides_of, is_as_signed, orphans_below, survey
+from epochal.store.local.index import Index
+from epochal.store.local.listed import Entry, LazyRuns, ListedRun, ListReader, known_entries
 from epochal.store.local.trash import FolderTrash
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
@@ -36,8 +37,6 @@ _QUICK_BYTES = 8 * 1024 * 1024
 _RUNS_AT_ONCE = 64
 # Boards wait so long for the names of projects.
 _BOARDS_S = 0.15
-# Clocks of machines that share a folder differ by less.
-_SKEW_S = 300.0
 
 
 class FolderCatalog:
@@ -92,19 +91,29 @@ class FolderCatalog:
             self._read_for(selection)
         else:
             self._read_known(budget_s)
-        runs = self._listed(selection.condition)
-        if selection.needs_summary:  # of others nobody knows whether they are meant
-            runs = [run for run in runs if run.row.is_summarised]
-        found = selection.of(runs, self._held.guard.select)
-        groups = () if selection.group is None else selection.group(found)
         listed = [entry for entry in self._entries.values() if entry.id is not None]
+        found, groups = self._selected(selection, listed)
         return KnownRuns(
-            self._lazy(found[:limit]),
+            LazyRuns(found[:limit], self._open),
             sum(entry.outline is not None for entry in listed),
-            [(values, self._lazy(some)) for values, some in groups],
+            groups,
             stored=len(listed),
             projects=self._project_names(),
         )
+
+    def _selected(
+        self, selection: Selection, listed: list[Entry]
+    ) -> tuple[list[Entry], list[tuple[tuple[Any, ...], Sequence[RunView]]]]:
+        if selection.is_everything:  # no row is needed to know which and in which order
+            return sorted(listed, key=_newest_first), []
+        runs = self._listed(selection.condition)
+        if selection.needs_summary:  # of others nobody knows whether they are meant
+            runs = [run for run in runs if run.is_summarised]
+        found = selection.of(runs, self._held.guard.select)
+        groups = () if selection.group is None else selection.group(found)
+        return [run.entry for run in found], [
+            (values, LazyRuns([run.entry for run in some], self._open)) for values, some in groups
+        ]
 
     def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
         self._scan_once()
@@ -126,25 +135,19 @@ class FolderCatalog:
     def _listed(self, condition: q.Filter | None) -> list[ListedRun]:
         """The runs that a list shows, at least those that a query selects, newest first."""
         found: list[ListedRun] = []
-        entries = self._entries
+        entries, reader = self._entries, ListReader(self._open)
         for index in self._indexes:
             known = ((entries.get(place), row) for place, row in index.rows(condition))
             found += [
-                ListedRun(entry, row, self._open)
+                ListedRun(entry, row, reader)
                 for entry, row in known
                 if entry is not None and entry.id is not None and not _is_aside(entry)
             ]
         others = [e for e in entries.values() if e.id is not None and _is_aside(e)]
         for entry in others:
-            found.append(
-                ListedRun(entry, entry.outline or self._open(entry).read_row(), self._open)
-            )
-        if others or len(self._indexes) > 1:
-            found.sort(key=lambda run: run.entry.created or 0.0, reverse=True)
+            found.append(ListedRun(entry, entry.outline or self._open(entry).read_row(), reader))
+        found.sort(key=lambda run: _newest_first(run.entry))
         return found
-
-    def _lazy(self, found: Iterable[ListedRun]) -> LazyRuns:
-        return LazyRuns([run.entry for run in found], self._open)
 
     # -- rows -------------------------------------------------------------------------------------
 
@@ -167,8 +170,10 @@ class FolderCatalog:
 
         What is left is listed with its identity and status, or as it was read before.
         """
+        unread = [e for e in self._unread() if e.outline is None or not e.is_current]
+        self._read_rows(unread, until=time.monotonic() + budget_s, is_quick=True)
         self._read_rows(
-            sorted(self._unread(), key=_latest_creation, reverse=True),
+            sorted((e for e in self._unread() if e.id is not None), key=_newest_first),
             until=time.monotonic() + budget_s,
             most_bytes=_QUICK_BYTES if budget_s <= SUMMARISE_S else math.inf,
         )
@@ -214,7 +219,8 @@ class FolderCatalog:
             self._unassigned[entry.place] = entry
         entry.is_current, entry.outline = True, None if row.is_summarised else row
         if run.source.signature is not None:  # otherwise the index knew it by what was seen here
-            entry.signature, entry.stamp = run.source.signature, run.stamp
+            entry.signature = run.source.signature
+            entry.is_settled = row.is_ended and run.source.is_settled
         entry.run = run if row.ending is None or not run.is_indexed else None
 
     # -- single runs ------------------------------------------------------------------------------
@@ -308,8 +314,8 @@ class FolderCatalog:
         """Look for run folders, and at the files of those that are known; the changed ones."""
         with self._lock:
             indexed = {} if self._is_scanned else self._indexed()
-            unchanged = _Unchanged(indexed)
-            known: Container[str] = unchanged if indexed else self._entries
+            unchanged = {place for place, entry in indexed.items() if _is_unchanged(entry)}
+            known = unchanged if indexed else self._entries.keys()
             places: dict[str, Index] = {}
             foreign: list[str] = []
             for root, index in zip(self._roots, self._indexes, strict=True):
@@ -330,11 +336,9 @@ class FolderCatalog:
             before, changed = self._entries, []
             self._entries = {}
             for place in sorted(places):
-                entry = before.get(place) or Entry(place, places[place])
+                entry = before.get(place) or indexed.get(place) or Entry(place, places[place])
                 self._entries[place] = entry
-                if place in unchanged.places:
-                    recall(entry, indexed[place])
-                elif self._has_changed(entry, indexed.get(place)):
+                if place not in unchanged and self._has_changed(entry):
                     changed.append(place)
                 self._assign_id(entry)
             for place in before.keys() - places.keys():
@@ -360,25 +364,23 @@ class FolderCatalog:
                     found.add(str(told.get("id")))
         return found
 
-    def _indexed(self) -> dict[str, IndexedRun]:
-        return {known.place: known for index in self._indexes for known in index.known()}
+    def _indexed(self) -> dict[str, Entry]:
+        return {entry.place: entry for index in self._indexes for entry in known_entries(index)}
 
-    def _has_changed(self, entry: Entry, indexed: IndexedRun | None) -> bool:
+    def _has_changed(self, entry: Entry) -> bool:
         """Whether the files of a run have changed since the last scan."""
         asides = self._asides.get(entry.place, ())
-        if indexed is not None:
-            recall(entry, indexed)
         if entry.signature is None:
             return False  # nothing was read of it yet
-        if entry.stamp is not None and not asides and has_stamp(entry.place, entry.stamp):
+        if not asides and _is_unchanged(entry):
             return False
         source = self._source_at(entry.place)
         source.look()
         signature = source.signature
         if signature == entry.signature:
             return False
-        entry.signature, entry.stamp, entry.is_current = signature, None, False
-        if indexed is not None or entry.own_id == os.path.basename(entry.place):
+        entry.signature, entry.is_settled, entry.is_current = signature, False, False
+        if not self._is_scanned or entry.own_id == os.path.basename(entry.place):
             entry.own_id = None  # a run that is just being created has no id for a moment
         return True
 
@@ -409,26 +411,10 @@ class FolderCatalog:
         self._by_id[run_id] = entry
 
 
-class _Unchanged:
-    """The folders whose runs are as the index knows them: a survey does not look into them."""
-
-    def __init__(self, indexed: Mapping[str, IndexedRun]) -> None:
-        self._indexed = indexed
-        self.places: set[str] = set()
-
-    def __contains__(self, place: object) -> bool:
-        known = self._indexed.get(str(place))
-        if known is None or known.stamp is None or not has_stamp(known.place, known.stamp):
-            return False
-        self.places.add(known.place)
-        return True
-
-
-def recall(entry: Entry, indexed: IndexedRun) -> None:
-    """Note what the index knows of a run."""
-    entry.signature, entry.stamp = indexed.signature, indexed.stamp
-    entry.own_id, entry.created = indexed.own_id, indexed.created
-    entry.is_current = True
+def _is_unchanged(entry: Entry) -> bool:
+    """Whether the files of a run that has ended are as they were, by few of them."""
+    signature = entry.signature if entry.is_settled else None
+    return signature is not None and is_as_signed(entry.place, signature)
 
 
 def _is_aside(entry: Entry) -> bool:
@@ -444,14 +430,8 @@ def _is_of(place: str, runs: Set[str]) -> bool:
         return False
 
 
-def _latest_creation(entry: Entry) -> float:
-    """No later than this the run was created; only a time is read of it."""
-    if entry.created is not None:
-        return entry.created
-    try:
-        return os.stat(os.path.join(entry.place, "run.json")).st_mtime + _SKEW_S
-    except OSError:  # a run without the file
-        return math.inf
+def _newest_first(entry: Entry) -> tuple[float, str]:
+    return -(entry.created or 0.0), entry.place
 
 
 def check_place(path: str | Path) -> None:

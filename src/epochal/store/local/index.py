@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ from epochal.series.summary import Summary
 from epochal.store.row import pack, packed_decoder
 
 # Part of the file's name: another build of Epochal has an index of its own.
-VERSION = 13
+VERSION = 15
 _BUSY_S = 5.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # A transaction is ended after so many rows, or after so long.
@@ -37,11 +37,12 @@ _ROWS_AT_ONCE = 256
 _COMMIT_S = 1.0
 _SCHEMA = """
 create table if not exists runs (
-    place text primary key, signature text, stamp text, own_id text, created real, project text,
-    name text, owner text, run_group text, config text, numbers text, row blob, metrics blob
+    place text primary key, signature text, is_settled integer, own_id text, created real,
+    project text, name text, owner text, run_group text, config text, numbers text,
+    row blob, metrics blob
 );
 create table if not exists answers (
-    place text, asked text, value real, answer blob, primary key (place, asked)
+    asked text, place text, signature text, value real, answer blob, primary key (asked, place)
 ) without rowid;
 """
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
@@ -63,19 +64,6 @@ def decoded_row(packed: bytes) -> RunRow | None:
         return None
 
 
-class IndexedRun(NamedTuple):
-    """What the index knows of a run without reading its row.
-
-    ``signature`` is of all its files. ``stamp`` is of the few that can change after a run ended.
-    """
-
-    place: str
-    signature: str
-    stamp: str | None
-    own_id: str
-    created: float
-
-
 class Answer(msgspec.Struct, array_like=True, gc=False):
     """What a run has under the name of a metric that is not among its headline."""
 
@@ -83,13 +71,14 @@ class Answer(msgspec.Struct, array_like=True, gc=False):
     summary: Summary | None
 
 
-_decode_answer = packed_decoder(Answer).decode
+decode_answer = packed_decoder(Answer).decode
 
 
 class Index:
     """The rows of the runs below one folder in SQLite; several threads may use it.
 
-    A row is known with the signature of the files that it was made of. Without a cache folder it is
+    A row is known with the signature of the files that it was made of; ``is_settled``: its
+    beginning tells every change. Without a cache folder it is
     kept in memory. One that is damaged is kept as ``.damaged`` and made anew; one that another
     process has locked for long, or that a full disk does not take, is done without.
     """
@@ -109,10 +98,10 @@ class Index:
         with self._lock:
             self._connection.close()
 
-    def known(self) -> Iterator[IndexedRun]:
-        """Every run that the index has a row of."""
-        found = self._all("select place, signature, stamp, own_id, created from runs", ())
-        return map(IndexedRun._make, found or ())
+    def known(self) -> list[tuple[str, str, int, str, float]]:
+        """Place, signature, whether that is settled, id and creation of every run with a row."""
+        text = "select place, signature, is_settled, own_id, created from runs"
+        return self._all(text, ()) or []
 
     def get(self, place: str, signature: str) -> RunRow | None:
         """The row of a run whose files have this signature; None where there is none."""
@@ -129,23 +118,22 @@ class Index:
             return None if packed is None else _decode_metrics(packed)
         return None
 
-    def answer(self, place: str, asked: str) -> Answer | None:
-        """What was found in a run under the name of a metric; None where nobody asked."""
-        text = "select answer from answers where place = ? and asked = ?"
-        for (packed,) in self._all(text, (place, asked)) or ():
-            return _decode_answer(packed)
-        return None
+    def answers(self, asked: str) -> dict[str, bytes]:
+        """By place, what was found in runs under the name of a metric, encoded."""
+        text = "select place, answer from answers join runs using (place, signature)"
+        return dict(self._all(f"{text} where asked = ?", (asked,)) or ())
 
-    def put_answer(self, place: str, asked: str, answer: Answer) -> None:
-        """Keep what was found, until the run has another row."""
+    def put_answer(self, place: str, asked: str, signature: str, answer: Answer) -> bytes:
+        """Keep what was found in files with a signature; returns it encoded."""
         last = None if answer.summary is None else answer.summary.last
-        text = "insert or replace into answers values (?, ?, ?, ?)"
-        self._change(text, (place, asked, last, pack(answer)))
+        text, packed = "insert or replace into answers values (?, ?, ?, ?, ?)", pack(answer)
+        self._change(text, (asked, place, signature, last, packed))
+        return packed
 
     def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, bytes]]:
-        """The places and packed rows of runs, at least those that a query selects, newest first."""
+        """The places and packed rows of runs, at least those that a query selects."""
         where, values = ("1", ()) if condition is None else _narrowed(condition)
-        text = "select place, row from runs where {} order by created desc, place"
+        text = "select place, row from runs where {}"
         found = self._all(text.format(where), values)
         if found is None:  # an SQLite without JSON cannot narrow
             found = self._all(text.format("1"), ())
@@ -177,16 +165,15 @@ class Index:
         metrics: RunMetrics | None,
         *,
         signature: str,
-        stamp: str | None,
+        is_settled: bool,
     ) -> bool:
         """Keep a row, and say whether it is kept; ``metrics`` is None where the run has them."""
         try:
             config = msgspec.json.encode(row.config).decode("utf-8", "replace")
             numbers = msgspec.json.encode(_numbers_of(row)).decode("utf-8", "replace")
-            values = (place, signature, stamp, row.id, row.created, row.project)
+            values = (place, signature, is_settled, row.id, row.created, row.project)
             packed = None if metrics is None else pack(metrics)
             names = (row.name, row.owner, row.group, config, numbers)
-            self._change("delete from answers where place = ?", (place,))
             return self._change(_PUT, (*values, *names, pack(row), packed))
         except (RecursionError, OverflowError, UnicodeEncodeError):
             return False
@@ -196,7 +183,8 @@ class Index:
         with self.batch():
             for place in places:
                 self._change("delete from runs where place = ?", (place,))
-                self._change("delete from answers where place = ?", (place,))
+            if places:
+                self._change("delete from answers where place not in (select place from runs)", ())
 
     def commit(self) -> None:
         """End the transaction: other processes see and write rows."""
@@ -315,7 +303,7 @@ def _narrowed(condition: q.Filter) -> tuple[str, tuple[Any, ...]]:
     name = ".".join(path[path[0] == "summary" :]).removesuffix(".last")
     if path[0] not in ("config", "best") and _is_plain(name) and isinstance(value, (int, float)):
         found = f"json_extract(numbers, '$.\"{name}\"')"
-        same = "place = runs.place and asked = ?"
+        same = "place = runs.place and signature = runs.signature and asked = ?"
         asked = f"select 1 from answers where {same} and not value {operator} ?"
         known = f"{found} is null and not exists ({asked})"
         return f"({known}) or {found} {operator} ?", (name, value, value)

@@ -12,7 +12,7 @@ from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow, Status
 from epochal.records import Axis
 from epochal.series.summary import Summary
-from epochal.store.local.index import Answer, Index, decoded_row
+from epochal.store.local.index import Answer, Index, decode_answer, decoded_row
 from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.run import RunView, metric_of
 from epochal.store.selection import Subject
@@ -22,15 +22,16 @@ from epochal.store.selection import Subject
 class Entry:
     """A run that a scan found, and what is known of it.
 
-    ``signature`` is of its files at the last look, None before the first. ``stamp`` replaces it for
-    a run that has ended. ``is_current``: the index has the row of the files as they are.
+    ``signature`` is of its files at the last look, None before the first; of a run that has ended
+    and ``is_settled`` its beginning is enough. ``is_current``: the index has the row of the files
+    as they are.
     ``outline`` is the row of a run that nobody has summarised. ``run`` keeps a live run in memory.
     """
 
     place: str
     index: Index
     signature: str | None = None
-    stamp: str | None = None
+    is_settled: bool = False
     own_id: str | None = None
     id: str | None = None
     created: float | None = None
@@ -44,34 +45,70 @@ class Entry:
         return self.run is not None and not self.run.is_indexed
 
 
+def known_entries(index: Index) -> Iterator[Entry]:
+    """Every run that the index has a row of."""
+    for place, signature, is_settled, own_id, created in index.known():
+        yield Entry(
+            place, index, signature, bool(is_settled), own_id, created=created, is_current=True
+        )
+
+
+class ListReader:
+    """Opens the runs of a list, and decodes their rows.
+
+    It keeps the row that was decoded last: a query asks for several fields of a run, then for the
+    next run, and the rows of all runs would fill the memory.
+    """
+
+    def __init__(self, open_run: Callable[[Entry], RunView]) -> None:
+        self.open = open_run
+        self._last: tuple[bytes, RunRow] | None = None
+        # By name, what the index knows under it of all runs.
+        self._answers: dict[tuple[Index, str], dict[str, bytes]] = {}
+
+    def row_of(self, entry: Entry, row: RunRow | bytes) -> RunRow:
+        """The row of a run, without status and counts."""
+        if not isinstance(row, bytes):
+            return row
+        if self._last is None or self._last[0] is not row:
+            self._last = row, decoded_row(row) or self.open(entry).read_row()
+        return self._last[1]
+
+    def answers(self, index: Index, asked: str) -> dict[str, bytes]:
+        """By place, what was found in runs under the name of a metric, encoded."""
+        found = self._answers.get((index, asked))
+        if found is None:
+            found = self._answers[index, asked] = index.answers(asked)
+        return found
+
+
 class ListedRun(Subject):
     """A run as the evaluator of queries sees it."""
 
-    __slots__ = ("_open", "_packed", "_status", "_summaries", "entry")
+    __slots__ = ("_packed", "_reader", "_status", "_summaries", "entry")
 
-    def __init__(
-        self, entry: Entry, row: RunRow | bytes, open_run: Callable[[Entry], RunView]
-    ) -> None:
+    def __init__(self, entry: Entry, row: RunRow | bytes, reader: ListReader) -> None:
         self.entry = entry
         self._packed = row
-        self._open = open_run
+        self._reader = reader
         self._status: Status | None = None
         self._summaries: dict[tuple[str, int, Axis], Summary] = {}
 
     @property
     def view(self) -> RunView:
-        return self._open(self.entry)
+        return self._reader.open(self.entry)
 
     @property
     def row(self) -> RunRow:
-        """Its row, without status and counts; decoded when somebody asks for it."""
-        if isinstance(self._packed, bytes):
-            self._packed = decoded_row(self._packed) or self.view.read_row()
-        return self._packed
+        return self._reader.row_of(self.entry, self._packed)
 
     @property
     def id(self) -> str:
         return self.entry.id or self.row.id
+
+    @property
+    def is_summarised(self) -> bool:
+        return self.entry.outline is None
 
     @property
     def status(self) -> Status:
@@ -88,16 +125,14 @@ class ListedRun(Subject):
 
     def metric(self, name: str) -> Metric | None:
         """The metric that a name means: of the headline, else what the run itself says."""
-        if not self.row.is_summarised:
+        if not self.is_summarised:
             return None
         found = self._of_headline(name)
         if found is not None:
             return found
-        answer = self.entry.index.answer(self.entry.place, name)
+        answer = self._answer(name)
         if answer is None:
-            answer = self._ask(name)
-            if not self.entry.is_unindexed:
-                self.entry.index.put_answer(self.entry.place, name, answer)
+            answer = self._keep(name, self._ask(name))
         if answer.metric is not None and answer.summary is not None:
             rank = answer.metric.ranks[0] if answer.metric.ranks else 0
             self._summaries[answer.metric.name, rank, answer.metric.axis] = answer.summary
@@ -131,12 +166,23 @@ class ListedRun(Subject):
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
         """The summary of the last points of a metric; kept with the row once it was read."""
         asked = f"{metric.axis}@{num_points}/{metric.name}"
-        answer = self.entry.index.answer(self.entry.place, asked)
+        answer = self._answer(asked)
         if answer is None or answer.summary is None:
             found = super().tail_summary(metric, num_points)
-            self.entry.index.put_answer(self.entry.place, asked, Answer(metric, found))
+            self._keep(asked, Answer(metric, found))
             return found
         return answer.summary
+
+    def _answer(self, asked: str) -> Answer | None:
+        packed = self._reader.answers(self.entry.index, asked).get(self.entry.place)
+        return None if packed is None else decode_answer(packed)
+
+    def _keep(self, asked: str, answer: Answer) -> Answer:
+        index, place, signature = self.entry.index, self.entry.place, self.entry.signature
+        if signature is not None and not self.entry.is_unindexed:
+            packed = index.put_answer(place, asked, signature, answer)
+            self._reader.answers(index, asked)[place] = packed
+        return answer
 
 
 class LazyRuns(Sequence[RunView]):
