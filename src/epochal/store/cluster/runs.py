@@ -6,11 +6,13 @@ to be here is committed: a line when its block is, a file when its row is, after
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +20,7 @@ import msgspec
 
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import json_bytes, slugify
-from epochal.journal.line import encode
+from epochal.journal.line import decode, encode
 from epochal.shipping.offering import named_part
 from epochal.shipping.protocol import (
     BATCH_BYTES,
@@ -34,7 +36,22 @@ from epochal.store.bucket import Bucket
 from epochal.store.cluster.database import Database
 
 if TYPE_CHECKING:
+    from epochal.journal.segments.read import Segment
     from epochal.store.cluster.database import Cursor
+
+_DIGEST_CHARS = 16
+# What the bucket has of every run beside its objects.
+PUBLISHED_NAMES = ("parts.json", "run.json", "labels.json", "summary.json", "metrics.json")
+
+
+class LostLeaseError(EpochalError):
+    """Another hub has taken over what this one was doing: its result is not stored."""
+
+
+class _End(msgspec.Struct):
+    """What a summary says of the end of a run."""
+
+    is_ended: bool = False
 
 
 class StoredRun(NamedTuple):
@@ -203,7 +220,8 @@ class ClusterRuns:
             if _present(_run_of(cursor, run_id, locks=True), run_id).summary != summary:
                 text = "update epochal.runs set summary = %s where id = %s"
                 cursor.execute(text, (summary, run_id))
-                touch(cursor, [run_id])
+                # While a run goes on, the bucket shows what it was when its last part was sealed.
+                touch(cursor, [run_id], is_due=msgspec.json.decode(summary, type=_End).is_ended)
 
         self.database.run(work)
 
@@ -226,20 +244,31 @@ class ClusterRuns:
         return self.database.run(lambda cursor: _lines(cursor, run_id, part.stem, first))
 
     def _unsealed(self, sealed: StoredFile, first: int) -> bytes:
-        """Lines of the records of a segment, from an ordinal on."""
+        """Lines of a segment, from an ordinal on, about as many as fit in one batch."""
+        found, size = [], 0
+        for line in self.sealed_lines(sealed, first=first):
+            found.append(line)
+            size += len(line)
+            if size > BATCH_BYTES:
+                break
+        return b"".join(found)
+
+    def sealed_lines(self, sealed: StoredFile, *, first: int = 0) -> Iterator[bytes]:
+        """The lines of a segment, from an ordinal on."""
         from epochal.journal.segments.read import Segment
 
-        found, size = [], 0
         with tempfile.TemporaryDirectory(prefix="epochal-") as scratch:
             path = Path(scratch) / "segment.parquet"
             path.write_bytes(self.bucket.get(sealed.object))
             with Segment(path) as segment:
-                for _, record in segment.records(first=first):
-                    found.append(encode(record))
-                    size += len(found[-1])
-                    if size > BATCH_BYTES:
-                        break
-        return b"".join(found)
+                yield from _lines_of(segment, sealed.records, first)
+
+    def unsealed_lines(self, run_id: str, stem: str, *, first: int) -> Iterator[bytes]:
+        """The lines of a part from the first that is not sealed on, in pieces of whole lines."""
+        read = partial(_lines, run_id=run_id, stem=stem)
+        while lines := self.database.run(partial(read, first=first)):
+            yield lines
+            first += lines.count(b"\n")
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -255,39 +284,48 @@ class ClusterRuns:
         row = self.database.run(lambda cursor: cursor.execute(text, (run_id, name)).fetchone())
         return None if row is None else StoredFile(*row)
 
+    def put_object(self, key: str, content: Path) -> None:
+        """Put an object, which is swept some time unless a part or a blob gets it."""
+        self.database.run(lambda cursor: sweep(cursor, [key]))
+        self.bucket.put(key, content)
+
     def put_segment(
-        self, run_id: str, stem: str, file: StoredFile, *, is_senders: bool
+        self,
+        run_id: str,
+        stem: str,
+        file: StoredFile,
+        *,
+        lease_owner: str | None = None,
+        last_crc: int = 0,
     ) -> int | None:
         """Have a segment in place of the first lines of a part.
 
         If it has fewer lines than are here it is refused, and their number returned. A segment of
-        a sender has all lines of its part, one that was sealed here those that had come.
+        a sender has all lines of its part. One that a hub has sealed has those that had come, and
+        is stored only while its lease holds, else ``LostLeaseError`` is raised.
         """
 
         def work(cursor: Cursor) -> int | None:
-            text = (
-                "select records, sealed, object from epochal.parts where run = %s and stem = %s"
-                " for update"
-            )
             cursor.execute(
                 "insert into epochal.parts (run, stem) values (%s, %s) on conflict do nothing",
                 (run_id, stem),
             )
-            row = cursor.execute(text, (run_id, stem)).fetchone()
+            row = cursor.execute(
+                "select records, sealed, object, lease_owner from epochal.parts"
+                " where run = %s and stem = %s for update",
+                (run_id, stem),
+            ).fetchone()
             assert row is not None
-            records, sealed, before = row
-            have: int = records if is_senders else sealed
+            records, sealed, before, owner = row
+            if lease_owner is not None and before == file.object and sealed == file.records:
+                return None  # the answer to the first try was lost
+            if lease_owner not in (None, owner):
+                raise LostLeaseError(f"another hub seals {stem} of the run {run_id}.")
+            have: int = records if lease_owner is None else sealed
             if file.records < have:
                 return have
-            cursor.execute(
-                "update epochal.parts set sealed = %s, records = greatest(records, %s),"
-                " object = %s, object_bytes = %s, sha256 = %s, lease_owner = null,"
-                " lease_until = null where run = %s and stem = %s",
-                (
-                    *(file.records, file.records, file.object, file.num_bytes, file.sha256),
-                    *(run_id, stem),
-                ),
-            )
+            _replace_segment(cursor, run_id, stem, file, last_crc)
+            keep(cursor, file.object)
             if before is not None and before != file.object:
                 sweep(cursor, [before])
             touch(cursor, [run_id], file.num_bytes)
@@ -306,6 +344,7 @@ class ClusterRuns:
                 " sha256 = excluded.sha256",
                 (run_id, name, file.object, file.num_bytes, file.sha256),
             )
+            keep(cursor, file.object)
             touch(cursor, [run_id], file.num_bytes)
 
         self.database.run(work)
@@ -333,7 +372,7 @@ class ClusterRuns:
                 which,
             )
             row = cursor.execute(
-                "update epochal.uploads set num_bytes ="
+                "update epochal.uploads set started = now(), num_bytes ="
                 " case when num_bytes = %s then num_bytes + %s else num_bytes end"
                 " where run = %s and kind = %s and name = %s and sha256 = %s returning num_bytes",
                 (offset, num_bytes, *which),
@@ -349,6 +388,21 @@ class ClusterRuns:
             "delete from epochal.uploads where run = %s and kind = %s and name = %s and sha256 = %s"
         )
         self.database.run(lambda cursor: cursor.execute(text, (run_id, kind, name, sha256)))
+
+    def abandoned_uploads(self, *, after_s: float) -> list[tuple[str, FileKind, str, str]]:
+        """Runs, kinds, names and digests of files of which no piece came for so many seconds."""
+        text = (
+            "select run, kind, name, sha256 from epochal.uploads"
+            " where started < now() - make_interval(secs => %s)"
+        )
+        return self.database.run(lambda cursor: cursor.execute(text, (after_s,)).fetchall())
+
+    def drop_upload(self, run_id: str, kind: FileKind, name: str, sha256: str) -> None:
+        """Forget a file that never became whole; its pieces are swept."""
+        prefix = f"{upload_prefix(self.folder_of(run_id), kind, name, sha256)}/"
+        pieces = [stored.key for stored in self.bucket.list(prefix)]
+        self.database.run(lambda cursor: sweep(cursor, pieces))
+        self.end_upload(run_id, kind, name, sha256)
 
     def put_readings(self, run_id: str, name: str, data: bytes) -> None:
         """Replace the newest readings of a machine, which a failure of the database may lose."""
@@ -404,12 +458,24 @@ class ClusterRuns:
         self.database.run(work)
 
     def erase(self, run_id: str) -> None:
-        """Delete a run that is in the trash; its objects go after the recovery window."""
+        """Delete a run that is in the trash; its objects go after the recovery window.
+
+        What makes it a run for readers of the bucket goes soon.
+        """
 
         def work(cursor: Cursor) -> None:
-            text = "select 1 from epochal.runs where id = %s and removed is not null for update"
-            if cursor.execute(text, (run_id,)).fetchone() is None:
+            text = (
+                "select project, slug from epochal.runs where id = %s and removed is not null"
+                " for update"
+            )
+            row = cursor.execute(text, (run_id,)).fetchone()
+            if row is None:
                 raise RunNotFoundError(f"there is no run {run_id} in the trash.")
+            cursor.execute(
+                "insert into epochal.sweep (object, since) select unnest(%s::text[]), '-infinity'"
+                " on conflict (object) do update set since = excluded.since",
+                ([f"{'/'.join(row)}/{name}" for name in PUBLISHED_NAMES],),
+            )
             for table in ("parts", "blobs"):
                 text = f"select object from epochal.{table} where run = %s and object is not null"
                 sweep(cursor, [key for (key,) in cursor.execute(text, (run_id,)).fetchall()])
@@ -423,28 +489,78 @@ class ClusterRuns:
 # -- transactions ---------------------------------------------------------------------------------
 
 
-def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0) -> None:
+def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0, *, is_due: bool = True) -> None:
     """Have everybody who polls see that runs have changed; the last step of a transaction.
 
     The number is taken from a row that stays locked until the commit, so nobody sees a higher one
-    before a lower one.
+    before a lower one. ``is_due``: the bucket has to show the change as well.
     """
     ids = sorted(runs)
     cursor.execute("select 1 from epochal.runs where id = any(%s) order by id for update", (ids,))
     cursor.execute(
         "with next as (update epochal.counter set value = value + 1 returning value)"
-        " update epochal.runs set changed = next.value, stored_bytes = stored_bytes + %s"
+        " update epochal.runs set changed = next.value, stored_bytes = stored_bytes + %s,"
+        " due = case when %s then next.value else due end"
         " from next where id = any(%s)",
-        (num_bytes, ids),
+        (num_bytes, is_due, ids),
     )
 
 
 def sweep(cursor: Cursor, objects: Iterable[str]) -> None:
-    """Have objects deleted after the recovery window."""
+    """Have objects deleted after the recovery window, unless ``keep`` is called before."""
     cursor.execute(
-        "insert into epochal.sweep (object) select unnest(%s::text[]) on conflict do nothing",
-        (list(objects),),
+        "insert into epochal.sweep (object) select unnest(%s::text[])"
+        " on conflict (object) do update set since = now()",
+        (sorted(objects),),
     )
+
+
+def keep(cursor: Cursor, key: str) -> None:
+    """Have an object stay that a part or a blob has."""
+    cursor.execute("delete from epochal.sweep where object = %s", (key,))
+
+
+def object_key(folder: str, kind: FileKind, name: str, sha256: str) -> str:
+    """The key of a whole file: another content has another one."""
+    stem, dot, ending = name.rpartition(".")
+    digest = sha256[:_DIGEST_CHARS]
+    return f"{folder}/{kind}/{stem or ending}-{digest}{dot}{ending if stem else ''}"
+
+
+def upload_prefix(folder: str, kind: FileKind, name: str, sha256: str) -> str:
+    """Below which the pieces of a file are, until all of them are there."""
+    digest = hashlib.sha256(f"{kind}/{name}/{sha256}".encode()).hexdigest()
+    return f"{folder}/uploads/{digest[: 2 * _DIGEST_CHARS]}"
+
+
+def _replace_segment(
+    cursor: Cursor, run_id: str, stem: str, file: StoredFile, last_crc: int
+) -> None:
+    is_senders = last_crc == 0
+    cursor.execute(
+        "update epochal.parts set sealed = %s, records = greatest(records, %s), sealed_crc = %s,"
+        " last_crc = case when %s then 0 else last_crc end,"
+        " unsealed = case when records > %s then now() end,"
+        " object = %s, object_bytes = %s, sha256 = %s, lease_owner = null, lease_until = null"
+        " where run = %s and stem = %s",
+        (
+            *(file.records, file.records, last_crc, is_senders, file.records),
+            *(file.object, file.num_bytes, file.sha256, run_id, stem),
+        ),
+    )
+
+
+def _lines_of(segment: Segment, num_lines: int, first: int) -> Iterator[bytes]:
+    """The lines that a segment was made of, from an ordinal on.
+
+    Lines that were no records follow at the end, so that every ordinal has one line.
+    """
+    for _, record in segment.records(first=first):
+        yield encode(record)
+    num_damaged = segment.num_damaged
+    num_empty = num_lines - segment.num_records - num_damaged
+    others = [b"?\n"] * num_damaged + [b"\n"] * num_empty
+    yield from others[max(0, first - segment.num_records) :]
 
 
 def _unknown(run_id: str) -> RunNotFoundError:
@@ -539,7 +655,7 @@ def _lock_parts(cursor: Cursor, keys: set[tuple[str, str]]) -> dict[tuple[str, s
 def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], int]) -> None:
     """Store blocks that follow what is there, and count them."""
     last_lines = {(block.run, block.stem): block.lines for block in new}
-    crcs = [zlib.crc32(_last_line(last_lines[key])) for key in have]
+    ends = [_last_line(last_lines[key]) for key in have]
     text = (
         "copy epochal.lines (run, stem, first, num_lines, num_bytes, data)"
         " from stdin (format binary)"
@@ -551,11 +667,15 @@ def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], 
             sizes = block.lines.count(b"\n"), len(block.lines)
             copy.write_row((*block[:3], *sizes, codec.compress(block.lines, asbytes=True)))
     cursor.execute(
-        "update epochal.parts set records = new.records, last_crc = new.crc, received = now()"
-        " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[])"
-        " as new(run, stem, records, crc)"
+        "update epochal.parts set records = new.records, last_crc = new.crc, received = now(),"
+        " is_finished = new.is_finished, unsealed = coalesce(unsealed, now())"
+        " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[], %s::bool[])"
+        " as new(run, stem, records, crc, is_finished)"
         " where parts.run = new.run and parts.stem = new.stem",
-        ([run for run, _ in have], [stem for _, stem in have], list(have.values()), crcs),
+        (
+            *([run for run, _ in have], [stem for _, stem in have], list(have.values())),
+            *(list(map(zlib.crc32, ends)), list(map(_is_finish, ends))),
+        ),
     )
     added: Counter[str] = Counter()
     for block in new:
@@ -578,6 +698,12 @@ def _codec() -> Any:
     return pa.Codec("zstd", compression_level=1)
 
 
+def _is_finish(line: bytes) -> bool:
+    """Whether a line is the end of an attempt."""
+    record = decode(line[:-1]) if b'"finish"' in line else None
+    return record is not None and record.get("log") == "finish"
+
+
 def _last_line(lines: bytes) -> bytes:
     return lines[lines.rfind(b"\n", 0, -1) + 1 :]
 
@@ -586,11 +712,13 @@ def _lines(cursor: Cursor, run_id: str, stem: str, first: int) -> bytes:
     text = (
         "select first, num_lines, num_bytes, data from (select first, num_lines, num_bytes, data,"
         " sum(num_bytes) over (order by first) - num_bytes as before from epochal.lines"
-        " where run = %s and stem = %s and first + num_lines > %s) as blocks"
-        " where before < %s order by first"
+        " where run = %s and stem = %s and first + num_lines > %s and first >= coalesce(("
+        "select max(first) from epochal.lines where run = %s and stem = %s and first <= %s), 0)"
+        ") as blocks where before < %s order by first"
     )
     found, expected, codec = b"", first, _codec()
-    rows = cursor.execute(text, (run_id, stem, first, BATCH_BYTES))
+    asked = (run_id, stem, first)
+    rows = cursor.execute(text, (*asked, *asked, BATCH_BYTES))
     for start, num_lines, num_bytes, data in rows:
         if start > expected:
             raise FormatError(f"lines {expected} to {start - 1} of {stem} are missing.")
@@ -611,7 +739,7 @@ def _state(cursor: Cursor, run_id: str) -> RunState:
     for stem, records, crc, sealed, size in cursor.execute(text, (run_id,)).fetchall():
         if size is not None and sealed == records:
             segments[f"{stem}.parquet"] = SegmentState(size, sealed)
-        elif records:
+        if records and (crc or sealed < records):  # its sender may have more lines
             parts[stem] = PartState(records, crc)
     text = "select name, num_bytes from epochal.blobs where run = %s order by name"
     blobs: dict[str, int] = dict(cursor.execute(text, (run_id,)).fetchall())
