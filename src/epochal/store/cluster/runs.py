@@ -93,7 +93,8 @@ class StoredFile:
     records: int = 0
 
 
-_COLUMNS = (
+# What a ``StoredRun`` is made of.
+COLUMNS = (
     "id, project, slug, identity, labels, summary, stored_bytes,"
     " extract(epoch from received)::float8, extract(epoch from removed)::float8, changed"
 )
@@ -119,7 +120,7 @@ class ClusterRuns:
 
     def changed_since(self, number: int, *, most: int = 1000) -> list[StoredRun]:
         """The runs that changed after a change of this number, in the order of their changes."""
-        text = f"select {_COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
+        text = f"select {COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
         return self.database.run(
             lambda cursor: [*map(StoredRun._make, cursor.execute(text, (number, most)).fetchall())]
         )
@@ -139,9 +140,7 @@ class ClusterRuns:
 
     def removed(self) -> list[StoredRun]:
         """The runs in the trash, the newest deletion first."""
-        text = (
-            f"select {_COLUMNS} from epochal.runs where removed is not null order by removed desc"
-        )
+        text = f"select {COLUMNS} from epochal.runs where removed is not null order by removed desc"
         return self.database.run(
             lambda cursor: [*map(StoredRun._make, cursor.execute(text).fetchall())]
         )
@@ -580,7 +579,7 @@ def _launch_of(identity: Mapping[str, Any]) -> str | None:
 
 
 def _run_of(cursor: Cursor, run_id: str, *, locks: bool = False) -> StoredRun | None:
-    text = f"select {_COLUMNS} from epochal.runs where id = %s{' for update' * locks}"
+    text = f"select {COLUMNS} from epochal.runs where id = %s{' for update' * locks}"
     row = cursor.execute(text, (run_id,)).fetchone()
     return None if row is None else StoredRun._make(row)
 
