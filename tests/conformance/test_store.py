@@ -10,17 +10,24 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
+from epochal.hub.cluster_inbox import ClusterInbox
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import run_folders
 from epochal.query.condition import Condition
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
+from epochal.store.bucket import open_bucket
+from epochal.store.cluster.catalog import ClusterCatalog
+from epochal.store.cluster.database import Database
+from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.local.catalog import folder_store
 from epochal.store.remote.catalog import http_store
 from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
+from tests.doubles.hub_in_process import HubInProcess
 from tests.hub.hub_process import serving_hub
 from tests.server.live import serving
+from tests.servers.postgres import new_database, postgres_address
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all
 
@@ -81,19 +88,37 @@ def hub(root: Path) -> Store:
     return _SERVERS.enter_context(http_store(url, token=reading, cache=cache))
 
 
+def cluster(root: Path) -> Store:
+    """Hubs that share a database and a bucket received the runs."""
+    database = Database(new_database(postgres_address()))
+    _SERVERS.callback(database.close)
+    database.prepare()
+    runs = ClusterRuns(database, open_bucket(str(root.parent / f"{root.name}-bucket")))
+    inbox = ClusterInbox(runs, collect_s=0.0)
+    _SERVERS.callback(inbox.close)
+    there = root.parent / f"{root.name}-shared"
+    with contextlib.closing(HubInProcess(there, inbox=inbox)) as client:
+        for folder in run_folders(root):
+            ship_now(folder, client)
+    cache = root.parent / f"{root.name}-shared-cache"
+    return _SERVERS.enter_context(Store(ClusterCatalog(runs, cache=cache)))
+
+
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {
     "local": folder_store,
     "indexed": indexed,
     "remote": remote,
 }
-STORES = {**GROWING, "sealed": sealed, "hub": hub}
+STORES = {**GROWING, "sealed": sealed, "hub": hub, "cluster": cluster}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 OPENERS: dict[str, dict[str, Callable[[Path], Store]]] = {
     "open_at": STORES,
     # Stores that may erase: nobody erases runs of another machine.
-    "open_owned": {name: STORES[name] for name in STORES if name not in ("remote", "hub")},
+    "open_owned": {
+        name: STORES[name] for name in STORES if name not in ("remote", "hub", "cluster")
+    },
     "open_growing": GROWING,
     "open_any": STORES | FOREIGN,
     "open_any_growing": GROWING | FOREIGN,

@@ -12,13 +12,14 @@ from starlette.applications import Starlette
 
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.folder_inbox import FolderInbox
+from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
 from epochal.server.access import OWNER
 from epochal.shipping.client import HubClient, HubError
 
 
 class HubInProcess(HubClient):
-    """A client of the endpoints by which a hub over a folder receives runs.
+    """A client of the endpoints by which a hub receives runs, over a folder or into an ``inbox``.
 
     ``on_lines`` is called with the number of lines of a part that the hub says it has, ``on_file``
     with the kind of a file of which it says that it has all.
@@ -28,13 +29,15 @@ class HubInProcess(HubClient):
         self,
         root: Path,
         *,
+        inbox: Inbox | None = None,
         on_lines: Callable[[int], object] = lambda _: None,
         on_file: Callable[[str], object] = lambda _: None,
     ) -> None:
         super().__init__("http://localhost")
         self.ledger = Ledger(root)
         controls = HubControls(self.ledger, is_allowed=False)
-        self._receiving = Receiving(FolderInbox(root), self.ledger, controls)
+        inbox = FolderInbox(root) if inbox is None else inbox
+        self._receiving = Receiving(inbox, self.ledger, controls)
         self._app = Starlette(routes=self._receiving.routes())
         self._on_lines, self._on_file = on_lines, on_file
 

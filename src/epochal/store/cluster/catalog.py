@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import math
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
@@ -26,7 +27,7 @@ from epochal.journal.labels import LabelsEdit
 from epochal.journal.layout import SearchBounds
 from epochal.journal.process import PROCESS_FIELDS
 from epochal.journal.row import NO_LABELS, Labels, RunRow
-from epochal.journal.summaries import chosen_fields, fork_of, names_of
+from epochal.journal.summaries import chosen_fields, fork_of, names_of, summary_bytes
 from epochal.query import filter as q
 from epochal.records import whole_number
 from epochal.store.cache import MemoryBudget
@@ -35,12 +36,13 @@ from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.documents import ClusterDocuments
 from epochal.store.cluster.runs import ClusterRuns, StoredRun
 from epochal.store.folder import FolderSource
+from epochal.store.held import HeldRun
 from epochal.store.local.index import Index
 from epochal.store.local.listed import Entry, LazyRuns, ListedRun
-from epochal.store.local.trash import check_removable
+from epochal.store.local.trash import check_ended
 from epochal.store.lookup import choose
 from epochal.store.remote.mirror import Mirror
-from epochal.store.row import TrashedRun
+from epochal.store.row import TrashedRun, status_of
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
 
@@ -73,6 +75,7 @@ class ClusterCatalog:
         digest = hashlib.sha256(part.encode()).hexdigest()[:16]
         self._index = Index(cache, Path(_MIRRORS, digest))
         self._folder = cache / _MIRRORS / digest
+        self._server = ClusterServer(runs, self._folder)
         self._bounds = SearchBounds(self._folder)
         self._held = MemoryBudget(rules=rules or RuleSettings())
         self._lock = threading.RLock()
@@ -96,6 +99,7 @@ class ClusterCatalog:
         budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
         self._look_once()
+        self._summarise(budget_s if selection.needs_summary else min(budget_s, SUMMARISE_S))
         runs = list(self._listed(selection.condition))
         unsummarised = sum(not run.row.is_summarised for run in runs)
         if selection.needs_summary:
@@ -117,6 +121,16 @@ class ClusterCatalog:
     def _listed(self, condition: q.Filter | None) -> Iterator[ListedRun]:
         for run_id, row in self._index.rows(condition):
             yield ListedRun(Entry(run_id, self._index, id=run_id, own_id=run_id), row, self._open)
+
+    def _summarise(self, budget_s: float) -> None:
+        """Read runs whose senders have sent no summary, for about so many seconds."""
+        until = time.monotonic() + budget_s
+        for run in self._index.known():
+            if run.stamp is None or time.monotonic() > until:
+                continue
+            row = self._held.guard.run(run.place, self._server.run, run.place)
+            if row is not None:
+                self._index.put(run.place, row, None, signature=run.signature, stamp=None)
 
     def _lazy(self, runs: Sequence[ListedRun]) -> LazyRuns:
         return LazyRuns([run.entry for run in runs], self._open)
@@ -148,7 +162,7 @@ class ClusterCatalog:
         with self._lock:
             known = self._opened.get(row.id)
             if known is None:
-                mirror = Mirror(row, ClusterServer(self._runs), self._folder)
+                mirror = Mirror(row, self._server, self._folder)
                 source = FolderSource(mirror.folder.path, origin=mirror, bounds=self._bounds)
                 known = RunView(source, held=self._held), mirror
                 self._opened[row.id] = known
@@ -213,7 +227,9 @@ class ClusterCatalog:
                 self._opened.pop(stored.id, None)
             return
         row = row_of(stored)
-        self._index.put(stored.id, row, None, signature=str(stored.changed), stamp=None)
+        # The stamp marks a run of which more could be known.
+        stamp = None if row.is_summarised else "unsummarised"
+        self._index.put(stored.id, row, None, signature=str(stored.changed), stamp=stamp)
         with self._lock:
             if stored.id in self._opened:
                 self._opened[stored.id][1].row = row
@@ -233,8 +249,9 @@ class ClusterCatalog:
 class ClusterServer:
     """A cluster, as a copy of a run asks it (``epochal.store.remote.mirror``)."""
 
-    def __init__(self, runs: ClusterRuns) -> None:
+    def __init__(self, runs: ClusterRuns, copies: Path) -> None:
         self._runs = runs
+        self._copies = copies
 
     @contextlib.contextmanager
     def reading(self, run_id: str) -> Iterator[ClusterRuns]:
@@ -244,7 +261,18 @@ class ClusterServer:
         stored = self._runs.find(run_id)
         if stored is None:
             raise RunNotFoundError(f"there is no run with the id {run_id!r} here.")
-        return row_of(stored)
+        row = row_of(stored)
+        return row if row.is_summarised else self._summarised(stored, row)
+
+    def _summarised(self, stored: StoredRun, row: RunRow) -> RunRow:
+        """The row of a run whose sender has sent no summary, made of its records."""
+        mirror = Mirror(row, self, self._copies)
+        mirror.fetch()
+        made = HeldRun(FolderSource(mirror.folder.path)).read_row()
+        summary = summary_bytes(made)
+        if made.is_ended:
+            self._runs.put_summary(stored.id, summary)
+        return row_of(stored._replace(summary=summary))
 
     def relabel(self, run_id: str, edit: LabelsEdit) -> None:
         def change(before: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,7 +296,7 @@ class ClusterTrash:
         return _trashed(stored[choose(key, [row_of(run) for run in stored])])
 
     def put(self, run: RunView) -> TrashedRun:
-        check_removable(run.info)
+        check_ended(run.info)
         self._catalog.runs.remove(run.id)
         stored = self._catalog.runs.find(run.id, is_removed=True)
         if stored is None:
@@ -289,7 +317,7 @@ def row_of(stored: StoredRun) -> RunRow:
     labels = _labels(msgspec.json.decode(stored.labels))
     row = _summary_of(stored) or _identity_row(stored, identity)
     name = names_of(identity.get, stored.folder)["name"]
-    return msgspec.structs.replace(
+    row = msgspec.structs.replace(
         row,
         id=stored.id,
         folder=stored.folder,
@@ -301,6 +329,7 @@ def row_of(stored: StoredRun) -> RunRow:
         labels=labels,
         written=stored.received,
     )
+    return msgspec.structs.replace(row, status=status_of(row, now=time.time()))
 
 
 def _summary_of(stored: StoredRun) -> RunRow | None:

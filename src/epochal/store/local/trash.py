@@ -59,7 +59,7 @@ def move_to_trash(info: RunRow) -> TrashedRun:
 
 def check_removable(info: RunRow) -> None:
     """Raise ``UsageError`` for a run whose folder cannot be moved to the trash."""
-    _check_ended(info)
+    check_ended(info)
     path = Path(info.folder)
     if path.is_symlink():
         raise UsageError(f"{path} is a link to a run, so it is not deleted: delete the link.")
@@ -67,7 +67,7 @@ def check_removable(info: RunRow) -> None:
         raise UsageError(f"{path} is not a run folder, so it is not deleted.")
 
 
-def _check_ended(info: RunRow) -> None:
+def check_ended(info: RunRow) -> None:
     """Raise ``UsageError`` for a run that is live, or that another tracker wrote."""
     if info.tracker is not None:
         raise UsageError(
@@ -84,7 +84,7 @@ def _check_ended(info: RunRow) -> None:
 def is_removable(info: RunRow) -> bool:
     """Whether a run can be moved to the trash now."""
     try:
-        _check_ended(info)
+        check_ended(info)
     except UsageError:
         return False
     return True
