@@ -17,9 +17,12 @@ from epochal.query.condition import Condition
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
 from epochal.store.bucket import open_bucket
+from epochal.store.bucket_runs import bucket_store
 from epochal.store.cluster.catalog import ClusterCatalog
 from epochal.store.cluster.database import Database
+from epochal.store.cluster.publishing import Publisher
 from epochal.store.cluster.runs import ClusterRuns
+from epochal.store.cluster.sealing import Sealer, SealRule
 from epochal.store.local.catalog import folder_store
 from epochal.store.remote.catalog import http_store
 from epochal.store.store import Store
@@ -88,8 +91,8 @@ def hub(root: Path) -> Store:
     return _SERVERS.enter_context(http_store(url, token=reading, cache=cache))
 
 
-def cluster(root: Path) -> Store:
-    """Hubs that share a database and a bucket received the runs."""
+def received(root: Path) -> ClusterRuns:
+    """The runs, as hubs that share a database and a bucket have received them."""
     database = Database(new_database(postgres_address()))
     _SERVERS.callback(database.close)
     database.prepare()
@@ -100,8 +103,26 @@ def cluster(root: Path) -> Store:
     with contextlib.closing(HubInProcess(there, inbox=inbox)) as client:
         for folder in run_folders(root):
             ship_now(folder, client)
+    return runs
+
+
+def cluster(root: Path) -> Store:
+    """Hubs have received the runs, and answer."""
     cache = root.parent / f"{root.name}-shared-cache"
-    return _SERVERS.enter_context(Store(ClusterCatalog(runs, cache=cache)))
+    return _SERVERS.enter_context(Store(ClusterCatalog(received(root), cache=cache)))
+
+
+def bucket(root: Path) -> Store:
+    """Hubs have received the runs, and are away: their bucket answers."""
+    runs = received(root)
+    sealer, publisher = Sealer(runs, SealRule(0.0, 0.0, 0.0)), Publisher(runs)
+    while sealer.seal_next():
+        pass
+    while publisher.publish_runs():
+        pass
+    publisher.publish_indexes()
+    cache = root.parent / f"{root.name}-bucket-cache"
+    return _SERVERS.enter_context(bucket_store(runs.bucket.address, cache=cache))
 
 
 # Each is given a folder of runs to answer about.
@@ -110,14 +131,14 @@ GROWING: dict[str, Callable[[Path], Store]] = {
     "indexed": indexed,
     "remote": remote,
 }
-STORES = {**GROWING, "sealed": sealed, "hub": hub, "cluster": cluster}
+STORES = {**GROWING, "sealed": sealed, "hub": hub, "cluster": cluster, "bucket": bucket}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 OPENERS: dict[str, dict[str, Callable[[Path], Store]]] = {
     "open_at": STORES,
     # Stores that may erase: nobody erases runs of another machine.
     "open_owned": {
-        name: STORES[name] for name in STORES if name not in ("remote", "hub", "cluster")
+        name: STORES[name] for name in STORES if name not in ("remote", "hub", "cluster", "bucket")
     },
     "open_growing": GROWING,
     "open_any": STORES | FOREIGN,

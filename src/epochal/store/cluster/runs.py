@@ -10,7 +10,7 @@ import hashlib
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,16 @@ from epochal.shipping.protocol import (
     lines_after,
 )
 from epochal.store.bucket import Bucket
+from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
+from epochal.store.cluster.documents import ClusterDocuments
 
 if TYPE_CHECKING:
     from epochal.journal.segments.read import Segment
     from epochal.store.cluster.database import Cursor
 
 _DIGEST_CHARS = 16
+_PAGE = 1000
 # What the bucket has of every run beside its objects.
 PUBLISHED_NAMES = ("parts.json", "run.json", "labels.json", "summary.json", "metrics.json")
 
@@ -72,6 +75,17 @@ class StoredRun(NamedTuple):
     def folder(self) -> str:
         """The folder of the run in the bucket."""
         return f"{self.project}/{self.slug}"
+
+
+class News(NamedTuple):
+    """What has changed of all runs, up to a number; ``gone`` were erased or have to be read again.
+
+    Runs that are in the trash now are among the changed ones.
+    """
+
+    number: int
+    changed: Iterable[StoredRun]
+    gone: Collection[str]
 
 
 class Block(NamedTuple):
@@ -118,21 +132,47 @@ class ClusterRuns:
         run = self.database.run(lambda cursor: _run_of(cursor, run_id))
         return run if run is not None and (run.removed is not None) == is_removed else None
 
-    def changed_since(self, number: int, *, most: int = 1000) -> list[StoredRun]:
-        """The runs that changed after a change of this number, in the order of their changes."""
-        text = f"select {COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
-        return self.database.run(
-            lambda cursor: [*map(StoredRun._make, cursor.execute(text, (number, most)).fetchall())]
-        )
+    @property
+    def address(self) -> str:
+        """The addresses of the database and of the bucket."""
+        return f"{self.database.address} {self.bucket.address}"
 
-    def newest_change(self) -> int:
+    def boards(self, projects: Callable[[], Collection[str]]) -> ClusterBoards:
+        """The boards of some projects."""
+        return ClusterBoards(ClusterDocuments(self.database), projects)
+
+    def news(self, seen: int | None, known: Callable[[], Mapping[str, int]]) -> News:
+        """The runs that changed after a change of this number, in the order of their changes.
+
+        Without a number, it is that of the newest change that is known.
+        """
+        gone: Collection[str] = ()
+        newest = self._newest_change()
+        if seen is None:
+            there = known()
+            gone, seen = there.keys() - self._ids(), max(there.values(), default=0)
+        if newest < seen:  # the database was restored from an older copy
+            gone, seen = known().keys(), 0
+        return News(newest, self._changed_since(seen) if seen < newest else (), gone)
+
+    def _changed_since(self, number: int) -> Iterator[StoredRun]:
+        text = f"select {COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
+        while True:
+            asked = (number, _PAGE)
+            rows = self.database.run(partial(_fetched, text=text, asked=asked))
+            yield from map(StoredRun._make, rows)
+            if len(rows) < _PAGE:
+                return
+            number = rows[-1][-1]
+
+    def _newest_change(self) -> int:
         """The number of the newest change of any run."""
         row = self.database.run(
             lambda cursor: cursor.execute("select value from epochal.counter").fetchone()
         )
         return 0 if row is None else int(row[0])
 
-    def ids(self) -> set[str]:
+    def _ids(self) -> set[str]:
         """The ids of all runs that are not in the trash."""
         text = "select id from epochal.runs where removed is null"
         rows = self.database.run(lambda cursor: cursor.execute(text).fetchall())
@@ -571,6 +611,10 @@ def _present(run: StoredRun | None, run_id: str) -> StoredRun:
     if run is None or run.removed is not None:
         raise _unknown(run_id)
     return run
+
+
+def _fetched(cursor: Cursor, *, text: str, asked: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return cursor.execute(text, asked).fetchall()
 
 
 def _launch_of(identity: Mapping[str, Any]) -> str | None:
