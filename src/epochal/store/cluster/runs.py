@@ -428,20 +428,25 @@ class ClusterRuns:
         )
         self.database.run(lambda cursor: cursor.execute(text, (run_id, kind, name, sha256)))
 
-    def abandoned_uploads(self, *, after_s: float) -> list[tuple[str, FileKind, str, str]]:
-        """Runs, kinds, names and digests of files of which no piece came for so many seconds."""
-        text = (
-            "select run, kind, name, sha256 from epochal.uploads"
-            " where started < now() - make_interval(secs => %s)"
-        )
-        return self.database.run(lambda cursor: cursor.execute(text, (after_s,)).fetchall())
+    def drop_uploads(self, *, after_s: float, run_id: str | None = None) -> int:
+        """Forget files of which no piece came for so many seconds; how many they were.
 
-    def drop_upload(self, run_id: str, kind: FileKind, name: str, sha256: str) -> None:
-        """Forget a file that never became whole; its pieces are swept."""
-        prefix = f"{upload_prefix(self.folder_of(run_id), kind, name, sha256)}/"
-        pieces = [stored.key for stored in self.bucket.list(prefix)]
-        self.database.run(lambda cursor: sweep(cursor, pieces))
-        self.end_upload(run_id, kind, name, sha256)
+        Their pieces are swept. Of one run, or of all.
+        """
+        text = (
+            "select run, kind, name, sha256, project || '/' || slug from epochal.uploads"
+            " join epochal.runs on runs.id = run"
+            " where started <= now() - make_interval(secs => %s) and run = coalesce(%s, run)"
+        )
+        asked = (after_s, run_id)
+        found = self.database.run(lambda cursor: cursor.execute(text, asked).fetchall())
+        for *upload, folder in found:
+            _, kind, name, sha256 = upload
+            prefix = f"{upload_prefix(folder, kind, name, sha256)}/"
+            pieces = [stored.key for stored in self.bucket.list(prefix)]
+            self.database.run(partial(sweep, objects=pieces))
+            self.end_upload(*upload)
+        return len(found)
 
     def put_readings(self, run_id: str, name: str, data: bytes) -> None:
         """Replace the newest readings of a machine, which a failure of the database may lose."""
@@ -501,6 +506,7 @@ class ClusterRuns:
 
         What makes it a run for readers of the bucket goes soon.
         """
+        self.drop_uploads(after_s=0.0, run_id=run_id)
 
         def work(cursor: Cursor) -> None:
             text = (
