@@ -26,6 +26,7 @@ from epochal.store.published import (
     read_bucket,
     read_index,
     read_parts,
+    summary_of,
 )
 from epochal.store.store import Store
 
@@ -229,7 +230,7 @@ def _stored(run: PublishedRun, project: str) -> StoredRun:
         slug=run.slug,
         identity=bytes(run.identity),
         labels=bytes(run.labels),
-        summary=None if run.summary is None else bytes(run.summary),
+        summary=summary_of(run),
         stored_bytes=run.stored_bytes,
         received=run.received,
         removed=run.removed,

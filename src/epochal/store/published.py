@@ -25,6 +25,8 @@ VERSION = 1
 BUCKET_FILE = "bucket.json"
 _INDEX_NAME = "index.jsonl.zst"
 _LEVEL = 1
+# An optional ``Raw`` is decoded as null alone.
+_NULL = msgspec.Raw(b"null")
 T = TypeVar("T")
 
 
@@ -66,7 +68,8 @@ class PublishedParts(msgspec.Struct, frozen=True, kw_only=True):
 class PublishedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A line of an index; times in Unix seconds. ``identity`` is what lists need of ``run.json``.
 
-    ``removed`` is when the run was moved to the trash.
+    ``summary`` is null for a run whose sender has sent none. ``removed`` is when the run was moved
+    to the trash.
     """
 
     id: str
@@ -75,16 +78,28 @@ class PublishedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     received: float
     identity: msgspec.Raw
     labels: msgspec.Raw
-    summary: msgspec.Raw | None = None
+    summary: msgspec.Raw = _NULL
     stored_bytes: int = 0
     removed: float | None = None
 
 
 class PublishedBucket(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``bucket.json``: the number of each project's index, another for another."""
+    """The content of ``bucket.json``: the number of each project's index, another for another.
+
+    ``database`` identifies the database whose hubs fill the bucket, and ``changed`` is the number
+    of its newest change.
+    """
 
     v: int = VERSION
+    database: str = ""
+    changed: int = 0
     projects: Mapping[str, int] = {}
+
+
+def summary_of(run: PublishedRun) -> bytes | None:
+    """The summary of a run as its sender sent it."""
+    text = bytes(run.summary)
+    return None if text == b"null" else text
 
 
 def is_bucket_folder(path: str | Path) -> bool:
@@ -109,12 +124,18 @@ def write_bucket(bucket: Bucket, content: PublishedBucket) -> None:
 
 def read_bucket(bucket: Bucket) -> PublishedBucket:
     """The projects of a bucket; raises ``UsageError`` where no hub has filled it."""
+    found = find_bucket(bucket)
+    if found is None:
+        raise UsageError(f"{bucket.address} has no {BUCKET_FILE}: no hub has published runs there.")
+    return found
+
+
+def find_bucket(bucket: Bucket) -> PublishedBucket | None:
+    """The projects of a bucket; None where no hub has filled it."""
     try:
         return _decoded(bucket, BUCKET_FILE, PublishedBucket)
     except ObjectNotFoundError:
-        raise UsageError(
-            f"{bucket.address} has no {BUCKET_FILE}: no hub has published runs there."
-        ) from None
+        return None
 
 
 def write_index(bucket: Bucket, project: str, runs: Iterable[PublishedRun]) -> None:

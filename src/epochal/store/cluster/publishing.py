@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from epochal.errors import UsageError
 from epochal.journal.process import PROCESS_FIELDS
 from epochal.store.cluster.runs import COLUMNS, ClusterRuns, StoredRun
 from epochal.store.published import (
@@ -22,6 +23,7 @@ from epochal.store.published import (
     PublishedPart,
     PublishedParts,
     PublishedRun,
+    find_bucket,
     write_bucket,
     write_index,
     write_parts,
@@ -37,6 +39,12 @@ _AT_ONCE = 50
 _LISTED = frozenset(("id", "name", "project", "tags", "notes", "group", "job_type", "owner"))
 _UNSUMMARISED = frozenset(("created", "totals", "config", "fork", *PROCESS_FIELDS))
 
+_IS_DUE = """
+select exists (
+    select from epochal.runs
+    where due > published and (lease_until is null or lease_until < now())
+)
+"""
 _DUE_RUNS = """
 with due as (
     select id from epochal.runs where due > published
@@ -104,13 +112,20 @@ class Publisher:
         self._index_every_s = index_every_s
 
     def publish_runs(self) -> int:
-        """Publish some runs that are due; how many they were."""
-        owner = secrets.token_hex(8)
+        """Publish some runs that are due; how many they were.
+
+        Raises ``UsageError`` for the bucket of another database: its runs would no longer be in it.
+        """
+        database, owner = self._runs.database, secrets.token_hex(8)
+        due = database.run(lambda cursor: cursor.execute(_IS_DUE).fetchone())
+        if due is None or not due[0]:
+            return 0
+        check_bucket(self._runs)
         asked = (_AT_ONCE, owner, self._lease_s)
-        due = self._runs.database.run(lambda cursor: cursor.execute(_DUE_RUNS, asked).fetchall())
-        for (run_id,) in due:
+        leased = database.run(lambda cursor: cursor.execute(_DUE_RUNS, asked).fetchall())
+        for (run_id,) in leased:
             self._publish_run(run_id, owner)
-        return len(due)
+        return len(leased)
 
     def _publish_run(self, run_id: str, owner: str) -> None:
         found = self._runs.database.run(lambda cursor: _content(cursor, run_id))
@@ -127,13 +142,18 @@ class Publisher:
         self._runs.database.run(lambda cursor: cursor.execute(_DONE_RUN, done))
 
     def publish_indexes(self) -> None:
-        """Write the indexes of projects in which something was published, then ``bucket.json``."""
+        """Write the indexes of projects in which something was published, then ``bucket.json``.
+
+        Raises as ``publish_runs`` does.
+        """
         self._publish_indexes(lambda project: bool(project))
         self._publish_indexes(lambda project: not project)
 
     def _publish_indexes(self, is_asked: Callable[[str], bool]) -> None:
         database = self._runs.database
         due = database.run(lambda cursor: cursor.execute(_DUE_INDEXES, binary=False).fetchall())
+        if due:
+            check_bucket(self._runs)
         for project in [name for (name,) in due if is_asked(name)]:
             asked = {
                 "project": project,
@@ -166,14 +186,45 @@ class Publisher:
             " from epochal.indexes where project <> '' and written is not null"
         )
 
-        def read(cursor: Cursor) -> tuple[list[tuple[str, int, int]], int]:
+        def read(cursor: Cursor) -> tuple[int, list[tuple[str, int, int]]]:
             row = cursor.execute(of_all).fetchone()
-            return cursor.execute(text).fetchall(), 0 if row is None else int(row[0])
+            return 0 if row is None else int(row[0]), cursor.execute(text).fetchall()
 
-        rows, number = self._runs.database.run(read)
+        number, rows = self._runs.database.run(read)
         numbers = {project: number for project, number, num_runs in rows if num_runs}
-        write_bucket(self._runs.bucket, PublishedBucket(projects=numbers))
+        adopt_bucket(self._runs, numbers)
         return number, len(rows)
+
+
+def check_bucket(runs: ClusterRuns) -> None:
+    """Raise ``UsageError`` for a bucket with runs of another database, or of a newer state of it.
+
+    Indexes would be replaced by those of this database, and then nobody finds the other runs.
+    """
+    there = find_bucket(runs.bucket)
+    database, newest = runs.database.run(_identity)
+    if there is None or (there.database == database and there.changed <= newest):
+        return
+    whose = "a newer state of this database" if there.database == database else "another database"
+    raise UsageError(
+        f"{runs.bucket.address} has the runs of {whose}: 'epochal hub rebuild' brings them into"
+        f" {runs.database.address}."
+    )
+
+
+def adopt_bucket(runs: ClusterRuns, projects: Mapping[str, int]) -> None:
+    """Replace ``bucket.json``: from then on hubs of this database fill the bucket."""
+    database, newest = runs.database.run(_identity)
+    content = PublishedBucket(projects=projects, database=database, changed=newest)
+    write_bucket(runs.bucket, content)
+
+
+def _identity(cursor: Cursor) -> tuple[str, int]:
+    """The id of a database, and the number of its newest change."""
+    text = "select id, value from epochal.version, epochal.counter"
+    row = cursor.execute(text).fetchone()
+    assert row is not None
+    return row
 
 
 def _leased(cursor: Cursor, *, asked: Mapping[str, Any]) -> bool:
@@ -222,7 +273,7 @@ def _line(run: StoredRun) -> PublishedRun:
         received=run.received,
         identity=msgspec.Raw(msgspec.json.encode(listed)),
         labels=msgspec.Raw(run.labels),
-        summary=None if run.summary is None else msgspec.Raw(run.summary),
+        summary=msgspec.Raw(run.summary or b"null"),
         stored_bytes=run.stored_bytes,
         removed=run.removed,
     )

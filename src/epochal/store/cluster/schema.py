@@ -23,7 +23,9 @@ VERSION = 1
 TABLES = """
 create schema if not exists epochal;
 create table if not exists epochal.version (
-    version int not null, created timestamptz not null default now()
+    version int not null,
+    created timestamptz not null default now(),
+    id text not null default gen_random_uuid()::text
 );
 create table if not exists epochal.counter (
     value bigint not null
