@@ -284,10 +284,6 @@ def create_hub(
     receiving = Receiving(runs.inbox, ledger, controls)
     links = Links(ledger.documents, clock=clock)
 
-    def close() -> None:
-        receiving.close()
-        runs.close()
-
     def create(part: Part) -> App:
         is_whole = part == runs.whole
         return create_inner_app(
@@ -295,7 +291,7 @@ def create_hub(
             write_archive=write_archive,
             folders=runs.name,
             more_routes=receiving.routes() if is_whole else (),
-            on_close=close if is_whole else None,
+            on_close=receiving.close if is_whole else None,
             controls=controls,
         )
 
