@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import epochal
+from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.hub.cluster_inbox import ClusterInbox
 from epochal.store.bucket import ObjectNotFoundError
@@ -232,6 +233,25 @@ def test_readers_see_what_is_published_later(
         publish(runs)
         store.refresh()
         assert [run.id for run in store.runs()] == ["one"]
+
+
+def test_commands_read_a_bucket(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = cluster.hub()
+    inbox = cluster.inbox(runs)
+    register(inbox)
+    inbox.append("one", STEM, first=0, lines=lines(0, 20) + FINISH)
+    seal(runs)
+    publish(runs)
+    for words in (["ls", cluster.bucket], ["ls", "--dir", cluster.bucket]):
+        assert main(words) == 0
+        shown = capsys.readouterr()
+        assert "finished" in shown.out
+        assert "what its hub has sealed" in shown.err
+    assert main(["series", "one", "loss", "--dir", cluster.bucket]) == 0
+    assert "20 points" in capsys.readouterr().out
+    assert main(["trash", "put", "one", "--dir", cluster.bucket]) == 2
+    assert main(["demo", "--dir", cluster.bucket]) == 2
+    assert "can only be read" in capsys.readouterr().err
 
 
 def test_a_copy_of_a_bucket_is_readable(cluster: Cluster, tmp_path: Path) -> None:

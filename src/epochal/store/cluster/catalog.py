@@ -180,7 +180,7 @@ class ClusterCatalog:
         stored = self._runs.find(run_id) if run_id else None
         if stored is None or not self.has(stored):
             return None
-        return self._view(row_of(stored))
+        return self._view(self._row(stored))
 
     def has(self, stored: StoredRun) -> bool:
         """Whether a run belongs to this part."""
@@ -195,7 +195,14 @@ class ClusterCatalog:
         stored = self._runs.find(entry.place)
         if stored is None or not self.has(stored):
             raise RunNotFoundError(f"the run {entry.place} is no longer here.")
-        return self._view(row_of(stored))
+        return self._view(self._row(stored))
+
+    def _row(self, stored: StoredRun) -> RunRow:
+        """The row of a run; the index has that of one that was read because it had no summary."""
+        found = self._index.get(stored.id, str(stored.changed)) if stored.summary is None else None
+        if found is None or not found.is_summarised:
+            return row_of(stored)
+        return msgspec.structs.replace(found, status=status_of(found, now=time.time()))
 
     def _view(self, row: RunRow) -> RunView:
         with self._lock:
