@@ -194,7 +194,7 @@ def serve(
     if (catalog is None) == (folder is None) or (catalog is None and bucket is not None):
         raise UsageError("name the folder DIR of the hub, or --catalog with --bucket.")
     if catalog is not None:
-        hub = open_shared_hub(catalog, bucket)
+        hub = open_shared_hub(catalog, bucket, tell=_tell)
     else:
         assert folder is not None
         root = folder.expanduser()

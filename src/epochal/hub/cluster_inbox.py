@@ -29,7 +29,8 @@ from epochal.journal.layout import slugify
 from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
 from epochal.store.bucket import ObjectNotFoundError
-from epochal.store.cluster.runs import Block, ClusterRuns, StoredFile, object_key, upload_prefix
+from epochal.store.cluster.runs import Block, ClusterRuns, StoredFile
+from epochal.store.published import object_key, upload_prefix
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0

@@ -4,7 +4,7 @@
 <prefix>/<project>/index.jsonl.zst       a line for every run of the project
 <prefix>/<project>/<run>/parts.json      which objects the run has; written after all others
 <prefix>/<project>/<run>/run.json  labels.json  summary.json
-<prefix>/<project>/<run>/segments/  blobs/
+<prefix>/<project>/<run>/segments/  blobs/  uploads/
 
 Readers believe these files and never list objects. A key is relative to the prefix, so a copy of
 all objects is readable elsewhere.
@@ -12,6 +12,7 @@ all objects is readable elsewhere.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -19,10 +20,14 @@ from typing import TypeVar
 import msgspec
 
 from epochal.errors import FormatError, UsageError
+from epochal.shipping.protocol import FileKind
 from epochal.store.bucket import Bucket, ObjectNotFoundError
 
 VERSION = 1
 BUCKET_FILE = "bucket.json"
+# What the bucket has of every run beside its objects.
+RUN_FILES = ("parts.json", "run.json", "labels.json", "summary.json", "metrics.json")
+_DIGEST_CHARS = 16
 _INDEX_NAME = "index.jsonl.zst"
 _LEVEL = 1
 # An optional ``Raw`` is decoded as null alone.
@@ -100,6 +105,19 @@ def summary_of(run: PublishedRun) -> bytes | None:
     """The summary of a run as its sender sent it."""
     text = bytes(run.summary)
     return None if text == b"null" else text
+
+
+def object_key(folder: str, kind: FileKind, name: str, sha256: str) -> str:
+    """The key of a whole file: another content has another one."""
+    stem, dot, ending = name.rpartition(".")
+    digest = sha256[:_DIGEST_CHARS]
+    return f"{folder}/{kind}/{stem or ending}-{digest}{dot}{ending if stem else ''}"
+
+
+def upload_prefix(folder: str, kind: FileKind, name: str, sha256: str) -> str:
+    """Below which the pieces of a file are, until all of them are there."""
+    digest = hashlib.sha256(f"{kind}/{name}/{sha256}".encode()).hexdigest()
+    return f"{folder}/uploads/{digest[: 2 * _DIGEST_CHARS]}"
 
 
 def is_bucket_folder(path: str | Path) -> bool:

@@ -6,7 +6,6 @@ to be here is committed: a line when its block is, a file when its row is, after
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import zlib
 from collections import Counter
@@ -36,15 +35,13 @@ from epochal.store.bucket import Bucket
 from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
 from epochal.store.cluster.documents import ClusterDocuments
+from epochal.store.published import RUN_FILES, upload_prefix
 
 if TYPE_CHECKING:
     from epochal.journal.segments.read import Segment
     from epochal.store.cluster.database import Cursor
 
-_DIGEST_CHARS = 16
 _PAGE = 1000
-# What the bucket has of every run beside its objects.
-PUBLISHED_NAMES = ("parts.json", "run.json", "labels.json", "summary.json", "metrics.json")
 
 
 class LostLeaseError(EpochalError):
@@ -519,7 +516,7 @@ class ClusterRuns:
             cursor.execute(
                 "insert into epochal.sweep (object, since) select unnest(%s::text[]), '-infinity'"
                 " on conflict (object) do update set since = excluded.since",
-                ([f"{'/'.join(row)}/{name}" for name in PUBLISHED_NAMES],),
+                ([f"{'/'.join(row)}/{name}" for name in RUN_FILES],),
             )
             for table in ("parts", "blobs"):
                 text = f"select object from epochal.{table} where run = %s and object is not null"
@@ -563,19 +560,6 @@ def sweep(cursor: Cursor, objects: Iterable[str]) -> None:
 def keep(cursor: Cursor, key: str) -> None:
     """Have an object stay that a part or a blob has."""
     cursor.execute("delete from epochal.sweep where object = %s", (key,))
-
-
-def object_key(folder: str, kind: FileKind, name: str, sha256: str) -> str:
-    """The key of a whole file: another content has another one."""
-    stem, dot, ending = name.rpartition(".")
-    digest = sha256[:_DIGEST_CHARS]
-    return f"{folder}/{kind}/{stem or ending}-{digest}{dot}{ending if stem else ''}"
-
-
-def upload_prefix(folder: str, kind: FileKind, name: str, sha256: str) -> str:
-    """Below which the pieces of a file are, until all of them are there."""
-    digest = hashlib.sha256(f"{kind}/{name}/{sha256}".encode()).hexdigest()
-    return f"{folder}/uploads/{digest[: 2 * _DIGEST_CHARS]}"
 
 
 def _replace_segment(

@@ -20,7 +20,8 @@ from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder
 from epochal.shipping.offering import named_part
 from epochal.shipping.shipper import file_digest
-from epochal.store.cluster.runs import ClusterRuns, LostLeaseError, StoredFile, object_key
+from epochal.store.cluster.runs import ClusterRuns, LostLeaseError, StoredFile
+from epochal.store.published import object_key
 
 if TYPE_CHECKING:
     from epochal.store.cluster.database import Cursor
