@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -14,12 +15,16 @@ import pytest
 
 from epochal.errors import FormatError
 from epochal.hub.cluster_inbox import ClusterInbox
-from epochal.journal.layout import RunFolder
+from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.segments.read import Segment
+from epochal.journal.segments.seal import seal_part
 from epochal.shipping.fetching import mirror_run
+from epochal.shipping.worker import ship_now
 from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.cluster.sealing import Sealer, SealRule
 from tests.doubles.cluster import FINISH, STEM, Cluster, age, lines, register
+from tests.doubles.hub_in_process import HubInProcess
+from tests.store.journals import Journal
 
 NOW = SealRule(settled_s=0.0, idle_s=0.0, oldest_s=0.0)
 
@@ -71,6 +76,22 @@ def test_its_sender_goes_on_behind_a_part_that_was_sealed(cluster: Cluster) -> N
     state = runs.state("one")
     assert state.segments[f"{STEM}.parquet"].lines == 30
     assert state.parts[STEM] == before  # what it compares its own lines with
+
+
+def test_a_run_that_goes_on_is_shipped_whole(cluster: Cluster, tmp_path: Path) -> None:
+    runs = cluster.hub()
+    journal = Journal(tmp_path / "runs")
+    with contextlib.closing(HubInProcess(tmp_path / "hub", inbox=cluster.inbox(runs))) as client:
+        for step in range(6):
+            journal.metrics(step, loss=1.0)
+            assert ship_now(journal.folder, client).lines == (1 if step else 2)  # the header
+            assert Sealer(runs, NOW).seal_next()
+        (run,) = runs.news(None, dict).changed
+        seal_part(journal.finish().folder, PartName("loop", 1, 0))
+        assert ship_now(journal.folder, client).files == 1
+    state = runs.state(run.id)
+    assert state.parts == {}
+    assert state.segments[f"{STEM}.parquet"].lines == 8  # its own, with the header and the end
 
 
 @pytest.mark.parametrize("bad", [b"no record\n", b"\n", b'{"a": 1}\n'])
