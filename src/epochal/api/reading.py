@@ -30,7 +30,7 @@ from epochal.settings import read_settings
 from epochal.store.brief import find_metric, main_metrics, read_series
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.metrics import matching
-from epochal.store.opening import open_place
+from epochal.store.opening import open_runs
 from epochal.store.projects import ProjectRow
 from epochal.store.run import RunView
 from epochal.store.store import Store
@@ -51,9 +51,9 @@ def open(  # noqa: A001 - epochal.open is its public name
         follow_links: Follow links that lead out of the folder.
         token: The token of the hub or server, by default that of EPOCHAL_HUB_TOKEN.
     """
-    place = read_settings().dir if path is None else path
+    path = read_settings().dir if path is None else path
     rules = reader_rules()
-    return Runs(open_place(place, token=token, follow_links=follow_links, rules=rules))
+    return Runs(open_runs(path, token=token, follow_links=follow_links, rules=rules))
 
 
 def load(folder: str | Path, *, follow_links: bool = False) -> RunData:

@@ -205,10 +205,10 @@ class Group(click.Group, Command):
 
 def runs_dir() -> Path:
     """The folder of runs: ``--dir``, else the setting; raises ``UsageError`` for an address."""
-    place = shared().dir or read_settings().dir
-    if is_address(place):
-        raise UsageError(f"{place} can only be read: name a folder of this machine with --dir.")
-    return Path(place)
+    folder = shared().dir or read_settings().dir
+    if is_address(folder):
+        raise UsageError(f"{folder} can only be read: name a folder of this machine with --dir.")
+    return Path(folder)
 
 
 def local_store(folder: Path | None = None) -> Store:
@@ -218,12 +218,12 @@ def local_store(folder: Path | None = None) -> Store:
 
 def store_of(options: Shared, folder: Path | None = None) -> Store:
     """The store of these options."""
-    from epochal.store.opening import open_place, place_store
+    from epochal.store.opening import open_runs, store_over
 
     where = folder or options.dir or read_settings().dir
     if is_address(where):
-        return open_place(where, rules=rules_now())
-    return place_store(
+        return open_runs(where, rules=rules_now())
+    return store_over(
         where, cache=cache_folder(), follow_links=options.follow_links, rules=rules_now()
     )
 
@@ -240,15 +240,15 @@ def reading_store(hub: str | None = None, place: str | Path | None = None) -> St
 
     ``--hub`` names the hub where ``hub`` does not. The place may belong to another tracker.
     """
-    from epochal.store.opening import open_place
+    from epochal.store.opening import open_runs
 
     hub = shared().hub if hub is None else hub
     if hub is not None:
         from epochal.store.remote.catalog import hub_address
 
-        return open_place(hub_address(hub), rules=rules_now())
+        return open_runs(hub_address(hub), rules=rules_now())
     if place is not None:
-        return open_place(place, follow_links=shared().follow_links, rules=rules_now())
+        return open_runs(place, follow_links=shared().follow_links, rules=rules_now())
     return local_store()
 
 

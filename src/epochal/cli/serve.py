@@ -64,7 +64,7 @@ def command(
     or --token-file may choose. If a server for the same folders is running already, its address is
     printed.
     """
-    if any(is_address(place) and not is_bucket(place) for place in folders):
+    if any(is_address(path) and not is_bucket(path) for path in folders):
         raise UsageError("serve shows folders of this machine or a bucket, not other addresses.")
     settings = read_settings()
     rules_now()  # says what is wrong with a file before a page is up

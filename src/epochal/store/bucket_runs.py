@@ -94,13 +94,13 @@ class BucketRuns:
 
     def find(self, run_id: str, *, is_removed: bool = False) -> StoredRun | None:
         """The run of an id, or the one of it in the trash; None where there is none."""
-        found = self._known().get(run_id)
-        return found if found is not None and (found.removed is not None) == is_removed else None
+        run = self._known().get(run_id)
+        return run if run is not None and (run.removed is not None) == is_removed else None
 
     def removed(self) -> list[StoredRun]:
         """The runs in the trash, the newest deletion first."""
-        found = [run for run in self._known().values() if run.removed is not None]
-        return sorted(found, key=lambda run: run.removed or 0.0, reverse=True)
+        removed = [run for run in self._known().values() if run.removed is not None]
+        return sorted(removed, key=lambda run: run.removed or 0.0, reverse=True)
 
     def sizes(self, runs: Sequence[str]) -> dict[str, int]:
         """Nothing: a part that was sealed is a change of its run."""

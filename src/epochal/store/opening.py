@@ -1,4 +1,4 @@
-"""Opens the store of a place: folders, a bucket or its copy, or the address of a server."""
+"""Opens the store of folders, of a bucket or its copy, or of a server by its address."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from epochal.store.published import is_bucket_folder
 from epochal.store.store import Store
 
 
-def open_place(
-    place: str | Path,
+def open_runs(
+    path: str | Path,
     *,
     token: str | None = None,
     follow_links: bool = False,
     rules: RuleSettings | None = None,
 ) -> Store:
-    """The runs of a place; raises ``UsageError`` for a folder that is not there.
+    """The runs at a path or an address; raises ``UsageError`` for a folder that is not there.
 
     Args:
-        place: A folder, a file of another tracker, or an address.
+        path: A folder, a file of another tracker, or an address.
         token: The token of a hub or server, by default that of the settings.
         follow_links: Follow links that lead out of a folder.
         rules: For runs that were recorded without settings of rules.
     """
-    if is_address(place) and not is_bucket(place):
+    if is_address(path) and not is_bucket(path):
         from epochal.store.remote.catalog import open_remote
 
-        return open_remote(str(place), token=token, rules=rules)
-    if not is_bucket(place):
+        return open_remote(str(path), token=token, rules=rules)
+    if not is_bucket(path):
         from epochal.store.local.catalog import check_place
 
-        check_place(place)
-    return place_store(place, cache=cache_folder(), follow_links=follow_links, rules=rules)
+        check_place(path)
+    return store_over(path, cache=cache_folder(), follow_links=follow_links, rules=rules)
 
 
-def place_store(
-    *places: str | Path, cache: Path, follow_links: bool = False, rules: RuleSettings | None = None
+def store_over(
+    *paths: str | Path, cache: Path, follow_links: bool = False, rules: RuleSettings | None = None
 ) -> Store:
     """The store over some folders, or over one bucket."""
-    if any(map(is_bucket, places)):
+    if any(map(is_bucket, paths)):
         from epochal.store.bucket_runs import bucket_store
 
-        if len(places) > 1:
+        if len(paths) > 1:
             raise UsageError("a bucket is opened alone, without other buckets and folders.")
-        return bucket_store(str(places[0]), cache=cache, rules=rules)
+        return bucket_store(str(paths[0]), cache=cache, rules=rules)
     from epochal.store.local.catalog import folder_store
 
-    return folder_store(*places, cache=cache, follow_links=follow_links, rules=rules)
+    return folder_store(*paths, cache=cache, follow_links=follow_links, rules=rules)
 
 
-def is_bucket(place: str | Path) -> bool:
-    """Whether a place is a bucket, or a folder that is the copy of one."""
-    return is_bucket_address(str(place)) or is_bucket_folder(place)
+def is_bucket(path: str | Path) -> bool:
+    """Whether a path or an address is a bucket, or a folder that is the copy of one."""
+    return is_bucket_address(str(path)) or is_bucket_folder(path)

@@ -142,10 +142,10 @@ def write_bucket(bucket: Bucket, content: PublishedBucket) -> None:
 
 def read_bucket(bucket: Bucket) -> PublishedBucket:
     """The projects of a bucket; raises ``UsageError`` where no hub has filled it."""
-    found = find_bucket(bucket)
-    if found is None:
+    content = find_bucket(bucket)
+    if content is None:
         raise UsageError(f"{bucket.address} has no {BUCKET_FILE}: no hub has published runs there.")
-    return found
+    return content
 
 
 def find_bucket(bucket: Bucket) -> PublishedBucket | None:
@@ -182,12 +182,12 @@ def read_index(bucket: Bucket, project: str) -> Sequence[PublishedRun]:
 
 def _decoded(bucket: Bucket, key: str, kind: type[T]) -> T:
     try:
-        found = msgspec.json.decode(bucket.get(key), type=kind)
+        content = msgspec.json.decode(bucket.get(key), type=kind)
     except msgspec.DecodeError as error:
         raise FormatError(f"{key} of {bucket.address} is damaged: {error}.") from error
-    if getattr(found, "v", VERSION) > VERSION:
+    if getattr(content, "v", VERSION) > VERSION:
         raise FormatError(
             f"{bucket.address} was filled by a newer Epochal: upgrade with 'pip install -U"
             " epochal'."
         )
-    return found
+    return content

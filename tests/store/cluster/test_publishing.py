@@ -83,7 +83,12 @@ def test_only_what_readers_of_the_bucket_see_is_due(cluster: Cluster) -> None:
     assert publish(runs) == 0
     inbox.put_labels("one", {"notes": "good"}, {})
     assert publish(runs) == 1
+    runs.put_blob("one", "x.bin", BLOB)
+    assert publish(runs) == 0
     seal(runs)
+    assert publish(runs) == 1
+    assert read_parts(runs.bucket, "p/one").blobs.keys() == {"x.bin"}
+    runs.put_blob("one", "y.bin", BLOB)
     assert publish(runs) == 1
     runs.put_summary("one", b'{"id":"one","name":"a","project":"p","is_ended":true}')
     assert publish(runs) == 1

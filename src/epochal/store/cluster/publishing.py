@@ -128,15 +128,15 @@ class Publisher:
         return len(leased)
 
     def _publish_run(self, run_id: str, owner: str) -> None:
-        found = self._runs.database.run(lambda cursor: _content(cursor, run_id))
-        if found is None:  # erased meanwhile
+        content = self._runs.database.run(lambda cursor: _content(cursor, run_id))
+        if content is None:  # erased meanwhile
             return
-        run, parts = found
+        run, parts = content
         # What else a run carries, such as metrics.json, is one more of these.
         files = {"run": run.identity, "labels": run.labels, "summary": run.summary}
-        for name, content in files.items():
-            if content is not None:
-                self._runs.bucket.put(f"{run.folder}/{name}.json", content, replace=True)
+        for name, text in files.items():
+            if text is not None:
+                self._runs.bucket.put(f"{run.folder}/{name}.json", text, replace=True)
         write_parts(self._runs.bucket, run.folder, parts)
         done = {"id": run_id, "owner": owner, "changed": run.changed}
         self._runs.database.run(lambda cursor: cursor.execute(_DONE_RUN, done))

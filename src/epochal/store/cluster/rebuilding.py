@@ -47,7 +47,7 @@ class Rebuilt(NamedTuple):
     problems: list[str]
 
 
-class _Found(NamedTuple):
+class _Original(NamedTuple):
     """What a bucket has of a run."""
 
     project: str
@@ -85,10 +85,10 @@ def rebuild(
         num_known += sum(run.id in known for run in listed)
     num_added = 0
     for start in range(0, len(missing), _AT_ONCE):
-        found, faults = _read(runs.bucket, missing[start : start + _AT_ONCE])
+        originals, faults = _read(runs.bucket, missing[start : start + _AT_ONCE])
         problems += faults
-        num_added += runs.database.run(partial(_add, found=found))
-        tell(f"{start + len(found):,} of {len(missing):,} runs")
+        num_added += runs.database.run(partial(_add, originals=originals))
+        tell(f"{start + len(originals):,} of {len(missing):,} runs")
     if not problems or leaves_out:
         adopt_bucket(runs, projects)
     return Rebuilt(num_added, num_known, problems)
@@ -100,37 +100,37 @@ def _ids(cursor: Cursor) -> set[str]:
 
 def _read(
     bucket: Bucket, listed: Iterable[tuple[str, PublishedRun]]
-) -> tuple[list[_Found], list[str]]:
+) -> tuple[list[_Original], list[str]]:
     """What the bucket has of some runs, and a sentence for each that cannot be read."""
 
-    def read(item: tuple[str, PublishedRun]) -> _Found | str:
+    def read(item: tuple[str, PublishedRun]) -> _Original | str:
         project, run = item
         folder = f"{project}/{run.slug}"
         try:
             identity = bucket.get(f"{folder}/run.json")
-            return _Found(project, run, identity, read_parts(bucket, folder))
+            return _Original(project, run, identity, read_parts(bucket, folder))
         except EpochalError as error:
             return f"{folder} is left out: {error}"
 
     with ThreadPoolExecutor(_REQUESTS) as pool:
         answers = list(pool.map(read, listed))
-    found = [one for one in answers if isinstance(one, _Found)]
-    return found, [one for one in answers if isinstance(one, str)]
+    originals = [answer for answer in answers if isinstance(answer, _Original)]
+    return originals, [answer for answer in answers if isinstance(answer, str)]
 
 
-def _add(cursor: Cursor, *, found: list[_Found]) -> int:
+def _add(cursor: Cursor, *, originals: list[_Original]) -> int:
     """Add runs with their parts and blobs; how many were not there."""
     cursor.execute("select value from epochal.counter for update")
     num_added = 0
-    for one in found:
-        if cursor.execute(_RUN, _run_values(one)).rowcount:
+    for original in originals:
+        if cursor.execute(_RUN, _run_values(original)).rowcount:
             num_added += 1
-            cursor.executemany(_PART, list(_part_values(one)))
-            cursor.executemany(_BLOB, list(_blob_values(one)))
-    newest = max((one.run.changed for one in found), default=0)
+            cursor.executemany(_PART, list(_part_values(original)))
+            cursor.executemany(_BLOB, list(_blob_values(original)))
+    newest = max((original.run.changed for original in originals), default=0)
     text = "update epochal.counter set value = greatest(value, %s)"
     cursor.execute(text, (newest,))
-    touch(cursor, [one.run.id for one in found], is_due=False)
+    touch(cursor, [original.run.id for original in originals], is_due=False)
     return num_added
 
 
@@ -158,30 +158,30 @@ values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s)
 """
 
 
-def _run_values(one: _Found) -> dict[str, Any]:
-    identity: dict[str, Any] = msgspec.json.decode(one.identity)
+def _run_values(original: _Original) -> dict[str, Any]:
+    identity: dict[str, Any] = msgspec.json.decode(original.identity)
     launch_id = identity.get("launch_id")
     return {
-        "id": one.run.id,
-        "project": one.project,
-        "slug": one.run.slug,
+        "id": original.run.id,
+        "project": original.project,
+        "slug": original.run.slug,
         "launch_id": launch_id if isinstance(launch_id, str) else None,
-        "identity": one.identity,
-        "labels": bytes(one.run.labels),
-        "summary": summary_of(one.run),
-        "stored_bytes": one.run.stored_bytes,
-        "received": one.run.received,
-        "removed": one.run.removed,
-        "changed": one.run.changed,
-        "published": one.parts.changed,
+        "identity": original.identity,
+        "labels": bytes(original.run.labels),
+        "summary": summary_of(original.run),
+        "stored_bytes": original.run.stored_bytes,
+        "received": original.run.received,
+        "removed": original.run.removed,
+        "changed": original.run.changed,
+        "published": original.parts.changed,
     }
 
 
-def _part_values(one: _Found) -> Iterable[dict[str, Any]]:
-    for stem, part in one.parts.parts.items():
+def _part_values(original: _Original) -> Iterable[dict[str, Any]]:
+    for stem, part in original.parts.parts.items():
         if part.object is not None:
             yield {
-                "run": one.run.id,
+                "run": original.run.id,
                 "stem": stem,
                 "sealed": part.sealed,
                 "crc": part.last_crc,
@@ -191,10 +191,10 @@ def _part_values(one: _Found) -> Iterable[dict[str, Any]]:
             }
 
 
-def _blob_values(one: _Found) -> Iterable[dict[str, Any]]:
-    for name, blob in one.parts.blobs.items():
+def _blob_values(original: _Original) -> Iterable[dict[str, Any]]:
+    for name, blob in original.parts.blobs.items():
         yield {
-            "run": one.run.id,
+            "run": original.run.id,
             "name": name,
             "object": blob.object,
             "size": blob.size,

@@ -370,9 +370,16 @@ class ClusterRuns:
         return self.database.run(work)
 
     def put_blob(self, run_id: str, name: str, file: StoredFile) -> None:
-        """Have a blob under its name."""
+        """Have a blob under its name.
+
+        The bucket shows it when the next part is sealed, if lines are waiting for that.
+        """
+        is_waiting = "select exists (select from epochal.parts where run = %s and records > sealed)"
 
         def work(cursor: Cursor) -> None:
+            # Locked first: whoever seals the last part meanwhile publishes the blob as well.
+            cursor.execute("select 1 from epochal.runs where id = %s for update", (run_id,))
+            row = cursor.execute(is_waiting, (run_id,)).fetchone()
             cursor.execute(
                 "insert into epochal.blobs (run, name, object, num_bytes, sha256)"
                 " values (%s, %s, %s, %s, %s) on conflict (run, name) do update set"
@@ -381,7 +388,7 @@ class ClusterRuns:
                 (run_id, name, file.object, file.num_bytes, file.sha256),
             )
             keep(cursor, file.object)
-            touch(cursor, [run_id], file.num_bytes)
+            touch(cursor, [run_id], file.num_bytes, is_due=row is None or not row[0])
 
         self.database.run(work)
 
