@@ -240,13 +240,15 @@ def reading_store(hub: str | None = None, place: str | Path | None = None) -> St
 
     ``--hub`` names the hub where ``hub`` does not. The place may belong to another tracker.
     """
-    from epochal.store.opening import open_runs
+    from epochal.store.opening import is_bucket, open_runs
 
     hub = shared().hub if hub is None else hub
     if hub is not None:
-        from epochal.store.remote.catalog import hub_address
+        from epochal.store.remote.catalog import hub_address, open_remote
 
-        return open_runs(hub_address(hub), rules=rules_now())
+        address = hub_address(hub)
+        opening = open_runs if is_bucket(address) else open_remote
+        return opening(address, rules=rules_now())
     if place is not None:
         return open_runs(place, follow_links=shared().follow_links, rules=rules_now())
     return local_store()
