@@ -17,9 +17,12 @@ from epochal.query.condition import Condition
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
 from epochal.store.bucket import open_bucket
+from epochal.store.bucket_runs import bucket_store
 from epochal.store.cluster.catalog import ClusterCatalog
 from epochal.store.cluster.database import Database
+from epochal.store.cluster.publishing import Publisher
 from epochal.store.cluster.runs import ClusterRuns
+from epochal.store.cluster.sealing import Sealer, SealRule
 from epochal.store.local.catalog import folder_store
 from epochal.store.remote.catalog import http_store
 from epochal.store.store import Store
@@ -88,8 +91,8 @@ def hub(root: Path) -> Store:
     return _SERVERS.enter_context(http_store(url, token=reading, cache=cache))
 
 
-def cluster(root: Path) -> Store:
-    """Hubs that share a database and a bucket received the runs."""
+def received(root: Path) -> ClusterRuns:
+    """The runs, as hubs that share a database and a bucket have received them."""
     database = Database(new_database(postgres_address()))
     _SERVERS.callback(database.close)
     database.prepare()
@@ -100,8 +103,26 @@ def cluster(root: Path) -> Store:
     with contextlib.closing(HubInProcess(there, inbox=inbox)) as client:
         for folder in run_folders(root):
             ship_now(folder, client)
+    return runs
+
+
+def cluster(root: Path) -> Store:
+    """Hubs have received the runs, and answer."""
     cache = root.parent / f"{root.name}-shared-cache"
-    return _SERVERS.enter_context(Store(ClusterCatalog(runs, cache=cache)))
+    return _SERVERS.enter_context(Store(ClusterCatalog(received(root), cache=cache)))
+
+
+def bucket(root: Path) -> Store:
+    """Hubs have received the runs, and are away: their bucket answers."""
+    runs = received(root)
+    sealer, publisher = Sealer(runs, SealRule(0.0, 0.0, 0.0)), Publisher(runs)
+    while sealer.seal_next():
+        pass
+    while publisher.publish_runs():
+        pass
+    publisher.publish_indexes()
+    cache = root.parent / f"{root.name}-bucket-cache"
+    return _SERVERS.enter_context(bucket_store(runs.bucket.address, cache=cache))
 
 
 # Each is given a folder of runs to answer about.
@@ -110,14 +131,16 @@ GROWING: dict[str, Callable[[Path], Store]] = {
     "indexed": indexed,
     "remote": remote,
 }
-STORES = {**GROWING, "sealed": sealed, "hub": hub, "cluster": cluster}
+STORES = {**GROWING, "sealed": sealed, "hub": hub, "cluster": cluster, "bucket": bucket}
 # What has one writer and one attempt can also lie in another program's files.
 FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 OPENERS: dict[str, dict[str, Callable[[Path], Store]]] = {
     "open_at": STORES,
+    # A bucket without its hub is read only.
+    "open_changing": {name: STORES[name] for name in STORES if name != "bucket"},
     # Stores that may erase: nobody erases runs of another machine.
     "open_owned": {
-        name: STORES[name] for name in STORES if name not in ("remote", "hub", "cluster")
+        name: STORES[name] for name in STORES if name not in ("remote", "hub", "cluster", "bucket")
     },
     "open_growing": GROWING,
     "open_any": STORES | FOREIGN,
@@ -485,9 +508,11 @@ def test_a_run_is_waited_for(open_at: Open, tmp_path: Path) -> None:
 
 
 @contract
-def test_a_removed_run_is_in_the_trash_until_it_is_restored(open_at: Open, tmp_path: Path) -> None:
+def test_a_removed_run_is_in_the_trash_until_it_is_restored(
+    open_changing: Open, tmp_path: Path
+) -> None:
     Journal(tmp_path).metrics(1, loss=2.5).finish()
-    store = open_at(tmp_path)
+    store = open_changing(tmp_path)
     moved = store.remove(store.run("x"))
     assert list(store.runs()) == []
     assert [run.name for run in store.trash.runs()] == ["x"]

@@ -29,9 +29,8 @@ from epochal.series.summary import Summary
 from epochal.settings import read_settings
 from epochal.store.brief import find_metric, main_metrics, read_series
 from epochal.store.local.by_path import load_run, named_run
-from epochal.store.local.catalog import open_store
-from epochal.store.lookup import is_address
 from epochal.store.metrics import matching
+from epochal.store.opening import open_runs
 from epochal.store.projects import ProjectRow
 from epochal.store.run import RunView
 from epochal.store.store import Store
@@ -47,16 +46,14 @@ def open(  # noqa: A001 - epochal.open is its public name
     Raises ``UsageError`` when there is no such folder.
 
     Args:
-        path: The folder, or the address of a hub or a server, such as ``https://host``.
+        path: The folder, the address of a hub or a server, such as ``https://host``, or a bucket
+            that a hub has filled, such as ``s3://bucket/runs``.
         follow_links: Follow links that lead out of the folder.
         token: The token of the hub or server, by default that of EPOCHAL_HUB_TOKEN.
     """
-    if isinstance(path, str) and is_address(path):
-        from epochal.store.remote.catalog import open_remote
-
-        return Runs(open_remote(path, token=token, rules=reader_rules()))
-    folder = read_settings().dir if path is None else path
-    return Runs(open_store(folder, follow_links=follow_links, rules=reader_rules()))
+    path = read_settings().dir if path is None else path
+    rules = reader_rules()
+    return Runs(open_runs(path, token=token, follow_links=follow_links, rules=rules))
 
 
 def load(folder: str | Path, *, follow_links: bool = False) -> RunData:

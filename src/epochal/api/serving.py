@@ -96,7 +96,7 @@ def serve(
     linger_s: float = LINGER_S,
     follow_links: bool = False,
 ) -> None:
-    """Serve folders of runs from this process until it is stopped.
+    """Serve folders of runs, or a bucket, from this process until it is stopped.
 
     Links that lead out of these folders are followed only with ``follow_links``.
     """
@@ -106,14 +106,12 @@ def serve(
     from epochal.server.app import create_app
     from epochal.server.process import run_server
     from epochal.settings import cache_folder
-    from epochal.store.local.catalog import folder_store
+    from epochal.store.opening import store_over
 
     assert server.listening is not None
     rules = reader_rules()
     app = create_app(
-        lambda: folder_store(
-            *folders, cache=cache_folder(), follow_links=follow_links, rules=rules
-        ),
+        lambda: store_over(*folders, cache=cache_folder(), follow_links=follow_links, rules=rules),
         access=Access(hosts=server.names, token=server.token, port=server.port),
         write_archive=write_archive,
         folders=folders_digest(folders, follow_links=follow_links),

@@ -33,6 +33,7 @@ from epochal.errors import EpochalError, MissingPackageError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.run.console.messages import Verbosity, set_verbosity
 from epochal.settings import cache_folder, export_verbosity, nearest, read_settings
+from epochal.store.lookup import is_address
 
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
@@ -203,8 +204,11 @@ class Group(click.Group, Command):
 
 
 def runs_dir() -> Path:
-    """The folder of runs: ``--dir``, else the setting."""
-    return Path(shared().dir or read_settings().dir)
+    """The folder of runs: ``--dir``, else the setting; raises ``UsageError`` for an address."""
+    folder = shared().dir or read_settings().dir
+    if is_address(folder):
+        raise UsageError(f"{folder} can only be read: name a folder of this machine with --dir.")
+    return Path(folder)
 
 
 def local_store(folder: Path | None = None) -> Store:
@@ -214,10 +218,12 @@ def local_store(folder: Path | None = None) -> Store:
 
 def store_of(options: Shared, folder: Path | None = None) -> Store:
     """The store of these options."""
-    from epochal.store.local.catalog import folder_store
+    from epochal.store.opening import open_runs, store_over
 
-    where = folder or Path(options.dir or read_settings().dir)
-    return folder_store(
+    where = folder or options.dir or read_settings().dir
+    if is_address(where):
+        return open_runs(where, rules=rules_now())
+    return store_over(
         where, cache=cache_folder(), follow_links=options.follow_links, rules=rules_now()
     )
 
@@ -229,20 +235,22 @@ def rules_now() -> RuleSettings:
     return rule_settings(read_settings())
 
 
-def reading_store(hub: str | None = None, place: str | Path | None = None) -> Store | Store:
+def reading_store(hub: str | None = None, place: str | Path | None = None) -> Store:
     """The store that a command reads: that of a hub, else a place on the disk, else our folder.
 
     ``--hub`` names the hub where ``hub`` does not. The place may belong to another tracker.
     """
-    from epochal.store.local.catalog import open_store
+    from epochal.store.opening import is_bucket, open_runs
 
     hub = shared().hub if hub is None else hub
     if hub is not None:
         from epochal.store.remote.catalog import hub_address, open_remote
 
-        return open_remote(hub_address(hub), rules=rules_now())
+        address = hub_address(hub)
+        opening = open_runs if is_bucket(address) else open_remote
+        return opening(address, rules=rules_now())
     if place is not None:
-        return open_store(place, follow_links=shared().follow_links, rules=rules_now())
+        return open_runs(place, follow_links=shared().follow_links, rules=rules_now())
     return local_store()
 
 

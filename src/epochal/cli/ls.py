@@ -18,6 +18,7 @@ from epochal.records.format import UNKNOWN
 from epochal.series.importance import Importance
 from epochal.store.columns import RunTable, parse_columns, run_table
 from epochal.store.lookup import is_address
+from epochal.store.opening import is_bucket
 from epochal.store.run import RunView
 from epochal.store.selection import FIELDS, fields_in
 from epochal.store.words import most_severe_text
@@ -68,7 +69,8 @@ def command(
     is_project = query is not None and _PROJECT.fullmatch(query) is not None
     selection = f'project == "{query}"' if is_project else query
     # The token of a link is not printed.
-    where = str(folder or runs_dir()) if hub is None else hub.partition("?")[0] or "the hub"
+    path = folder or shared().dir or runs_dir()
+    where = str(path) if hub is None else hub.partition("?")[0] or "the hub"
     nothing = _nothing(where, query, is_project=is_project, is_here=hub is None)
     with reading_store(hub, folder) as store:
         for_programs = output.form() != "text"
@@ -85,6 +87,8 @@ def command(
     if num_left := sum(not row.is_summarised for row in found.runs):
         are = "1 run is" if num_left == 1 else f"{num_left:,} runs are"
         output.hint(f"{are} not summarised yet: 'epochal manage pack --all' does that.")
+    if is_bucket(path if hub is None else hub):
+        output.hint("A bucket has what its hub has sealed; the hub itself has newer records.")
     for text in (column.hint for column in found.columns if column.hint is not None):
         output.hint(text)
     if for_programs:

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import ssl
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from epochal.errors import UsageError
 from epochal.settings import Settings, read_settings
 from epochal.shipping.client import first_line
 from epochal.store.lookup import is_address
+from epochal.store.opening import is_bucket
 
 if TYPE_CHECKING:
     from epochal.server.access import Role, TrustedProxy
@@ -57,12 +59,13 @@ def command(
 ) -> None:
     """Follow runs live in the browser, until Ctrl-C.
 
-    DIR is a folder of runs, of Epochal or of another tracker. Other machines can reach the page
-    with --host 0.0.0.0; the printed address then has a token, which the settings or --token-file
-    may choose. If a server for the same folders is running already, its address is printed.
+    DIR is a folder of runs, of Epochal or of another tracker, or a bucket of a hub. Other machines
+    can reach the page with --host 0.0.0.0; the printed address then has a token, which the settings
+    or --token-file may choose. If a server for the same folders is running already, its address is
+    printed.
     """
-    if any(map(is_address, folders)):
-        raise UsageError("serve shows folders of this machine, not addresses.")
+    if any(is_address(path) and not is_bucket(path) for path in folders):
+        raise UsageError("serve shows folders of this machine or a bucket, not other addresses.")
     settings = read_settings()
     rules_now()  # says what is wrong with a file before a page is up
     places, follow_links = _places(folders), shared().follow_links
@@ -103,7 +106,10 @@ def _token(token: str | None, token_file: str | None, settings: Settings) -> str
     return first_line(settings.server_token_file, str(settings.sources["server_token_file"]))
 
 
-def _places(folders: tuple[str, ...]) -> list[Path]:
+def _places(folders: tuple[str, ...]) -> list[str | Path]:
+    given = folders or tuple(filter(None, [shared().dir]))
+    if any(map(is_bucket, given)):
+        return [*given]
     if not folders:
         folder = runs_dir()
         if not folder.is_dir():
@@ -116,7 +122,7 @@ def _places(folders: tuple[str, ...]) -> list[Path]:
     return [Path(path).expanduser() for path in folders]
 
 
-def _say(server: serving.ServerAddress, folders: list[Path]) -> None:
+def _say(server: serving.ServerAddress, folders: Sequence[str | Path]) -> None:
     from epochal.server.address import is_loopback
 
     if server.moved_from is not None:
@@ -188,7 +194,7 @@ def serve(
     if (catalog is None) == (folder is None) or (catalog is None and bucket is not None):
         raise UsageError("name the folder DIR of the hub, or --catalog with --bucket.")
     if catalog is not None:
-        hub = open_shared_hub(catalog, bucket)
+        hub = open_shared_hub(catalog, bucket, tell=_tell)
     else:
         assert folder is not None
         root = folder.expanduser()

@@ -30,11 +30,11 @@ from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
 from epochal.store.bucket import ObjectNotFoundError
 from epochal.store.cluster.runs import Block, ClusterRuns, StoredFile
+from epochal.store.published import object_key, upload_prefix
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
 _MOST_PROJECTS = 10_000
-_DIGEST_CHARS = 16
 
 
 class ClusterInbox:
@@ -182,12 +182,12 @@ class ClusterInbox:
                 return 0
             records = self._checked_records(upload, path) if upload.kind == "segments" else 0
             file = StoredFile(upload.object, upload.size, upload.sha256, records)
-            self._runs.bucket.put(file.object, path)
+            self._runs.put_object(file.object, path)
         if upload.kind == "blobs":
             self._runs.put_blob(upload.run_id, upload.name, file)
         else:
             stem = upload.name.removesuffix(".parquet")
-            have = self._runs.put_segment(upload.run_id, stem, file, is_senders=True)
+            have = self._runs.put_segment(upload.run_id, stem, file)
             if have is not None:
                 upload.drop()
                 raise fewer_records(upload.name, records, have)
@@ -230,10 +230,8 @@ class _Upload:
 
     @property
     def object(self) -> str:
-        """The key of the whole file: another content has another one."""
-        stem, dot, ending = self.name.rpartition(".")
-        digest = self.sha256[:_DIGEST_CHARS]
-        return f"{self.folder}/{self.kind}/{stem or ending}-{digest}{dot}{ending if stem else ''}"
+        """The key of the whole file."""
+        return object_key(self.folder, self.kind, self.name, self.sha256)
 
     def add(self, chunk: bytes, *, offset: int) -> int:
         """Store a piece; how many bytes are here then."""
@@ -274,8 +272,7 @@ class _Upload:
 
     @property
     def _prefix(self) -> str:
-        digest = hashlib.sha256(f"{self.kind}/{self.name}/{self.sha256}".encode()).hexdigest()
-        return f"{self.folder}/uploads/{digest[: 2 * _DIGEST_CHARS]}"
+        return upload_prefix(self.folder, self.kind, self.name, self.sha256)
 
     def _piece(self, offset: int) -> str:
         return f"{self._prefix}/{offset:015d}"

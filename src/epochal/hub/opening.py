@@ -11,6 +11,7 @@ from pathlib import Path
 from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger, only_hub
 from epochal.hub.limits import Budget
+from epochal.hub.maintenance import Maintenance
 from epochal.hub.retention import Retention, read_rules
 from epochal.hub.serving import FolderRuns, HubRuns, SharedRuns, Task, open_noting
 from epochal.settings import cache_folder
@@ -51,7 +52,9 @@ def open_folder_hub(
 
 
 @contextlib.contextmanager
-def open_shared_hub(catalog: str, bucket: str | None = None) -> Iterator[OpenedHub]:
+def open_shared_hub(
+    catalog: str, bucket: str | None = None, *, tell: Callable[[str], object] = lambda _line: None
+) -> Iterator[OpenedHub]:
     """One of the hubs over a database and a bucket; makes the tables of an empty database.
 
     The first hub says which bucket it is, and all others have the same.
@@ -60,9 +63,10 @@ def open_shared_hub(catalog: str, bucket: str | None = None) -> Iterator[OpenedH
         database.prepare()
         ledger = Ledger(ClusterDocuments(database))
         opened = open_bucket(_bucket_of(ledger, bucket, database.address))
-        runs = SharedRuns(ClusterRuns(database, opened), cache=cache_folder())
+        cluster = ClusterRuns(database, opened)
+        runs, tasks = SharedRuns(cluster, cache=cache_folder()), [Maintenance(cluster, tell=tell)]
         try:
-            yield OpenedHub(f"{database.address} and {opened.address}", runs, ledger, [])
+            yield OpenedHub(f"{database.address} and {opened.address}", runs, ledger, tasks)
         finally:
             runs.close()
 

@@ -123,7 +123,8 @@ class _Fetch:
         for name, size in state.blobs.items() if with_blobs else ():
             self.file("blobs", name, size)
         for stem, part in state.parts.items():
-            self._part(stem, part)
+            if f"{stem}.parquet" not in state.segments:
+                self._part(stem, part)
         for name, segment in state.segments.items():
             self.file("segments", name, segment.size)
             sealed = parse_part_name(name, ".parquet")
@@ -139,7 +140,7 @@ class _Fetch:
         state, folder = self._state, self._folder
         for name in folder.parts():
             path, there = folder.part_path(name), state.parts.get(name.stem)
-            if there is None and f"{name.stem}.parquet" in state.segments:
+            if f"{name.stem}.parquet" in state.segments:
                 continue  # it is replaced when the segment is here
             here = self._counts.state(path)
             is_same = there is not None and (here.lines < there.lines or here == there)

@@ -59,7 +59,8 @@ class SegmentState(msgspec.Struct, frozen=True):
 class RunState(msgspec.Struct, frozen=True):
     """What a hub has of a run; blobs by name with their sizes in bytes.
 
-    ``live`` names the files with the newest readings of machines.
+    A part that the hub has sealed by itself is in ``segments`` and in ``parts``: its sender may
+    append to it. ``live`` names the files with the newest readings of machines.
     """
 
     id: str

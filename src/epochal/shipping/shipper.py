@@ -142,7 +142,7 @@ class Shipper:
             there = state.parts.get(self._stem(name), PartState(0))
             sealed = state.segments.get(f"{self._stem(name)}.parquet")
             known = before.get(name.stem)
-            if sealed is not None:
+            if sealed is not None and not there.lines:
                 self._compare_with_segment(name, sealed)
             elif known is not None and known.lines == there.lines:
                 self._sent[name.stem] = known

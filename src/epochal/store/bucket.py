@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _KEY_PART = re.compile(r"(?!\.{1,2}$)[^/\0]{1,255}")
-_SCHEMES = ("s3://", "gs://", "abfs://", "abfss://", "az://")
+BUCKET_SCHEMES = ("s3://", "gs://", "abfs://", "abfss://", "az://")
 # A request is tried again for so long; then whoever waits is told that the bucket is away.
 _RETRY_S = 10.0
 _TIMEOUT_S = 30.0
@@ -77,7 +77,7 @@ class Bucket(Protocol):
 
 def is_bucket_address(text: str) -> bool:
     """Whether a text is the address of an object store."""
-    return text.startswith(_SCHEMES)
+    return text.startswith(BUCKET_SCHEMES)
 
 
 def open_bucket(address: str) -> Bucket:

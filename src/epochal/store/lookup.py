@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.records.format import plural
+from epochal.store.bucket import BUCKET_SCHEMES
 
 if TYPE_CHECKING:
     from epochal.journal.row import RunRow
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 LATEST = "latest"
 _SHOWN = 8
 _SEPARATOR = re.compile(r"[/._ -]")
-_SCHEMES = ("http://", "https://")
+_SCHEMES = ("http://", "https://", *BUCKET_SCHEMES)
 
 
 def is_address(text: object) -> bool:

@@ -1,6 +1,6 @@
-"""The catalog over the runs of a cluster: lists from an index of its own, runs as copies.
+"""The catalog over the runs of a cluster or a bucket: lists from its own index, runs as copies.
 
-Rows are read from the database when they change, and kept in the index that every reader has in
+Rows are read where they are stored when they change, and kept in the index that every reader has in
 its cache. A run that is queried in depth is copied into the cache, each time only what is new, as
 a run of another machine is.
 """
@@ -13,15 +13,16 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from epochal.errors import RunNotFoundError
 from epochal.health.rule_settings import RuleSettings
+from epochal.journal.boards import Boards
 from epochal.journal.facts import unix_time
 from epochal.journal.labels import LabelsEdit
 from epochal.journal.layout import SearchBounds
@@ -30,11 +31,10 @@ from epochal.journal.row import NO_LABELS, Labels, RunRow
 from epochal.journal.summaries import chosen_fields, fork_of, names_of, summary_bytes
 from epochal.query import filter as q
 from epochal.records import whole_number
+from epochal.shipping.fetching import RunReader
 from epochal.store.cache import MemoryBudget
 from epochal.store.catalog import SUMMARISE_S, KnownRuns
-from epochal.store.cluster.boards import ClusterBoards
-from epochal.store.cluster.documents import ClusterDocuments
-from epochal.store.cluster.runs import ClusterRuns, StoredRun
+from epochal.store.cluster.runs import News, StoredRun
 from epochal.store.folder import FolderSource
 from epochal.store.held import HeldRun
 from epochal.store.local.index import Index
@@ -49,7 +49,46 @@ from epochal.store.selection import Selection
 _MIRRORS = "clusters"
 # Runs that are open at once; their copies in the cache stay.
 _MOST_OPEN = 256
-_PAGE = 1000
+
+
+class StoredRuns(RunReader, Protocol):
+    """Runs as rows and objects: those of a cluster, or of a bucket alone, which changes nothing."""
+
+    @property
+    def address(self) -> str:
+        """What people call it."""
+
+    def find(self, run_id: str, *, is_removed: bool = False) -> StoredRun | None:
+        """The run of an id, or the one of it in the trash; None where there is none."""
+
+    def news(self, seen: int | None, known: Callable[[], Mapping[str, int]]) -> News:
+        """What has changed since a number, None at first; ``known`` has runs with their changes."""
+
+    def removed(self) -> list[StoredRun]:
+        """The runs in the trash, the newest deletion first."""
+
+    def sizes(self, runs: Sequence[str]) -> dict[str, int]:
+        """How many lines some runs have, where that is known."""
+
+    def put_summary(self, run_id: str, summary: bytes) -> None:
+        """Keep the summary of a run that has ended, if that is possible."""
+
+    def edit_labels(
+        self, run_id: str, edit: Callable[[Mapping[str, Any]], dict[str, Any]]
+    ) -> object:
+        """Change the labels of a run."""
+
+    def remove(self, run_id: str) -> None:
+        """Move a run to the trash."""
+
+    def restore(self, run_id: str) -> None:
+        """Take a run out of the trash."""
+
+    def erase(self, run_id: str) -> None:
+        """Delete a run that is in the trash."""
+
+    def boards(self, projects: Callable[[], Collection[str]]) -> Boards:
+        """The boards of some projects."""
 
 
 class ClusterCatalog:
@@ -61,7 +100,7 @@ class ClusterCatalog:
 
     def __init__(
         self,
-        runs: ClusterRuns,
+        runs: StoredRuns,
         *,
         cache: Path,
         projects: Set[str] | None = None,
@@ -71,7 +110,7 @@ class ClusterCatalog:
         self._runs = runs
         self._projects = projects
         self._only = only
-        part = repr((runs.database.address, runs.bucket.address, _sorted(projects), _sorted(only)))
+        part = repr((runs.address, _sorted(projects), _sorted(only)))
         digest = hashlib.sha256(part.encode()).hexdigest()[:16]
         self._index = Index(cache, Path(_MIRRORS, digest))
         self._folder = cache / _MIRRORS / digest
@@ -83,7 +122,7 @@ class ClusterCatalog:
         # The number of the last change that the index has; None before the first look.
         self._seen: int | None = None
         self.trash = ClusterTrash(self)
-        self.boards = ClusterBoards(ClusterDocuments(runs.database), self._index.projects)
+        self.boards = runs.boards(self._index.projects)
 
     def close(self) -> None:
         self._index.close()
@@ -91,11 +130,7 @@ class ClusterCatalog:
     # -- lists ------------------------------------------------------------------------------------
 
     def select(
-        self,
-        selection: Selection,
-        *,
-        limit: int | None = None,
-        budget_s: float = SUMMARISE_S,
+        self, selection: Selection, *, limit: int | None = None, budget_s: float = SUMMARISE_S
     ) -> KnownRuns:
         self._look_once()
         self._summarise(budget_s if selection.needs_summary else min(budget_s, SUMMARISE_S))
@@ -140,7 +175,7 @@ class ClusterCatalog:
         stored = self._runs.find(run_id) if run_id else None
         if stored is None or not self.has(stored):
             return None
-        return self._view(row_of(stored))
+        return self._view(self._row(stored))
 
     def has(self, stored: StoredRun) -> bool:
         """Whether a run belongs to this part."""
@@ -155,7 +190,14 @@ class ClusterCatalog:
         stored = self._runs.find(entry.place)
         if stored is None or not self.has(stored):
             raise RunNotFoundError(f"the run {entry.place} is no longer here.")
-        return self._view(row_of(stored))
+        return self._view(self._row(stored))
+
+    def _row(self, stored: StoredRun) -> RunRow:
+        """The row of a run; the index has that of one that was read because it had no summary."""
+        found = self._index.get(stored.id, str(stored.changed)) if stored.summary is None else None
+        if found is None or not found.is_summarised:
+            return row_of(stored)
+        return msgspec.structs.replace(found, status=status_of(found, now=time.time()))
 
     def _view(self, row: RunRow) -> RunView:
         with self._lock:
@@ -197,27 +239,17 @@ class ClusterCatalog:
 
     def _look(self) -> int:
         """Bring what has changed into the index; the number of the last change."""
-        newest = self._runs.newest_change()
-        if self._seen is None:
-            self._seen = self._start(newest)
-        if newest < self._seen:  # the database was restored from an older copy
-            self._index.forget([run.place for run in self._index.known()])
-            self._seen = 0
-        while self._seen < newest:
-            page = self._runs.changed_since(self._seen, most=_PAGE)
-            with self._index.batch():
-                for stored in page:
-                    self._note(stored)
-            self._seen = page[-1].changed if page else newest
-        return self._seen
+        news = self._runs.news(self._seen, self._known)
+        self._index.forget(news.gone)
+        with self._index.batch():
+            for stored in news.changed:
+                self._note(stored)
+        self._seen = news.number
+        return news.number
 
-    def _start(self, newest: int) -> int:
-        """What the index of an earlier process has, without runs that were erased since."""
-        known = {run.place: int(run.signature) for run in self._index.known()}
-        if known:
-            self._index.forget(known.keys() - self._runs.ids())
-        seen = max(known.values(), default=0)
-        return seen if seen <= newest else 0
+    def _known(self) -> dict[str, int]:
+        """The runs of the index, each with the number of its last change."""
+        return {run.place: int(run.signature) for run in self._index.known()}
 
     def _note(self, stored: StoredRun) -> None:
         if stored.removed is not None or not self.has(stored):
@@ -240,7 +272,7 @@ class ClusterCatalog:
         return [stored for stored in self._runs.removed() if self.has(stored)]
 
     @property
-    def runs(self) -> ClusterRuns:
+    def runs(self) -> StoredRuns:
         """The runs of all parts."""
         return self._runs
 
@@ -248,12 +280,12 @@ class ClusterCatalog:
 class ClusterServer:
     """A cluster, as a copy of a run asks it (``epochal.store.remote.mirror``)."""
 
-    def __init__(self, runs: ClusterRuns, copies: Path) -> None:
+    def __init__(self, runs: StoredRuns, copies: Path) -> None:
         self._runs = runs
         self._copies = copies
 
     @contextlib.contextmanager
-    def reading(self, run_id: str) -> Iterator[ClusterRuns]:
+    def reading(self, run_id: str) -> Iterator[RunReader]:
         yield self._runs
 
     def run(self, run_id: str) -> RunRow:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ import msgspec
 
 from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import json_bytes, slugify
-from epochal.journal.line import encode
+from epochal.journal.line import decode, encode
 from epochal.shipping.offering import named_part
 from epochal.shipping.protocol import (
     BATCH_BYTES,
@@ -31,10 +32,26 @@ from epochal.shipping.protocol import (
     lines_after,
 )
 from epochal.store.bucket import Bucket
+from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
+from epochal.store.cluster.documents import ClusterDocuments
+from epochal.store.published import RUN_FILES, upload_prefix
 
 if TYPE_CHECKING:
+    from epochal.journal.segments.read import Segment
     from epochal.store.cluster.database import Cursor
+
+_PAGE = 1000
+
+
+class LostLeaseError(EpochalError):
+    """Another hub has taken over what this one was doing: its result is not stored."""
+
+
+class _End(msgspec.Struct):
+    """What a summary says of the end of a run."""
+
+    is_ended: bool = False
 
 
 class StoredRun(NamedTuple):
@@ -57,6 +74,17 @@ class StoredRun(NamedTuple):
         return f"{self.project}/{self.slug}"
 
 
+class News(NamedTuple):
+    """What has changed of all runs, up to a number; ``gone`` were erased or have to be read again.
+
+    Runs that are in the trash now are among the changed ones.
+    """
+
+    number: int
+    changed: Iterable[StoredRun]
+    gone: Collection[str]
+
+
 class Block(NamedTuple):
     """Whole lines of a part, the first with this ordinal."""
 
@@ -76,7 +104,8 @@ class StoredFile:
     records: int = 0
 
 
-_COLUMNS = (
+# What a ``StoredRun`` is made of.
+COLUMNS = (
     "id, project, slug, identity, labels, summary, stored_bytes,"
     " extract(epoch from received)::float8, extract(epoch from removed)::float8, changed"
 )
@@ -100,21 +129,47 @@ class ClusterRuns:
         run = self.database.run(lambda cursor: _run_of(cursor, run_id))
         return run if run is not None and (run.removed is not None) == is_removed else None
 
-    def changed_since(self, number: int, *, most: int = 1000) -> list[StoredRun]:
-        """The runs that changed after a change of this number, in the order of their changes."""
-        text = f"select {_COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
-        return self.database.run(
-            lambda cursor: [*map(StoredRun._make, cursor.execute(text, (number, most)).fetchall())]
-        )
+    @property
+    def address(self) -> str:
+        """The addresses of the database and of the bucket."""
+        return f"{self.database.address} {self.bucket.address}"
 
-    def newest_change(self) -> int:
+    def boards(self, projects: Callable[[], Collection[str]]) -> ClusterBoards:
+        """The boards of some projects."""
+        return ClusterBoards(ClusterDocuments(self.database), projects)
+
+    def news(self, seen: int | None, known: Callable[[], Mapping[str, int]]) -> News:
+        """The runs that changed after a change of this number, in the order of their changes.
+
+        Without a number, it is that of the newest change that is known.
+        """
+        gone: Collection[str] = ()
+        newest = self._newest_change()
+        if seen is None:
+            there = known()
+            gone, seen = there.keys() - self._ids(), max(there.values(), default=0)
+        if newest < seen:  # the database was restored from an older copy
+            gone, seen = known().keys(), 0
+        return News(newest, self._changed_since(seen) if seen < newest else (), gone)
+
+    def _changed_since(self, number: int) -> Iterator[StoredRun]:
+        text = f"select {COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
+        while True:
+            asked = (number, _PAGE)
+            rows = self.database.run(partial(_fetched, text=text, asked=asked))
+            yield from map(StoredRun._make, rows)
+            if len(rows) < _PAGE:
+                return
+            number = rows[-1][-1]
+
+    def _newest_change(self) -> int:
         """The number of the newest change of any run."""
         row = self.database.run(
             lambda cursor: cursor.execute("select value from epochal.counter").fetchone()
         )
         return 0 if row is None else int(row[0])
 
-    def ids(self) -> set[str]:
+    def _ids(self) -> set[str]:
         """The ids of all runs that are not in the trash."""
         text = "select id from epochal.runs where removed is null"
         rows = self.database.run(lambda cursor: cursor.execute(text).fetchall())
@@ -122,9 +177,7 @@ class ClusterRuns:
 
     def removed(self) -> list[StoredRun]:
         """The runs in the trash, the newest deletion first."""
-        text = (
-            f"select {_COLUMNS} from epochal.runs where removed is not null order by removed desc"
-        )
+        text = f"select {COLUMNS} from epochal.runs where removed is not null order by removed desc"
         return self.database.run(
             lambda cursor: [*map(StoredRun._make, cursor.execute(text).fetchall())]
         )
@@ -203,7 +256,8 @@ class ClusterRuns:
             if _present(_run_of(cursor, run_id, locks=True), run_id).summary != summary:
                 text = "update epochal.runs set summary = %s where id = %s"
                 cursor.execute(text, (summary, run_id))
-                touch(cursor, [run_id])
+                # While a run goes on, the bucket shows what it was when its last part was sealed.
+                touch(cursor, [run_id], is_due=msgspec.json.decode(summary, type=_End).is_ended)
 
         self.database.run(work)
 
@@ -226,20 +280,31 @@ class ClusterRuns:
         return self.database.run(lambda cursor: _lines(cursor, run_id, part.stem, first))
 
     def _unsealed(self, sealed: StoredFile, first: int) -> bytes:
-        """Lines of the records of a segment, from an ordinal on."""
+        """Lines of a segment, from an ordinal on, about as many as fit in one batch."""
+        found, size = [], 0
+        for line in self.sealed_lines(sealed, first=first):
+            found.append(line)
+            size += len(line)
+            if size > BATCH_BYTES:
+                break
+        return b"".join(found)
+
+    def sealed_lines(self, sealed: StoredFile, *, first: int = 0) -> Iterator[bytes]:
+        """The lines of a segment, from an ordinal on."""
         from epochal.journal.segments.read import Segment
 
-        found, size = [], 0
         with tempfile.TemporaryDirectory(prefix="epochal-") as scratch:
             path = Path(scratch) / "segment.parquet"
             path.write_bytes(self.bucket.get(sealed.object))
             with Segment(path) as segment:
-                for _, record in segment.records(first=first):
-                    found.append(encode(record))
-                    size += len(found[-1])
-                    if size > BATCH_BYTES:
-                        break
-        return b"".join(found)
+                yield from _lines_of(segment, sealed.records, first)
+
+    def unsealed_lines(self, run_id: str, stem: str, *, first: int) -> Iterator[bytes]:
+        """The lines of a part from the first that is not sealed on, in pieces of whole lines."""
+        read = partial(_lines, run_id=run_id, stem=stem)
+        while lines := self.database.run(partial(read, first=first)):
+            yield lines
+            first += lines.count(b"\n")
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -255,39 +320,48 @@ class ClusterRuns:
         row = self.database.run(lambda cursor: cursor.execute(text, (run_id, name)).fetchone())
         return None if row is None else StoredFile(*row)
 
+    def put_object(self, key: str, content: Path) -> None:
+        """Put an object, which is swept some time unless a part or a blob gets it."""
+        self.database.run(lambda cursor: sweep(cursor, [key]))
+        self.bucket.put(key, content)
+
     def put_segment(
-        self, run_id: str, stem: str, file: StoredFile, *, is_senders: bool
+        self,
+        run_id: str,
+        stem: str,
+        file: StoredFile,
+        *,
+        lease_owner: str | None = None,
+        last_crc: int = 0,
     ) -> int | None:
         """Have a segment in place of the first lines of a part.
 
         If it has fewer lines than are here it is refused, and their number returned. A segment of
-        a sender has all lines of its part, one that was sealed here those that had come.
+        a sender has all lines of its part. One that a hub has sealed has those that had come, and
+        is stored only while its lease holds, else ``LostLeaseError`` is raised.
         """
 
         def work(cursor: Cursor) -> int | None:
-            text = (
-                "select records, sealed, object from epochal.parts where run = %s and stem = %s"
-                " for update"
-            )
             cursor.execute(
                 "insert into epochal.parts (run, stem) values (%s, %s) on conflict do nothing",
                 (run_id, stem),
             )
-            row = cursor.execute(text, (run_id, stem)).fetchone()
+            row = cursor.execute(
+                "select records, sealed, object, lease_owner from epochal.parts"
+                " where run = %s and stem = %s for update",
+                (run_id, stem),
+            ).fetchone()
             assert row is not None
-            records, sealed, before = row
-            have: int = records if is_senders else sealed
+            records, sealed, before, owner = row
+            if lease_owner is not None and before == file.object and sealed == file.records:
+                return None  # the answer to the first try was lost
+            if lease_owner not in (None, owner):
+                raise LostLeaseError(f"another hub seals {stem} of the run {run_id}.")
+            have: int = records if lease_owner is None else sealed
             if file.records < have:
                 return have
-            cursor.execute(
-                "update epochal.parts set sealed = %s, records = greatest(records, %s),"
-                " object = %s, object_bytes = %s, sha256 = %s, lease_owner = null,"
-                " lease_until = null where run = %s and stem = %s",
-                (
-                    *(file.records, file.records, file.object, file.num_bytes, file.sha256),
-                    *(run_id, stem),
-                ),
-            )
+            _replace_segment(cursor, run_id, stem, file, last_crc)
+            keep(cursor, file.object)
             if before is not None and before != file.object:
                 sweep(cursor, [before])
             touch(cursor, [run_id], file.num_bytes)
@@ -296,9 +370,16 @@ class ClusterRuns:
         return self.database.run(work)
 
     def put_blob(self, run_id: str, name: str, file: StoredFile) -> None:
-        """Have a blob under its name."""
+        """Have a blob under its name.
+
+        The bucket shows it when the next part is sealed, if lines are waiting for that.
+        """
+        is_waiting = "select exists (select from epochal.parts where run = %s and records > sealed)"
 
         def work(cursor: Cursor) -> None:
+            # Locked first: whoever seals the last part meanwhile publishes the blob as well.
+            cursor.execute("select 1 from epochal.runs where id = %s for update", (run_id,))
+            row = cursor.execute(is_waiting, (run_id,)).fetchone()
             cursor.execute(
                 "insert into epochal.blobs (run, name, object, num_bytes, sha256)"
                 " values (%s, %s, %s, %s, %s) on conflict (run, name) do update set"
@@ -306,7 +387,8 @@ class ClusterRuns:
                 " sha256 = excluded.sha256",
                 (run_id, name, file.object, file.num_bytes, file.sha256),
             )
-            touch(cursor, [run_id], file.num_bytes)
+            keep(cursor, file.object)
+            touch(cursor, [run_id], file.num_bytes, is_due=row is None or not row[0])
 
         self.database.run(work)
 
@@ -333,7 +415,7 @@ class ClusterRuns:
                 which,
             )
             row = cursor.execute(
-                "update epochal.uploads set num_bytes ="
+                "update epochal.uploads set started = now(), num_bytes ="
                 " case when num_bytes = %s then num_bytes + %s else num_bytes end"
                 " where run = %s and kind = %s and name = %s and sha256 = %s returning num_bytes",
                 (offset, num_bytes, *which),
@@ -349,6 +431,26 @@ class ClusterRuns:
             "delete from epochal.uploads where run = %s and kind = %s and name = %s and sha256 = %s"
         )
         self.database.run(lambda cursor: cursor.execute(text, (run_id, kind, name, sha256)))
+
+    def drop_uploads(self, *, after_s: float, run_id: str | None = None) -> int:
+        """Forget files of which no piece came for so many seconds; how many they were.
+
+        Their pieces are swept. Of one run, or of all.
+        """
+        text = (
+            "select run, kind, name, sha256, project || '/' || slug from epochal.uploads"
+            " join epochal.runs on runs.id = run"
+            " where started <= now() - make_interval(secs => %s) and run = coalesce(%s, run)"
+        )
+        asked = (after_s, run_id)
+        found = self.database.run(lambda cursor: cursor.execute(text, asked).fetchall())
+        for *upload, folder in found:
+            _, kind, name, sha256 = upload
+            prefix = f"{upload_prefix(folder, kind, name, sha256)}/"
+            pieces = [stored.key for stored in self.bucket.list(prefix)]
+            self.database.run(partial(sweep, objects=pieces))
+            self.end_upload(*upload)
+        return len(found)
 
     def put_readings(self, run_id: str, name: str, data: bytes) -> None:
         """Replace the newest readings of a machine, which a failure of the database may lose."""
@@ -404,12 +506,25 @@ class ClusterRuns:
         self.database.run(work)
 
     def erase(self, run_id: str) -> None:
-        """Delete a run that is in the trash; its objects go after the recovery window."""
+        """Delete a run that is in the trash; its objects go after the recovery window.
+
+        What makes it a run for readers of the bucket goes soon.
+        """
+        self.drop_uploads(after_s=0.0, run_id=run_id)
 
         def work(cursor: Cursor) -> None:
-            text = "select 1 from epochal.runs where id = %s and removed is not null for update"
-            if cursor.execute(text, (run_id,)).fetchone() is None:
+            text = (
+                "select project, slug from epochal.runs where id = %s and removed is not null"
+                " for update"
+            )
+            row = cursor.execute(text, (run_id,)).fetchone()
+            if row is None:
                 raise RunNotFoundError(f"there is no run {run_id} in the trash.")
+            cursor.execute(
+                "insert into epochal.sweep (object, since) select unnest(%s::text[]), '-infinity'"
+                " on conflict (object) do update set since = excluded.since",
+                ([f"{'/'.join(row)}/{name}" for name in RUN_FILES],),
+            )
             for table in ("parts", "blobs"):
                 text = f"select object from epochal.{table} where run = %s and object is not null"
                 sweep(cursor, [key for (key,) in cursor.execute(text, (run_id,)).fetchall()])
@@ -423,28 +538,65 @@ class ClusterRuns:
 # -- transactions ---------------------------------------------------------------------------------
 
 
-def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0) -> None:
+def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0, *, is_due: bool = True) -> None:
     """Have everybody who polls see that runs have changed; the last step of a transaction.
 
     The number is taken from a row that stays locked until the commit, so nobody sees a higher one
-    before a lower one.
+    before a lower one. ``is_due``: the bucket has to show the change as well.
     """
     ids = sorted(runs)
     cursor.execute("select 1 from epochal.runs where id = any(%s) order by id for update", (ids,))
     cursor.execute(
         "with next as (update epochal.counter set value = value + 1 returning value)"
-        " update epochal.runs set changed = next.value, stored_bytes = stored_bytes + %s"
+        " update epochal.runs set changed = next.value, stored_bytes = stored_bytes + %s,"
+        " due = case when %s then next.value else due end"
         " from next where id = any(%s)",
-        (num_bytes, ids),
+        (num_bytes, is_due, ids),
     )
 
 
 def sweep(cursor: Cursor, objects: Iterable[str]) -> None:
-    """Have objects deleted after the recovery window."""
+    """Have objects deleted after the recovery window, unless ``keep`` is called before."""
     cursor.execute(
-        "insert into epochal.sweep (object) select unnest(%s::text[]) on conflict do nothing",
-        (list(objects),),
+        "insert into epochal.sweep (object) select unnest(%s::text[])"
+        " on conflict (object) do update set since = now()",
+        (sorted(objects),),
     )
+
+
+def keep(cursor: Cursor, key: str) -> None:
+    """Have an object stay that a part or a blob has."""
+    cursor.execute("delete from epochal.sweep where object = %s", (key,))
+
+
+def _replace_segment(
+    cursor: Cursor, run_id: str, stem: str, file: StoredFile, last_crc: int
+) -> None:
+    is_senders = last_crc == 0
+    cursor.execute(
+        "update epochal.parts set sealed = %s, records = greatest(records, %s), sealed_crc = %s,"
+        " last_crc = case when %s then 0 else last_crc end,"
+        " unsealed = case when records > %s then now() end,"
+        " object = %s, object_bytes = %s, sha256 = %s, lease_owner = null, lease_until = null"
+        " where run = %s and stem = %s",
+        (
+            *(file.records, file.records, last_crc, is_senders, file.records),
+            *(file.object, file.num_bytes, file.sha256, run_id, stem),
+        ),
+    )
+
+
+def _lines_of(segment: Segment, num_lines: int, first: int) -> Iterator[bytes]:
+    """The lines that a segment was made of, from an ordinal on.
+
+    Lines that were no records follow at the end, so that every ordinal has one line.
+    """
+    for _, record in segment.records(first=first):
+        yield encode(record)
+    num_damaged = segment.num_damaged
+    num_empty = num_lines - segment.num_records - num_damaged
+    others = [b"?\n"] * num_damaged + [b"\n"] * num_empty
+    yield from others[max(0, first - segment.num_records) :]
 
 
 def _unknown(run_id: str) -> RunNotFoundError:
@@ -458,13 +610,17 @@ def _present(run: StoredRun | None, run_id: str) -> StoredRun:
     return run
 
 
+def _fetched(cursor: Cursor, *, text: str, asked: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return cursor.execute(text, asked).fetchall()
+
+
 def _launch_of(identity: Mapping[str, Any]) -> str | None:
     launch_id = identity.get("launch_id")
     return launch_id if isinstance(launch_id, str) else None
 
 
 def _run_of(cursor: Cursor, run_id: str, *, locks: bool = False) -> StoredRun | None:
-    text = f"select {_COLUMNS} from epochal.runs where id = %s{' for update' * locks}"
+    text = f"select {COLUMNS} from epochal.runs where id = %s{' for update' * locks}"
     row = cursor.execute(text, (run_id,)).fetchone()
     return None if row is None else StoredRun._make(row)
 
@@ -539,7 +695,7 @@ def _lock_parts(cursor: Cursor, keys: set[tuple[str, str]]) -> dict[tuple[str, s
 def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], int]) -> None:
     """Store blocks that follow what is there, and count them."""
     last_lines = {(block.run, block.stem): block.lines for block in new}
-    crcs = [zlib.crc32(_last_line(last_lines[key])) for key in have]
+    ends = [_last_line(last_lines[key]) for key in have]
     text = (
         "copy epochal.lines (run, stem, first, num_lines, num_bytes, data)"
         " from stdin (format binary)"
@@ -551,11 +707,15 @@ def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], 
             sizes = block.lines.count(b"\n"), len(block.lines)
             copy.write_row((*block[:3], *sizes, codec.compress(block.lines, asbytes=True)))
     cursor.execute(
-        "update epochal.parts set records = new.records, last_crc = new.crc, received = now()"
-        " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[])"
-        " as new(run, stem, records, crc)"
+        "update epochal.parts set records = new.records, last_crc = new.crc, received = now(),"
+        " is_finished = new.is_finished, unsealed = coalesce(unsealed, now())"
+        " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[], %s::bool[])"
+        " as new(run, stem, records, crc, is_finished)"
         " where parts.run = new.run and parts.stem = new.stem",
-        ([run for run, _ in have], [stem for _, stem in have], list(have.values()), crcs),
+        (
+            *([run for run, _ in have], [stem for _, stem in have], list(have.values())),
+            *(list(map(zlib.crc32, ends)), list(map(_is_finish, ends))),
+        ),
     )
     added: Counter[str] = Counter()
     for block in new:
@@ -578,6 +738,12 @@ def _codec() -> Any:
     return pa.Codec("zstd", compression_level=1)
 
 
+def _is_finish(line: bytes) -> bool:
+    """Whether a line is the end of an attempt."""
+    record = decode(line[:-1]) if b'"finish"' in line else None
+    return record is not None and record.get("log") == "finish"
+
+
 def _last_line(lines: bytes) -> bytes:
     return lines[lines.rfind(b"\n", 0, -1) + 1 :]
 
@@ -586,11 +752,13 @@ def _lines(cursor: Cursor, run_id: str, stem: str, first: int) -> bytes:
     text = (
         "select first, num_lines, num_bytes, data from (select first, num_lines, num_bytes, data,"
         " sum(num_bytes) over (order by first) - num_bytes as before from epochal.lines"
-        " where run = %s and stem = %s and first + num_lines > %s) as blocks"
-        " where before < %s order by first"
+        " where run = %s and stem = %s and first + num_lines > %s and first >= coalesce(("
+        "select max(first) from epochal.lines where run = %s and stem = %s and first <= %s), 0)"
+        ") as blocks where before < %s order by first"
     )
     found, expected, codec = b"", first, _codec()
-    rows = cursor.execute(text, (run_id, stem, first, BATCH_BYTES))
+    asked = (run_id, stem, first)
+    rows = cursor.execute(text, (*asked, *asked, BATCH_BYTES))
     for start, num_lines, num_bytes, data in rows:
         if start > expected:
             raise FormatError(f"lines {expected} to {start - 1} of {stem} are missing.")
@@ -611,7 +779,7 @@ def _state(cursor: Cursor, run_id: str) -> RunState:
     for stem, records, crc, sealed, size in cursor.execute(text, (run_id,)).fetchall():
         if size is not None and sealed == records:
             segments[f"{stem}.parquet"] = SegmentState(size, sealed)
-        elif records:
+        if records and (crc or sealed < records):  # its sender may have more lines
             parts[stem] = PartState(records, crc)
     text = "select name, num_bytes from epochal.blobs where run = %s order by name"
     blobs: dict[str, int] = dict(cursor.execute(text, (run_id,)).fetchall())

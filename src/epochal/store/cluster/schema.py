@@ -5,6 +5,15 @@ row takes the next number of ``counter`` at its end, so numbers become visible i
 ``parts.records`` is how many lines of a part are acknowledged. Of these, the first ``sealed`` are
 in an object of the bucket; ``lines`` has the others, in blocks as they came, compressed by zstd.
 Nothing makes these blocks unique but the row in ``parts``, which is locked while they are added.
+Sealed lines stay in ``lines`` until their partition is dropped.
+
+``parts.last_crc`` is of the last line and ``sealed_crc`` of the last sealed one; both are 0 where a
+sender has sealed the part. ``is_finished``: the last line is the end of an attempt. ``unsealed`` is
+when the oldest line that is not sealed came.
+
+``runs.due`` is the number of the last change that the bucket has to show, and ``published`` of the
+last one that it shows. Readers of the bucket believe ``indexes``, which are written last. Objects
+in ``sweep`` are deleted after the recovery window, unless a part or a blob has them by then.
 """
 
 from __future__ import annotations
@@ -14,7 +23,9 @@ VERSION = 1
 TABLES = """
 create schema if not exists epochal;
 create table if not exists epochal.version (
-    version int not null, created timestamptz not null default now()
+    version int not null,
+    created timestamptz not null default now(),
+    id text not null default gen_random_uuid()::text
 );
 create table if not exists epochal.counter (
     value bigint not null
@@ -32,19 +43,26 @@ create table if not exists epochal.runs (
     created timestamptz not null default now(),
     received timestamptz not null default now(),
     removed timestamptz,
-    published bigint not null default 0,
     changed bigint not null,
+    due bigint not null default 0,
+    published bigint not null default 0,
+    lease_owner text,
+    lease_until timestamptz,
     unique (project, slug)
 );
 create index if not exists runs_changed on epochal.runs (changed);
+create index if not exists runs_due on epochal.runs (due) where due > published;
 create index if not exists runs_launch on epochal.runs (launch_id) where launch_id is not null;
 create table if not exists epochal.parts (
     run text not null references epochal.runs on delete cascade,
-    stem text not null,
+    stem text collate "C" not null,
     records bigint not null default 0,
     last_crc bigint not null default 0,
+    is_finished boolean not null default false,
     received timestamptz not null default now(),
+    unsealed timestamptz,
     sealed bigint not null default 0,
+    sealed_crc bigint not null default 0,
     object text,
     object_bytes bigint,
     sha256 text,
@@ -56,7 +74,7 @@ create index if not exists parts_unsealed on epochal.parts (received) where reco
 create table if not exists epochal.lines (
     received timestamptz not null default now(),
     run text not null,
-    stem text not null,
+    stem text collate "C" not null,
     first bigint not null,
     num_lines int not null,
     num_bytes int not null,
@@ -89,18 +107,29 @@ create table if not exists epochal.documents (
 create table if not exists epochal.sweep (
     object text primary key, since timestamptz not null default now()
 );
+create table if not exists epochal.indexes (
+    project text primary key,
+    number bigint not null default 0,
+    num_runs bigint not null default 0,
+    written timestamptz,
+    lease_owner text,
+    lease_until timestamptz
+);
 alter table epochal.lines alter column data set storage external;
 insert into epochal.counter select 0 where not exists (select from epochal.counter);
 insert into epochal.version select %(version)s where not exists (select from epochal.version);
 """
 
-# Of today, and of the days that begin before the next look.
+# Of today, and of the days that begin before the next look. Days are those of UTC: hubs may run in
+# several time zones.
 PARTITIONS = """
 select format(
     'create table if not exists epochal.lines_%s partition of epochal.lines'
     ' for values from (%L) to (%L)',
-    to_char(day, 'YYYYMMDD'), day, day + interval '1 day')
+    to_char(day, 'YYYYMMDD'), day at time zone 'UTC', (day + interval '1 day') at time zone 'UTC')
 from generate_series(
-    date_trunc('day', now()), date_trunc('day', now()) + interval '2 days', interval '1 day'
+    date_trunc('day', now() at time zone 'UTC'),
+    date_trunc('day', now() at time zone 'UTC') + interval '2 days',
+    interval '1 day'
 ) as day
 """

@@ -1,0 +1,202 @@
+"""Makes the catalog of a cluster anew from its bucket, for a database that was lost.
+
+The bucket has runs, labels, summaries, sealed parts and blobs. Lines that were not sealed come
+again from their senders, as far as these still have them. Tokens, links, the audit log and boards
+are in the database alone: they come from a backup of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from epochal.errors import EpochalError, UsageError
+from epochal.store.bucket import Bucket
+from epochal.store.cluster.publishing import adopt_bucket
+from epochal.store.cluster.runs import ClusterRuns, touch
+from epochal.store.published import (
+    PublishedParts,
+    PublishedRun,
+    read_bucket,
+    read_index,
+    read_parts,
+    summary_of,
+)
+
+if TYPE_CHECKING:
+    from epochal.store.cluster.database import Cursor
+
+NOT_IN_BUCKET = (
+    "Lines that were not sealed come again from machines that still have them. Tokens, links, the"
+    " audit log and boards are only in a backup of the database."
+)
+# Requests to the bucket at once, and runs in one transaction.
+_REQUESTS = 16
+_AT_ONCE = 200
+
+
+class Rebuilt(NamedTuple):
+    """How many runs were added, how many were there already, and what is wrong with others."""
+
+    num_added: int
+    num_known: int
+    problems: list[str]
+
+
+class _Original(NamedTuple):
+    """What a bucket has of a run."""
+
+    project: str
+    run: PublishedRun
+    identity: bytes
+    parts: PublishedParts
+
+
+def rebuild(
+    runs: ClusterRuns,
+    *,
+    adds: bool = False,
+    leaves_out: bool = False,
+    tell: Callable[[str], object] = lambda _line: None,
+) -> Rebuilt:
+    """Add the runs of the bucket to a database that has none; runs in the trash stay there.
+
+    Raises ``UsageError`` for a database with runs, unless ``adds`` is set: then those that it lacks
+    are added, and the others stay as they are. It may be run again after it was interrupted.
+
+    Hubs of this database fill the bucket from then on; not where runs cannot be read, because they
+    would no longer be in its indexes, unless ``leaves_out`` is set.
+    """
+    known = runs.database.run(_ids)
+    if known and not adds:
+        raise UsageError(
+            f"{runs.database.address} has {len(known):,} runs already: rebuild an empty database,"
+            " or say that missing runs are to be added."
+        )
+    missing, num_known, problems = [], 0, list[str]()
+    projects = read_bucket(runs.bucket).projects
+    for project in sorted(projects):
+        listed = read_index(runs.bucket, project)
+        missing += [(project, run) for run in listed if run.id not in known]
+        num_known += sum(run.id in known for run in listed)
+    num_added = 0
+    for start in range(0, len(missing), _AT_ONCE):
+        originals, faults = _read(runs.bucket, missing[start : start + _AT_ONCE])
+        problems += faults
+        num_added += runs.database.run(partial(_add, originals=originals))
+        tell(f"{start + len(originals):,} of {len(missing):,} runs")
+    if not problems or leaves_out:
+        adopt_bucket(runs, projects)
+    return Rebuilt(num_added, num_known, problems)
+
+
+def _ids(cursor: Cursor) -> set[str]:
+    return {run_id for (run_id,) in cursor.execute("select id from epochal.runs").fetchall()}
+
+
+def _read(
+    bucket: Bucket, listed: Iterable[tuple[str, PublishedRun]]
+) -> tuple[list[_Original], list[str]]:
+    """What the bucket has of some runs, and a sentence for each that cannot be read."""
+
+    def read(item: tuple[str, PublishedRun]) -> _Original | str:
+        project, run = item
+        folder = f"{project}/{run.slug}"
+        try:
+            identity = bucket.get(f"{folder}/run.json")
+            return _Original(project, run, identity, read_parts(bucket, folder))
+        except EpochalError as error:
+            return f"{folder} is left out: {error}"
+
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        answers = list(pool.map(read, listed))
+    originals = [answer for answer in answers if isinstance(answer, _Original)]
+    return originals, [answer for answer in answers if isinstance(answer, str)]
+
+
+def _add(cursor: Cursor, *, originals: list[_Original]) -> int:
+    """Add runs with their parts and blobs; how many were not there."""
+    cursor.execute("select value from epochal.counter for update")
+    num_added = 0
+    for original in originals:
+        if cursor.execute(_RUN, _run_values(original)).rowcount:
+            num_added += 1
+            cursor.executemany(_PART, list(_part_values(original)))
+            cursor.executemany(_BLOB, list(_blob_values(original)))
+    newest = max((original.run.changed for original in originals), default=0)
+    text = "update epochal.counter set value = greatest(value, %s)"
+    cursor.execute(text, (newest,))
+    touch(cursor, [original.run.id for original in originals], is_due=False)
+    return num_added
+
+
+_RUN = """
+insert into epochal.runs (
+    id, project, slug, launch_id, identity, labels, summary, stored_bytes, received, removed,
+    changed, published
+) values (
+    %(id)s, %(project)s, %(slug)s, %(launch_id)s, %(identity)s, %(labels)s, %(summary)s,
+    %(stored_bytes)s, to_timestamp(%(received)s), to_timestamp(%(removed)s), %(changed)s,
+    %(published)s
+) on conflict do nothing
+"""
+# A sender goes on behind the last sealed line.
+_PART = """
+insert into epochal.parts (
+    run, stem, records, last_crc, sealed, sealed_crc, object, object_bytes, sha256
+) values (
+    %(run)s, %(stem)s, %(sealed)s, %(crc)s, %(sealed)s, %(crc)s, %(object)s, %(size)s, %(sha256)s
+)
+"""
+_BLOB = """
+insert into epochal.blobs (run, name, object, num_bytes, sha256)
+values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s)
+"""
+
+
+def _run_values(original: _Original) -> dict[str, Any]:
+    identity: dict[str, Any] = msgspec.json.decode(original.identity)
+    launch_id = identity.get("launch_id")
+    return {
+        "id": original.run.id,
+        "project": original.project,
+        "slug": original.run.slug,
+        "launch_id": launch_id if isinstance(launch_id, str) else None,
+        "identity": original.identity,
+        "labels": bytes(original.run.labels),
+        "summary": summary_of(original.run),
+        "stored_bytes": original.run.stored_bytes,
+        "received": original.run.received,
+        "removed": original.run.removed,
+        "changed": original.run.changed,
+        "published": original.parts.changed,
+    }
+
+
+def _part_values(original: _Original) -> Iterable[dict[str, Any]]:
+    for stem, part in original.parts.parts.items():
+        if part.object is not None:
+            yield {
+                "run": original.run.id,
+                "stem": stem,
+                "sealed": part.sealed,
+                "crc": part.last_crc,
+                "object": part.object,
+                "size": part.size,
+                "sha256": part.sha256,
+            }
+
+
+def _blob_values(original: _Original) -> Iterable[dict[str, Any]]:
+    for name, blob in original.parts.blobs.items():
+        yield {
+            "run": original.run.id,
+            "name": name,
+            "object": blob.object,
+            "size": blob.size,
+            "sha256": blob.sha256,
+        }

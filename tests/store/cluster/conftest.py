@@ -1,0 +1,20 @@
+"""A cluster for each test: an empty database, and a prefix of a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.doubles.cluster import Cluster, opened_cluster
+from tests.servers.postgres import new_database
+from tests.servers.s3 import S3Server
+
+
+@pytest.fixture
+def cluster(s3: S3Server, postgres: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Its hubs are opened with ``hub``."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    with opened_cluster(new_database(postgres), s3.make_bucket("runs")) as cluster:
+        yield cluster
