@@ -20,7 +20,9 @@ from typing import Any
 
 from epochal.base.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import FormatError
+from epochal.hub.documents import FOLDER
 from epochal.hub.inbox import (
+    Readiness,
     UnknownRunError,
     check_lines,
     check_piece,
@@ -28,6 +30,7 @@ from epochal.hub.inbox import (
     other_content,
     other_project,
 )
+from epochal.hub.limits import FullError
 from epochal.journal.blobs import blob_is_whole, encode_pending
 from epochal.journal.labels import read_labels
 from epochal.journal.layout import (
@@ -118,6 +121,8 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
+# Is written to see whether anything can be.
+_PROBE = f"{FOLDER}/ready"
 
 
 @dataclass(slots=True)
@@ -144,13 +149,22 @@ class FolderInbox:
     """The runs below one folder, as shippers see them.
 
     ``charge`` is called with a run's id and the bytes that are about to be stored; it
-    raises ``FullError`` when they do not fit.
+    raises ``FullError`` when they do not fit. ``on_commit`` is called with the bytes of lines that
+    were made durable, and the seconds that it took.
     """
 
+    # They wait for the disk, which writes what many wait for together.
+    num_threads = 32
+
     def __init__(
-        self, root: Path, *, charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None
+        self,
+        root: Path,
+        *,
+        charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None,
+        on_commit: Callable[[int, float], None] = lambda _num_bytes, _seconds: None,
     ) -> None:
         self.root = root
+        self._on_commit = on_commit
         self._bounds = SearchBounds(root)
         self._charge = charge
         self._lock = threading.Lock()
@@ -346,6 +360,18 @@ class FolderInbox:
         """A piece of a file from an offset on."""
         return piece_of(self._run(run_id).folder, kind, name, offset=offset)
 
+    def readiness(self) -> Readiness:
+        """Whether anything can be stored now."""
+        try:
+            self._charge("", 0)
+            with replaced_file(self.root / _PROBE) as temporary:
+                temporary.write_bytes(b"x")
+        except FullError as error:
+            return Readiness((str(error),))
+        except OSError as error:
+            return Readiness((f"the folder cannot be written: {error.strerror}.",))
+        return Readiness()
+
     # -- files ------------------------------------------------------------------------------------
 
     def _folders(self) -> dict[str, Path]:
@@ -450,7 +476,7 @@ class FolderInbox:
         return part.lines
 
     def _write(self, run: _Run, part: GrowingPart, new: bytes) -> None:
-        is_first = part.size == 0
+        is_first, began_s = part.size == 0, time.monotonic()
         if is_first:
             run.folder.journal.mkdir(exist_ok=True)
         try:
@@ -467,6 +493,7 @@ class FolderInbox:
             raise
         part.lines += new.count(b"\n")
         part.size += len(new)
+        self._on_commit(len(new), time.monotonic() - began_s)
 
     def _complete(
         self, run: _Run, kind: protocol.FileKind, partial: Path, name: str, sha256: str
