@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import read_json, slugify
@@ -95,7 +95,7 @@ def test_boards_belong_to_the_projects_of_a_token(team: HubProcess) -> None:
     for client, projects in ((writer, ["p"]), (reader, ["p"]), (team.client(), ["p", "q"])):
         boards = client.get_json("/api/boards")["boards"]
         assert [stored["project"] for stored in boards] == projects
-    link = Links(Documents(team.root)).make([id_of(team, "open")], until=time.time() + 600)
+    link = Links(FolderDocuments(team.root)).make([id_of(team, "open")], until=time.time() + 600)
     assert team.client(link).get_json("/api/boards") == {"boards": []}
     assert names(team.client()) == ["open", "secret"]
 
@@ -138,10 +138,10 @@ def test_every_token_is_compared_in_constant_time(
         found = ledger.principal(token)
         assert (found is not None) == (token in made)
         assert compared == [True] * 5  # the first that fits does not end it
-    link = Links(Documents(tmp_path)).make(["run"], until=time.time() + 60)
+    link = Links(FolderDocuments(tmp_path)).make(["run"], until=time.time() + 60)
     compared.clear()
-    assert Links(Documents(tmp_path)).principal(link) is not None
-    assert Links(Documents(tmp_path)).principal(link[:-3] + "abc") is None
+    assert Links(FolderDocuments(tmp_path)).principal(link) is not None
+    assert Links(FolderDocuments(tmp_path)).principal(link[:-3] + "abc") is None
     assert compared == [True, True]
     ledger.close()
 
@@ -377,7 +377,7 @@ def test_json_with_as_many_levels_as_can_be_read_again_is_stored(team: HubProces
 
 def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:
     run, secret = id_of(team, "open"), id_of(team, "secret")
-    link = Links(Documents(team.root)).make([run], until=time.time() + 60)
+    link = Links(FolderDocuments(team.root)).make([run], until=time.time() + 60)
     client = team.client(link)
     assert names(client) == ["open"]
     assert client.get_json(f"/api/runs/{run}/config") == {}
@@ -388,7 +388,7 @@ def test_a_link_shows_its_run_and_nothing_else(team: HubProcess) -> None:
 
 def test_a_link_changes_nothing(team: HubProcess) -> None:
     run = id_of(team, "open")
-    client = team.client(Links(Documents(team.root)).make([run], until=time.time() + 60))
+    client = team.client(Links(FolderDocuments(team.root)).make([run], until=time.time() + 60))
     sent = {"content-type": "application/json"}
     chosen = b'{"runs":["%s"]}' % run.encode()
     for method, path, body in (
@@ -409,7 +409,7 @@ def test_a_link_ends_while_it_is_used(team: HubProcess) -> None:
     run = id_of(team, "open")
     for lasts_s in (3, 30, 120):  # on a busy machine a request may take longer than a short link
         until = time.time() + lasts_s
-        client = team.client(Links(Documents(team.root)).make([run], until=until))
+        client = team.client(Links(FolderDocuments(team.root)).make([run], until=until))
         with contextlib.suppress(HubError):
             assert names(client) == ["open"]
             break
@@ -423,9 +423,9 @@ def test_a_forged_or_ended_link_is_refused(team: HubProcess) -> None:
     team.kill()  # a new process has counted no wrong tokens of this address yet
     team.start()
     run = id_of(team, "open")
-    links = Links(Documents(team.root))
+    links = Links(FolderDocuments(team.root))
     good = links.make([run], until=time.time() + 60)
-    ended = Links(Documents(team.root), clock=lambda: time.time() - 1000).make(
+    ended = Links(FolderDocuments(team.root), clock=lambda: time.time() - 1000).make(
         [run], until=time.time() - 500
     )
     body, _, signature = good.partition(".")

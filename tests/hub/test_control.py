@@ -20,7 +20,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.endpoints import HubControls
 from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import RunFolder
@@ -186,14 +186,14 @@ def test_a_run_that_has_ended_takes_no_request(team: HubProcess) -> None:
 def test_a_link_does_not_show_who_asked(team: HubProcess) -> None:
     run_id = id_of(team, "open")
     team.client().ask(run_id, "continue")
-    link = Links(Documents(team.root)).make([run_id], until=time.time() + 60)
+    link = Links(FolderDocuments(team.root)).make([run_id], until=time.time() + 60)
     assert team.client(link).get_json(f"/api/runs/{run_id}/control")["requests"] == []
     assert [one.action for one in team.client().take_requests(run_id)] == ["continue"]
 
 
 def test_a_reader_and_a_link_control_nothing(team: HubProcess) -> None:
     run_id = id_of(team, "open")
-    link = Links(Documents(team.root)).make([run_id], until=time.time() + 60)
+    link = Links(FolderDocuments(team.root)).make([run_id], until=time.time() + 60)
     for who in (token(team, "read"), token(team, "read", "p"), link):
         client = team.client(who)
         assert client.get_json(f"/api/runs/{run_id}/control")["allowed"] is False

@@ -238,11 +238,13 @@ def test_an_address_with_a_password_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--store", "clickhouse://db/epochal"], "leave out --store, and the hub keeps its runs"),
-        ([], "name the folder DIR of the hub."),
+        ([], "name the folder DIR of the hub, or --catalog with --bucket"),
+        (["hub", "--catalog", "postgresql://db/x"], "name the folder DIR of the hub, or"),
+        (["--bucket", "s3://b"], "name the folder DIR of the hub, or"),
+        (["--catalog", "mysql://db/x", "--bucket", "b"], "such as postgresql://db/epochal"),
     ],
 )
-def test_a_hub_keeps_its_runs_in_a_folder(
+def test_a_hub_keeps_its_runs_in_a_folder_or_in_a_catalog_with_a_bucket(
     options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["hub", "serve", *options]) == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.ledger import Ledger, Links
 
 Two = tuple[Ledger, Ledger]
@@ -20,7 +20,7 @@ _SOON_S = 1.1
 
 @pytest.fixture
 def documents(tmp_path: Path) -> Iterator[Documents]:
-    with contextlib.closing(Documents(tmp_path)) as documents:
+    with contextlib.closing(FolderDocuments(tmp_path)) as documents:
         yield documents
 
 

@@ -16,7 +16,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.cli.tui.state import AppState
 from epochal.errors import RunNotFoundError
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.ledger import Links
 from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubError
@@ -162,7 +162,7 @@ def test_a_long_list_comes_whole(
 def test_a_shared_link_opens_its_run_and_no_other(hub: HubProcess) -> None:
     shown = epochal.load(record(hub.root, "a", steps=3).path).info.id
     other = epochal.load(record(hub.root, "b", steps=3).path).info.id
-    link = Links(Documents(hub.root)).make([shown], until=time.time() + 600)
+    link = Links(FolderDocuments(hub.root)).make([shown], until=time.time() + 600)
     with epochal.open(f"{hub.url}/?token={link}") as runs:
         assert [run.name for run in runs] == ["a"]
         assert len(runs.run("a").series("loss")) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.ledger import Ledger, Links
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
@@ -32,7 +32,7 @@ class Hub:
     guest: str
 
     def link(self) -> str:
-        return Links(Documents(self.root), clock=lambda: self.now[0]).make(
+        return Links(FolderDocuments(self.root), clock=lambda: self.now[0]).make(
             [self.run], until=self.now[0] + 60
         )
 
@@ -116,5 +116,5 @@ def test_a_stream_of_a_token_ends_when_the_token_is_revoked(
 def test_streams_of_links_end_when_all_links_are_revoked(hub: Hub) -> None:
     with hub.server.listen(run=hub.run, headers=bearer(hub.link())) as events:
         until(events, "ready")
-        Links(Documents(hub.root)).revoke_all()
+        Links(FolderDocuments(hub.root)).revoke_all()
         rest_of(events)

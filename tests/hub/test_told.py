@@ -16,7 +16,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import Budget, FullError
 from epochal.journal.layout import write_json
@@ -159,7 +159,7 @@ def test_a_person_without_a_token_gets_a_page_that_asks_for_it(hub: HubProcess) 
 
 
 def test_a_link_that_ended_says_when(hub: HubProcess, tmp_path: Path) -> None:
-    links = Links(Documents(hub.root), clock=lambda: 1.7e9)
+    links = Links(FolderDocuments(hub.root), clock=lambda: 1.7e9)
     ended = links.make(["a"], until=1.7e9 + 60)
     status, _, body = opened(f"{hub.url}/?token={ended}", _PEOPLE)
     day = time.strftime("%Y-%m-%d", time.localtime(1.7e9 + 60))

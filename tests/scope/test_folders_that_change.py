@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from epochal.hub.documents import Documents
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.ledger import Ledger, Links
 from epochal.journal.layout import read_json
 from epochal.store.local.catalog import folder_store
@@ -43,7 +43,7 @@ class Hub:
         return self.ask(who, "PUT", f"/api/hub/runs/{run}", identity).status
 
     def link(self, run: str) -> None:
-        self.tokens["link"] = Links(Documents(self.root)).make([run], until=END)
+        self.tokens["link"] = Links(FolderDocuments(self.root)).make([run], until=END)
 
     def delete(self, run: str, *, who: str = "alpha") -> str:
         (removed,) = self.ask(who, "POST", "/api/trash", {"runs": [run]}).json["removed"]

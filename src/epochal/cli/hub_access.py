@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from epochal.cli import options
-from epochal.cli.command import check_own, data_command, local_store, named_runs, selected_runs
+from epochal.cli.command import data_command, named_runs, selected_runs
 from epochal.cli.output import answer, hint, said_json, say, table, terminal_columns
 from epochal.errors import UsageError
 from epochal.records.format import plural
@@ -29,18 +28,17 @@ _DAY_S = 86_400.0
 
 _hub_option = click.option(
     "--hub",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
     required=True,
     metavar="DIR",
-    help="The hub's folder.",
+    help="The hub's folder, or the address of the catalog that hubs share.",
 )
 
 
 @contextmanager
-def _ledger(hub: Path) -> Iterator[Ledger]:
-    from epochal.hub.ledger import Ledger
+def _ledger(hub: str) -> Iterator[Ledger]:
+    from epochal.hub.opening import open_hub
 
-    with closing(Ledger(hub)) as ledger:
+    with open_hub(hub) as (ledger, _):
         yield ledger
 
 
@@ -50,7 +48,7 @@ def _ledger(hub: Path) -> Iterator[Ledger]:
 @_hub_option
 @click.option("--role", type=ROLES, default="write", help="What the token may do (write).")
 @click.option("--project", "projects", multiple=True, help="Only for this project.")
-def token(action: str, name: str | None, hub: Path, role: Role, projects: tuple[str, ...]) -> None:
+def token(action: str, name: str | None, hub: str, role: Role, projects: tuple[str, ...]) -> None:
     """Make, list and revoke the tokens of a hub. A new token is printed once."""
     from epochal.journal.layout import slugify
 
@@ -96,15 +94,16 @@ def _list_tokens(ledger: Ledger) -> None:
 @click.option("--days", type=click.FloatRange(0, 3650, min_open=True), default=30.0)
 @click.option("--revoke-all", is_flag=True, help="End every link of this hub instead.")
 def share(
-    runs: tuple[str, ...], where: str | None, hub: Path, url: str, days: float, revoke_all: bool
+    runs: tuple[str, ...], where: str | None, hub: str, url: str, days: float, revoke_all: bool
 ) -> None:
     """Make a link that shows runs of a hub to anybody who has it, for 30 days or --days.
 
     RUN may be a project. With the address of a page as --url, the link shows that view.
     """
     from epochal.hub.ledger import Links
+    from epochal.hub.opening import open_hub
 
-    with _ledger(hub) as ledger:
+    with open_hub(hub) as (ledger, store):
         links = Links(ledger.documents)
         if revoke_all:
             links.revoke_all()
@@ -112,11 +111,10 @@ def share(
             sentence = "Every link that was given out before is refused from now on."
             answer({"revoked": "all"}, sentence)
             return
-        store = local_store(hub)
         views = named_runs(store, runs) if runs else selected_runs(store, runs, where)
-        ids = {view.id: check_own(view) for view in views if runs or not view.outline().hidden}
+        ids = [view.id for view in views if runs or not view.outline().hidden]
         until = time.time() + days * _DAY_S
-        link_token = links.make(list(ids), until=until)
+        link_token = links.make(ids, until=until)
         ledger.note(_user(), "share", details=f"until {format_moment(until)}: {', '.join(ids)}")
     try:
         page = urlsplit(url)
@@ -126,14 +124,14 @@ def share(
     # A browser keeps what comes after # when the hub takes the token out of the address.
     link = f"{address.rstrip('/')}/?token={link_token}{'#' * bool(page.fragment)}{page.fragment}"
     hint(f"Whoever has this link can see {plural(len(ids), 'run')} for {days:g} days:")
-    if not said_json({"link": link, "runs": list(ids), "until": until}):
+    if not said_json({"link": link, "runs": ids, "until": until}):
         say(link)
 
 
 @data_command
 @_hub_option
 @click.option("-n", "--lines", default=100, help="How many lines (100).")
-def audit(hub: Path, lines: int) -> None:
+def audit(hub: str, lines: int) -> None:
     """Print who changed what on a hub, the newest first."""
     with _ledger(hub) as ledger:
         rows = ledger.audit(limit=lines)

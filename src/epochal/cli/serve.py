@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import ipaddress
 import socket
@@ -186,20 +185,15 @@ def serve(
     from epochal.hub.serving import serve_hub
 
     tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
-    is_shared = catalog is not None and bucket is not None
-    if is_shared == (folder is not None) or (catalog is None) != (bucket is None):
-        raise UsageError("name the folder DIR of the hub, or both --catalog and --bucket.")
-    with contextlib.ExitStack() as stack:
-        if folder is not None:
-            opened = stack.enter_context(
-                open_folder_hub(
-                    folder.expanduser(), most=max_size, most_per_writer=quota, tell=_tell
-                )
-            )
-        else:
-            assert catalog is not None
-            assert bucket is not None
-            opened = stack.enter_context(open_shared_hub(catalog, bucket))
+    if (catalog is None) == (folder is None) or (catalog is None and bucket is not None):
+        raise UsageError("name the folder DIR of the hub, or --catalog with --bucket.")
+    if catalog is not None:
+        hub = open_shared_hub(catalog, bucket)
+    else:
+        assert folder is not None
+        root = folder.expanduser()
+        hub = open_folder_hub(root, most=max_size, most_per_writer=quota, tell=_tell)
+    with hub as opened:
         server = serving.find_address(
             [opened.place],
             port=read_settings().server_port if port is None else port,

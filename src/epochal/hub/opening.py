@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger, only_hub
 from epochal.hub.limits import Budget
 from epochal.hub.retention import Retention, read_rules
@@ -17,6 +18,10 @@ from epochal.store.bucket import open_bucket
 from epochal.store.cluster.database import Database
 from epochal.store.cluster.documents import ClusterDocuments
 from epochal.store.cluster.runs import ClusterRuns
+from epochal.store.store import Store
+
+# The document that says which bucket belongs to a catalog.
+_BUCKET = ("hub", "bucket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +51,46 @@ def open_folder_hub(
 
 
 @contextlib.contextmanager
-def open_shared_hub(catalog: str, bucket: str) -> Iterator[OpenedHub]:
-    """One of the hubs over a database and a bucket; makes the tables of an empty database."""
+def open_shared_hub(catalog: str, bucket: str | None = None) -> Iterator[OpenedHub]:
+    """One of the hubs over a database and a bucket; makes the tables of an empty database.
+
+    The first hub says which bucket it is, and all others have the same.
+    """
     with contextlib.closing(Database(catalog)) as database:
         database.prepare()
-        opened = open_bucket(bucket)
+        ledger = Ledger(ClusterDocuments(database))
+        opened = open_bucket(_bucket_of(ledger, bucket, database.address))
         runs = SharedRuns(ClusterRuns(database, opened), cache=cache_folder())
-        with contextlib.closing(Ledger(ClusterDocuments(database))) as ledger:
+        try:
             yield OpenedHub(f"{database.address} and {opened.address}", runs, ledger, [])
+        finally:
+            runs.close()
+
+
+def _bucket_of(ledger: Ledger, bucket: str | None, catalog: str) -> str:
+    """The address of the bucket that belongs to a catalog."""
+    known = ledger.documents.get(*_BUCKET)
+    if known is None:
+        if bucket is None:
+            raise UsageError(f"no hub has run over {catalog} yet: start one with --bucket.")
+        ledger.documents.put(*_BUCKET, {"address": bucket.rstrip("/")})
+        return bucket
+    address = str(known["address"])
+    if bucket is not None and bucket.rstrip("/") != address:
+        raise UsageError(f"the files of {catalog} are in {address}, not in {bucket}.")
+    return address
+
+
+@contextlib.contextmanager
+def open_hub(hub: str) -> Iterator[tuple[Ledger, Store]]:
+    """What a hub keeps, for a command beside it: its folder, or the address of its catalog."""
+    if "://" in hub:
+        with open_shared_hub(hub) as opened:
+            yield opened.ledger, open_noting(opened.runs, opened.ledger, opened.runs.whole)
+        return
+    root = Path(hub).expanduser()
+    if not root.is_dir():
+        raise UsageError(f"--hub: there is no folder {hub!r}.")
+    with contextlib.closing(Ledger(root)) as ledger:
+        runs = FolderRuns(root)
+        yield ledger, open_noting(runs, ledger, runs.whole)

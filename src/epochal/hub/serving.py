@@ -302,7 +302,6 @@ def create_hub(
     def close() -> None:
         receiving.close()
         probes.close()
-        runs.close()
 
     def create(part: Part) -> App:
         is_whole = part == runs.whole
