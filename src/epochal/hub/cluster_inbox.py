@@ -26,7 +26,9 @@ from epochal.hub.inbox import (
     other_project,
 )
 from epochal.hub.line_queue import COLLECT_S, LineQueue
+from epochal.hub.summaries import checked_metrics, checked_summary
 from epochal.journal.layout import slugify
+from epochal.journal.summaries import metrics_bytes, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
 from epochal.store.bucket import ObjectNotFoundError
@@ -181,6 +183,18 @@ class ClusterInbox:
         if fields:
             on_change(fields)
         return merged
+
+    def put_summary(self, run_id: str, body: bytes) -> bool:
+        row = checked_summary(run_id, body)
+        with _known():
+            self._runs.put_summary(run_id, summary_bytes(row))
+        return True
+
+    def put_metrics(self, run_id: str, body: bytes) -> bool:
+        known = checked_metrics(body)
+        with _known():
+            self._runs.put_metrics(run_id, metrics_bytes(known))
+        return True
 
     # -- what others fetch ------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from epochal.hub.counters import HubCounters
 from epochal.hub.inbox import BusyError, ConflictError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
+from epochal.hub.summaries import MOST_METRICS_BYTES, MOST_SUMMARY_BYTES
 from epochal.journal.labels import check_stored_labels
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
@@ -192,6 +193,8 @@ class Receiving:
             Route("/api/hub/launches/{launch_id}", self._answering(self.launched), methods=["GET"]),
             Route(part, self._answering(self.lines), methods=["GET"]),
             Route(f"{run}/labels", self._answering(self.put_labels), methods=["PUT"]),
+            Route(f"{run}/summary", self._answering(self.put_summary), methods=["PUT"]),
+            Route(f"{run}/metrics", self._answering(self.put_metrics), methods=["PUT"]),
             Route(f"{run}/control/take", self._answering(self.take_requests), methods=["POST"]),
             Route(
                 f"{run}/control/{{request_id}}", self._answering(self.end_request), methods=["PUT"]
@@ -307,6 +310,20 @@ class Receiving:
 
         put, both = self._inbox.put_labels, (offer.labels, offer.base)
         return _json(await self._unless_gone(request, put, run_id, *both, on_change=note))
+
+    async def put_summary(self, request: Request) -> Response:
+        """``PUT …/summary``: ``summary.json`` as the sender has it."""
+        run_id = await self._allowed(request, "write")
+        body = await read_body(request, MOST_SUMMARY_BYTES)
+        put = self._inbox.put_summary
+        return _json(protocol.Taken(await self._unless_gone(request, put, run_id, body)))
+
+    async def put_metrics(self, request: Request) -> Response:
+        """``PUT …/metrics``: ``metrics.json`` as the sender has it."""
+        run_id = await self._allowed(request, "write")
+        body = await read_body(request, MOST_METRICS_BYTES)
+        put = self._inbox.put_metrics
+        return _json(protocol.Taken(await self._unless_gone(request, put, run_id, body)))
 
     async def take_requests(self, request: Request) -> Response:
         """``POST …/control/take?by=ID``: what people ask of the training; ``by`` takes it."""

@@ -31,6 +31,7 @@ from epochal.hub.inbox import (
     other_project,
 )
 from epochal.hub.limits import FullError
+from epochal.hub.summaries import checked_metrics, checked_summary
 from epochal.journal.blobs import blob_is_whole, encode_pending
 from epochal.journal.labels import read_labels
 from epochal.journal.layout import (
@@ -46,6 +47,8 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
+from epochal.journal.row import Mark
+from epochal.journal.summaries import metrics_bytes, names_of, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
@@ -348,6 +351,32 @@ class FolderInbox:
                 fields = sorted({*merged, *here})
                 on_change([name for name in fields if merged.get(name) != here.get(name)])
             return merged
+
+    def put_summary(self, run_id: str, body: bytes) -> bool:
+        """Take in ``summary.json`` as its sender has it; False for lines that are not here yet."""
+        run = self._run(run_id)
+        known = names_of(read_json(run.folder.identity).get, str(run.folder.path))
+        names = {"name": known["name"], "project": known["project"]}
+        row = checked_summary(run_id, body, names=names)
+        return self._put_known(run, run.folder.summary, summary_bytes(row), row.positions)
+
+    def put_metrics(self, run_id: str, body: bytes) -> bool:
+        """The same for ``metrics.json``."""
+        known, run = checked_metrics(body), self._run(run_id)
+        return self._put_known(run, run.folder.metrics, metrics_bytes(known), known.marks)
+
+    def _put_known(self, run: _Run, path: Path, data: bytes, marks: Mapping[str, Mark]) -> bool:
+        with run.lock:
+            if not all(self._has(run.folder, stem, mark) for stem, mark in marks.items()):
+                return False
+            self._charge_growth(run, path, len(data))
+            with replaced_file(path) as temporary:
+                temporary.write_bytes(data)
+        return True
+
+    def _has(self, folder: RunFolder, stem: str, mark: Mark) -> bool:
+        name = named_part(stem)
+        return file_size(folder.part_path(name)) >= mark.bytes or folder.sealed_path(name).exists()
 
     # -- what others fetch ------------------------------------------------------------------------
 

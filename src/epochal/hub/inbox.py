@@ -111,6 +111,15 @@ class Inbox(Protocol):
         ``on_change`` is called with the fields that changed here.
         """
 
+    def put_summary(self, run_id: str, body: bytes) -> bool:
+        """Take in ``summary.json`` as its sender has it; False for lines that are not here yet.
+
+        Raises ``FormatError`` for one that is not valid, ``UsageError`` for that of another run.
+        """
+
+    def put_metrics(self, run_id: str, body: bytes) -> bool:
+        """The same for ``metrics.json``."""
+
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
 

@@ -21,6 +21,7 @@ from epochal.shipping.protocol import (
     ControlRequests,
     FileKind,
     RunState,
+    Taken,
 )
 
 Answer = TypeVar("Answer")
@@ -121,6 +122,14 @@ class HubClient(HttpClient):
         path = f"{protocol_path(run_id)}/labels"
         merged: dict[str, Any] = self._json("PUT", path, dict, body=body)
         return merged
+
+    def put_summary(self, run_id: str, summary: bytes) -> bool:
+        """Send ``summary.json``; whether the hub has taken it."""
+        return self._json("PUT", f"{protocol_path(run_id)}/summary", Taken, body=summary).is_taken
+
+    def put_metrics(self, run_id: str, metrics: bytes) -> bool:
+        """Send ``metrics.json``; whether the hub has taken it."""
+        return self._json("PUT", f"{protocol_path(run_id)}/metrics", Taken, body=metrics).is_taken
 
     # -- control ----------------------------------------------------------------------------------
 
