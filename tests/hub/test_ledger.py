@@ -19,7 +19,7 @@ _SOON_S = 1.1
 
 
 @pytest.fixture
-def documents(tmp_path: Path) -> Iterator[Documents]:
+def documents(tmp_path: Path) -> Iterator[FolderDocuments]:
     with contextlib.closing(FolderDocuments(tmp_path)) as documents:
         yield documents
 
@@ -31,7 +31,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
         yield hub, other
 
 
-def test_documents_are_listed_by_key_the_last_ones_first(documents: Documents) -> None:
+def test_documents_are_listed_by_key_the_last_ones_first(documents: FolderDocuments) -> None:
     for key in ("b/1", "a/2", "a/1", "a"):
         documents.put("one", key, {"key": key})
     documents.put("other", "a/3", {})
@@ -130,7 +130,7 @@ def test_the_audit_log_is_one_by_time(two: Two) -> None:
     assert there.audit(limit=2) == lines[:2]
 
 
-def test_a_link_is_shown_until_another_process_revokes_it(documents: Documents) -> None:
+def test_a_link_is_shown_until_another_process_revokes_it(documents: FolderDocuments) -> None:
     here, there = Links(documents), Links(documents)
     link = here.make(["a", "b"], until=time.time() + 600)
     found = there.principal(link)
