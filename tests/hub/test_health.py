@@ -14,10 +14,11 @@ from epochal.hub.counters import Counter, Histogram, HubCounters
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError
-from epochal.hub.serving import FolderRuns
+from epochal.hub.serving import FolderRuns, SharedRuns
 from epochal.shipping.client import HubClient, HubError
 from epochal.store.bucket import open_bucket
 from epochal.store.cluster.database import Database
+from epochal.store.cluster.documents import ClusterDocuments
 from epochal.store.cluster.runs import ClusterRuns
 from tests.hub.hub_process import serving_hub
 from tests.hub.test_inbox import IDENTITY, STEM, lines
@@ -149,3 +150,34 @@ def test_counters_in_the_text_format() -> None:
         ("_sum", "", 34.5),
         ("_count", "", 4),
     ]
+
+
+def test_a_hub_whose_database_is_away_knows_its_tokens(postgres: str, tmp_path: Path) -> None:
+    import psycopg
+
+    address = new_database(postgres)
+    name = str(psycopg.conninfo.conninfo_to_dict(address)["dbname"])
+    with contextlib.closing(Database(address)) as database:
+        database.prepare()
+        runs = SharedRuns(
+            ClusterRuns(database, open_bucket(str(tmp_path / "bucket"))), cache=tmp_path / "cache"
+        )
+        ledger = Ledger(ClusterDocuments(database))
+        headers = {"Authorization": f"Bearer {ledger.add_token('reader', 'read')}"}
+        with serving_hub(runs, ledger) as server:
+            assert server.ask("/api/runs", headers=headers).status == 200
+            with psycopg.connect(postgres, autocommit=True) as other:
+                other.execute(f"alter database {name} allow_connections false")
+                ours = f"select pid from pg_stat_activity where datname = '{name}'"
+                other.execute(f"select pg_terminate_backend(pid) from ({ours}) as ours")
+                for _ in range(3):
+                    assert server.ask("/readyz").status == 503
+                    answer = server.ask("/api/hub/runs/one", headers=headers)
+                    assert (answer.status, "retry-after" in answer.headers) == (503, True)
+                    assert (
+                        server.ask("/api/runs", headers={"Authorization": "Bearer x"}).status == 401
+                    )
+                    assert server.ask("/healthz").status == 200
+                other.execute(f"alter database {name} allow_connections true")
+            wait_until(lambda: server.ask("/readyz").status == 200)
+            wait_until(lambda: server.ask("/api/runs", headers=headers).status == 200)
