@@ -90,12 +90,12 @@ def test_anybody_may_ask_whether_a_hub_is_ready(tmp_path: Path) -> None:
     ):
         answer = server.ask("/readyz")
         assert (answer.status, answer.json) == (200, {"ready": True, "missing": [], "notes": []})
-        (tmp_path / "hub" / ".hub").rename(tmp_path / "away")
+        (tmp_path / "hub").rename(tmp_path / "away")
         wait_until(lambda: server.ask("/readyz").status == 503)
         assert server.ask("/readyz").json["missing"] == [
             "the folder cannot be written: No such file or directory."
         ]
-        (tmp_path / "away").rename(tmp_path / "hub" / ".hub")
+        (tmp_path / "away").rename(tmp_path / "hub")
         wait_until(lambda: server.ask("/readyz").status == 200)
         assert server.ask("/healthz").status == 200
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from epochal.errors import FormatError, UsageError
-from epochal.hub.inbox import Inbox, UnknownRunError
+from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger
 from epochal.hub.summaries import checked_metrics, checked_summary
 from epochal.journal.fold import RunMetrics
@@ -25,10 +25,8 @@ from epochal.shipping.shipper import Shipper
 from epochal.shipping.summaries import SummaryShipping
 from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import serving_hub
-from tests.hub.test_inbox import IDENTITY, STEM, inbox, lines, open_hub
+from tests.hub.test_inbox import IDENTITY, STEM, lines
 from tests.hub.test_shipping import record
-
-__all__ = ["inbox", "open_hub"]
 
 SECRET = "hf_" + "a1" * 12
 
@@ -49,20 +47,9 @@ def raw(**fields: Any) -> bytes:
     return msgspec.json.encode({"id": "one", "name": "a", "project": "p", "v": 1, **fields})
 
 
-def test_a_summary_is_taken_when_its_lines_are_here(inbox: Inbox) -> None:
-    inbox.append("one", STEM, first=0, lines=lines(0, 3))
-    assert inbox.put_summary("one", body(positions={STEM: mark(3)}))
-    assert inbox.put_summary("one", body(positions={STEM: mark(2)}))
-    metrics = metrics_bytes(RunMetrics(marks={STEM: mark(3)}, kinds=["metrics"]))
-    assert inbox.put_metrics("one", metrics)
-    with pytest.raises(UnknownRunError):
-        inbox.put_metrics("two", metrics)
-    with pytest.raises(UnknownRunError):
-        inbox.put_summary("two", raw(id="two"))
-
-
-@pytest.mark.parametrize("open_hub", ["folder"], indirect=True)
-def test_a_folder_says_no_more_than_its_records(inbox: Inbox, tmp_path: Path) -> None:
+def test_a_folder_says_no_more_than_its_records(tmp_path: Path) -> None:
+    inbox = FolderInbox(tmp_path)
+    inbox.register("one", IDENTITY)
     inbox.append("one", STEM, first=0, lines=lines(0, 3))
     assert not inbox.put_summary("one", body(positions={STEM: mark(4)}))
     marks = {"loop.0001.0001": mark(1, part=1)}

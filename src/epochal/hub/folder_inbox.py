@@ -125,7 +125,7 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
 # Is written to see whether anything can be.
-_PROBE = f"{FOLDER}/ready"
+_PROBE = ".ready"
 
 
 @dataclass(slots=True)
@@ -393,8 +393,11 @@ class FolderInbox:
         """Whether anything can be stored now."""
         try:
             self._charge("", 0)
-            with replaced_file(self.root / _PROBE) as temporary:
-                temporary.write_bytes(b"x")
+            # Catalogs list a folder again when it changes, but not that of the hub's own files.
+            own = self.root / FOLDER
+            probe = (own if own.is_dir() else self.root) / _PROBE
+            probe.write_bytes(b"x")
+            probe.unlink()
         except FullError as error:
             return Readiness((str(error),))
         except OSError as error:
