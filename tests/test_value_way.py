@@ -20,9 +20,9 @@ import pytest
 
 import epochal
 from epochal.journal.fold import Fold
-from epochal.journal.layout import RunFolder, json_or_empty
+from epochal.journal.layout import RunFolder
 from epochal.journal.row import RunRow
-from epochal.journal.summaries import summarise, write_metrics, write_summary
+from epochal.journal.summaries import write_metrics, write_summary
 from epochal.server.rows import run_row
 from epochal.server.series import Slicing, series_block, series_body
 from epochal.store.local.by_path import load_run
@@ -151,9 +151,9 @@ def carry(folder: RunFolder) -> None:
     """Summarise a run as its companion does."""
     fold = Fold()
     fold.read({name: folder.part_path(name) for name in folder.parts()})
-    known, run_json = fold.known(), json_or_empty(folder.identity)
+    known = fold.known()
     write_metrics(folder, known)
-    write_summary(folder, summarise(known, run_json, place=str(folder.path)))
+    write_summary(folder, known)
 
 
 def carry_half(folder: RunFolder) -> None:

@@ -1,7 +1,8 @@
-"""Journal lines to columns, to a sealed part and to one series, beside the bare decoding of JSON.
+"""Journal lines to one series and to a sealed part, and the first chart of a long sealed run.
 
-Bare is `msgspec.json.Decoder.decode` of each line of the same file, its result dropped, with the
-garbage collector off. All figures are CPU time; a round has one after the other.
+Generic is `msgspec.json.Decoder.decode_lines` over the same chunks of the same files, its results
+dropped, with the garbage collector off. All times are CPU time, from a cold process after imports;
+a round has one after the other.
 """
 
 from __future__ import annotations
@@ -19,106 +20,102 @@ from typing import Any
 from benchmarks.contender import Contender
 from benchmarks.contenders import OURS
 from benchmarks.outcome import Hold, Outcome, Table
-from benchmarks.run_folders import settle, write_run
+from benchmarks.run_folders import seal, settle, write_run
 from benchmarks.stage import Answer, Stage, say
 
 NAME = "columns"
-STEPS = 150_000
+# Steps and metrics of the runs that are read unsealed, and of the parts that are sealed.
+UNSEALED = ((300_000, 3), (1_000_000, 10))
+SEALING = ((150_000, 3), (150_000, 10))
 LARGE_STEPS, LARGE_METRICS = 10_000_000, 3
 PIXELS = 1200
+CHUNK_BYTES = 512 * 1024
 TURNS = 3
 
 
 def run(stage: Stage) -> Outcome:
-    steps = STEPS // 10 if stage.quick else STEPS
-    found = {metrics: _rounds(stage, steps, metrics) for metrics in (10, 3)}
-    large = _large(stage)
-    rows = {
-        f"{metrics} scalars a line": tuple(
-            _middle(answers, key) for key in ("bare_us", "columns", "sealing", "points")
-        )
-        for metrics, answers in found.items()
-    }
-    columns = ("bare, µs a line", "to columns, x bare", "sealing, x bare", "M points/CPU-s sealed")
-    tables = (Table("CPU beside the bare decode", columns, rows, {}, ratios=False),)
-    holds = [
-        hold
-        for metrics, answers in found.items()
-        for hold in (
-            # The other way round: at least 0.6 of the bare decode's speed.
-            Hold(
-                f"journal to columns, {metrics} scalars", 1 / 0.6, _middle(answers, "columns"), "x"
-            ),
-            Hold(f"sealing, verified, {metrics} scalars", 3, _middle(answers, "sealing"), "x"),
-        )
-    ]
-    is_whole = not stage.quick
-    holds += [
-        Hold("10M steps unsealed, one series", 1.6, large.get("ratio"), "x bare"),
-        Hold("its memory", 450, large.get("peak_mb") if is_whole else None, "MB"),
-        Hold("a second series", 0.3, large.get("second_s"), "s"),
-    ]
-    note = (
-        f"Files of {steps:,} steps, with 5 % evaluations and 2 % events, {len(found[10])} rounds of"
-        f" {TURNS} turns. Sealing reads, writes, reads back and compares. The series of the large"
-        f" run is exact, at {PIXELS:,} pixels, from a cold process after imports:"
-        f" {_figures(large)}."
+    scale = 10 if stage.quick else 1
+    unsealed = {case: _rounds(stage, "series", case, scale) for case in UNSEALED}
+    sealing = {case: _rounds(stage, "sealing", case, scale) for case in SEALING}
+    large = _rounds(stage, "chart", (LARGE_STEPS, LARGE_METRICS), scale * scale)
+    small, wide = unsealed.values()
+    few, many = sealing.values()
+    tables = (
+        Table(
+            "unsealed, one exact series",
+            ("MB per CPU-s", "x generic", "peak, MB", "imports, MB", "second series, s"),
+            {
+                _title(case): tuple(
+                    found.get(key)
+                    for key in ("mb_per_s", "ratio", "peak_mb", "base_mb", "second_s")
+                )
+                for case, found in unsealed.items()
+            },
+            {},
+            ratios=False,
+        ),
+        Table(
+            "sealing, verified",
+            ("M points per CPU-s", "x generic"),
+            {
+                _title(case): (found.get("points"), found.get("ratio"))
+                for case, found in sealing.items()
+            },
+            {},
+            ratios=False,
+        ),
     )
-    return Outcome("Columns", note, tables, tuple(holds))
+    holds = (
+        Hold("300k x 3 unsealed, one series", 10, small.get("ms_per_mb"), "ms/MB"),
+        Hold("1M x 10 unsealed, one series", 1.2, wide.get("ratio"), "x generic"),
+        Hold("its memory", 150, _whole(stage, wide, "peak_mb"), "MB"),
+        Hold("sealing, 3 scalars", 1 / 1.2, few.get("s_per_m"), "s/M points"),
+        Hold("sealing, 10 scalars", 1 / 3.3, many.get("s_per_m"), "s/M points"),
+        Hold("10M steps sealed, first chart", 0.2, _whole(stage, large, "chart_s"), "s"),
+        Hold("its bytes read", 20, _whole(stage, large, "read_mb"), "MB"),
+    )
+    note = (
+        "Journals with 5 % evaluations, 2 % events and telemetry. Sealing reads, writes, reads back"
+        f" and compares. The chart has {PIXELS:,} pixels."
+        + (" Runs are a tenth as long." if stage.quick else "")
+    )
+    return Outcome("Columns", note, tables, holds)
 
 
 def work(contender: Contender, directory: Path, *, phase: str, **case: Any) -> Answer:
     del contender
     phases: dict[str, Callable[..., Answer]] = {
         "prepare": _prepare,
-        "turns": _turns,
-        "bare": _bare_run,
         "series": _series,
+        "sealing": _sealing,
+        "chart": _chart,
     }
     return phases[phase](directory, **case)
 
 
-def _middle(answers: list[Answer], key: str) -> float | None:
-    return median(answer[key] for answer in answers) if answers else None
+def _title(case: tuple[int, int]) -> str:
+    return f"{case[0]:,} steps x {case[1]}"
 
 
-def _figures(large: Answer) -> str:
-    if not large:
-        return "not measured"
-    return (
-        f"{large['steps']:,} steps, {large['series_s']:.1f} s of CPU against {large['bare_s']:.1f},"
-        f" {large['peak_mb']:.0f} MB, the second series {large['second_s']:.2f} s"
-    )
+def _whole(stage: Stage, found: Answer, key: str) -> float | None:
+    """A figure that a shorter run does not have."""
+    return None if stage.quick else found.get(key)
 
 
-def _rounds(stage: Stage, steps: int, metrics: int) -> list[Answer]:
-    data = stage.scratch / f"columns-{metrics}"
-    answers = []
-    case = {"steps": steps, "metrics": metrics}
-    if _play(stage, data, phase="prepare", **case) is not None:
+def _rounds(stage: Stage, phase: str, case: tuple[int, int], scale: int) -> Answer:
+    """The medians of several rounds."""
+    steps, metrics = case[0] // scale, case[1]
+    data = stage.scratch / f"columns-{phase}-{metrics}"
+    say(f"columns · {phase} · writing {steps:,} steps of {metrics}")
+    prepared = {"steps": steps, "metrics": metrics, "is_sealed": phase == "chart"}
+    answers: list[Answer] = []
+    if _play(stage, data, phase="prepare", **prepared) is not None:
         for turn in range(1 if stage.quick else 5):
-            say(f"columns · {metrics} scalars · round {turn + 1}")
-            answer = _play(stage, data, phase="turns", **case)
+            say(f"columns · {phase} · {steps:,} steps of {metrics} · round {turn + 1}")
+            answer = _play(stage, data, phase=phase)
             answers += [answer] if answer is not None else []
     shutil.rmtree(data)
-    return answers
-
-
-def _large(stage: Stage) -> Answer:
-    steps = LARGE_STEPS // 50 if stage.quick else LARGE_STEPS
-    data = stage.scratch / "columns-large"
-    say(f"columns · writing {steps:,} steps")
-    prepared = _play(stage, data, phase="prepare", steps=steps, metrics=LARGE_METRICS)
-    found: list[Answer] = []
-    for turn in range(1 if stage.quick or prepared is None else 3):
-        say(f"columns · {steps:,} steps · round {turn + 1}")
-        bare = _play(stage, data, phase="bare") or {}
-        answer = _play(stage, data, phase="series") or {}
-        if bare and answer:
-            found.append(bare | answer | {"ratio": answer["series_s"] / bare["bare_s"]})
-    shutil.rmtree(data)
-    keys = found[0] if found else ()
-    return {"steps": steps, **{key: _middle(found, key) for key in keys}} if found else {}
+    return {key: median(answer[key] for answer in answers) for key in answers[0]} if answers else {}
 
 
 def _play(stage: Stage, data: Path, **parameters: Any) -> Answer | None:
@@ -135,62 +132,95 @@ def _play(stage: Stage, data: Path, **parameters: Any) -> Answer | None:
 # -- in the worker --------------------------------------------------------------------------------
 
 
-def _prepare(directory: Path, *, steps: int, metrics: int) -> Answer:
+def _prepare(directory: Path, *, steps: int, metrics: int, is_sealed: bool) -> Answer:
     write_run(directory / "runs", "one", steps=steps, metrics=metrics)
-    settle(directory)
+    settle(directory)  # a part written to just now is not sealed
+    if is_sealed:
+        seal(directory / "runs")
+        settle(directory)
     return {}
 
 
-def _turns(directory: Path, *, steps: int, metrics: int) -> Answer:
+def _series(directory: Path) -> Answer:
+    from epochal.store.local.catalog import folder_store
+
+    base_mb = _peak_mb()
+    with folder_store(directory / "runs", cache=directory / "cache") as store:
+
+        def ask(name: str) -> float:
+            return _cpu_s(lambda: store.runs()[0].series(name))
+
+        first_s = ask("loss")
+        peak_mb = _peak_mb()
+        second_s = ask("metric_0")
+    shutil.rmtree(directory / "cache", ignore_errors=True)
+    parts = _parts(directory)
+    size_mb = sum(part.stat().st_size for part in parts) / 1e6
+    return {
+        "mb_per_s": size_mb / first_s,
+        "ms_per_mb": first_s / size_mb * 1000,
+        "ratio": first_s / _generic_s(parts),
+        "peak_mb": peak_mb,
+        "base_mb": base_mb,
+        "second_s": second_s,
+    }
+
+
+def _sealing(directory: Path) -> Answer:
     from epochal.journal.layout import PartName, RunFolder
     from epochal.journal.segments.seal import seal_part
 
     folder, name = RunFolder(directory / "runs" / "bench" / "one"), PartName("loop", 1, 0)
     path = folder.part_path(name)
-    lines = path.read_bytes().count(b"\n")
 
-    def sealing() -> None:
+    def seal_once() -> None:
         with tempfile.TemporaryDirectory(dir=directory) as target:
             seal_part(folder, name, into=Path(target))
 
-    sealing()  # pyarrow makes its pools
-    spent = dict.fromkeys(("bare", "columns", "sealing"), 0.0)
-    for _ in range(TURNS):
-        spent["bare"] += _cpu_s(lambda: _bare(path))
-        spent["columns"] += _cpu_s(lambda: _columns(path))
-        spent["sealing"] += _cpu_s(sealing)
+    seal_once()  # pyarrow makes its pools
+    spent_s = median(_cpu_s(seal_once) for _ in range(TURNS))
+    with path.open("rb") as file:
+        points = sum(_num_metrics(line) for line in file)
     return {
-        "bare_us": spent["bare"] / TURNS / lines * 1e6,
-        "columns": spent["columns"] / spent["bare"],
-        "sealing": spent["sealing"] / spent["bare"],
-        "points": steps * metrics * TURNS / spent["sealing"] / 1e6,
+        "points": points / spent_s / 1e6,
+        "s_per_m": spent_s / points * 1e6,
+        "ratio": spent_s / _generic_s([path]),
     }
 
 
-def _bare_run(directory: Path) -> Answer:
-    parts = sorted(directory.glob("runs/*/*/journal/loop.*.jsonl"))
+def _num_metrics(line: bytes) -> int:
+    """How many metrics a step has."""
+    import msgspec
 
-    def all_parts() -> None:
-        for path in parts:
-            _bare(path)
-
-    return {"bare_s": _cpu_s(all_parts)}
+    if not line.startswith(b'{"log":"metrics"'):
+        return 0
+    return len(msgspec.json.decode(line)["m"])
 
 
-def _series(directory: Path) -> Answer:
+def _chart(directory: Path) -> Answer:
     import epochal.journal.segments.read  # noqa: F401
     from epochal.store.local.catalog import folder_store
 
     with folder_store(directory / "runs", cache=directory / "cache") as store:
-
-        def ask(name: str) -> float:
-            return _cpu_s(lambda: store.runs()[0].series(name).buckets(PIXELS))
-
-        first_s = ask("loss")
-        peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        second_s = ask("metric_0")
+        before = _read_bytes()
+        chart_s = _cpu_s(lambda: store.runs()[0].downsample("loss", PIXELS))
+        read_mb = (_read_bytes() - before) / 1e6
     shutil.rmtree(directory / "cache", ignore_errors=True)
-    return {"series_s": first_s, "second_s": second_s, "peak_mb": peak_kb / 1024}
+    return {"chart_s": chart_s, "read_mb": read_mb}
+
+
+def _parts(directory: Path) -> list[Path]:
+    return sorted(directory.glob("runs/*/*/journal/*.jsonl"))
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _read_bytes() -> int:
+    """How many bytes this process has read, those from the page cache included."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
 
 
 def _cpu_s(call: Callable[[], object]) -> float:
@@ -199,24 +229,22 @@ def _cpu_s(call: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def _bare(path: Path) -> None:
+def _generic_s(parts: list[Path]) -> float:
     import msgspec
 
-    decode = msgspec.json.Decoder().decode
+    decode = msgspec.json.Decoder().decode_lines
+
+    def decode_all() -> None:
+        for part in parts:
+            with part.open("rb", buffering=0) as file:
+                rest = b""
+                while chunk := file.read(CHUNK_BYTES):
+                    text = rest + chunk
+                    end = text.rfind(b"\n") + 1
+                    decode(text[:end])
+                    rest = text[end:]
+
     gc.disable()
-    with path.open("rb") as file:
-        for line in file:
-            decode(line)
+    spent_s = _cpu_s(decode_all)
     gc.enable()
-
-
-def _columns(path: Path) -> None:
-    from epochal.journal.rows import LineDecoder
-
-    decoder, ordinal, rest = LineDecoder(), 0, b""
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(1 << 20):
-            text = rest + chunk
-            end = text.rfind(b"\n") + 1
-            ordinal += decoder.decode(text[:end], first=ordinal).num_records
-            rest = text[end:]
+    return spent_s

@@ -16,8 +16,13 @@ from epochal.journal.fold import Fold, RunMetrics
 from epochal.journal.layout import RunFolder, json_or_empty
 from epochal.journal.row import RunRow
 from epochal.journal.segments.seal import seal_part
-from epochal.journal.state import write_summaries
-from epochal.journal.summaries import is_summarised, read_metrics, read_summary, summarise
+from epochal.journal.summaries import (
+    is_summarised,
+    read_metrics,
+    read_summary,
+    summarise,
+    write_summaries,
+)
 from tests.doubles.companions import companions, wait_for, wait_for_the_end
 from tests.doubles.scripts import run_folder, run_script, start_script
 from tests.store.journals import Journal

@@ -436,12 +436,12 @@ def test_only_blobs_that_a_record_names_are_handed_out(open_at: Open, tmp_path: 
             run.blob(file)
 
 
-def test_runs_are_listed_newest_first_and_by_page(open_at: Open, tmp_path: Path) -> None:
+def test_runs_are_listed_newest_first_and_at_most_so_many(open_at: Open, tmp_path: Path) -> None:
     for number in range(4):
         Journal(tmp_path, f"r{number}", created=1000.0 + number)
     store = open_at(tmp_path)
-    names = [run.info.name for run in store.runs(offset=1, limit=2)]
-    assert names == ["r2", "r1"]
+    names = [run.info.name for run in store.runs(limit=3)]
+    assert names == ["r3", "r2", "r1"]
 
 
 def test_a_key_that_fits_several_runs_lists_them(open_at: Open, tmp_path: Path) -> None:

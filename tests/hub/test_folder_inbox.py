@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epochal.hub.documents import FolderDocuments
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.inbox import ConflictError, UnknownRunError
 from epochal.hub.ledger import Ledger
@@ -203,6 +204,7 @@ def test_tokens_are_known_while_a_change_waits_for_the_disk(tmp_path: Path) -> N
             found.append("" if principal is None else principal.name)
 
         documents = ledger.documents
+        assert isinstance(documents, FolderDocuments)
         ledger._tokens._read_s = 0.0
         with ledger._lock, documents._lock:
             looking = threading.Thread(target=look, daemon=True)

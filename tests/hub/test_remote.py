@@ -156,7 +156,7 @@ def test_a_long_list_comes_whole(
     with http_store(hub.url, token=hub.token, cache=tmp_path / "cache") as store:
         names = [run.info.name for run in store.runs(order="name")]
         assert names == [f"r{number}" for number in range(7)]
-        assert [run.info.name for run in store.runs(order="name", offset=2, limit=4)] == names[2:6]
+        assert [run.info.name for run in store.runs(order="name", limit=4)] == names[:4]
 
 
 def test_a_shared_link_opens_its_run_and_no_other(hub: HubProcess) -> None:

@@ -196,7 +196,7 @@ def test_boards_are_never_taken_for_runs(tmp_path: Path) -> None:
         with open_store(root) as store:
             assert [run.info.name for run in store.runs()] == ["a"]
             assert [project.name for project in store.projects().projects] == ["p"]
-            assert list(disk_usage(store.runs()).by_project) == ["p"]
+            assert list(disk_usage(store.runs())) == ["p"]
             assert store.trash.runs() == []
     with open_store(tmp_path / "only-boards") as store:
         assert len(store.runs()) == 0

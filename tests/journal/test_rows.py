@@ -151,7 +151,7 @@ def test_records_with_the_same_keys_become_columns() -> None:
     (group,) = rows_of(decoded)
     assert not decoded.lines
     assert list(group.numbers) == [("t",), ("m", "loss"), ("m", "count")]
-    assert group.columns()["m", "count"] == tuple(range(500))
+    assert group.columns()["m", "count"] == list(range(500))
 
 
 def test_records_with_other_names_are_not_mixed_up() -> None:

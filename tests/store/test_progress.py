@@ -44,6 +44,16 @@ def test_the_time_left_runs_out_between_records(tmp_path: Path) -> None:
     assert left == [pytest.approx(10), pytest.approx(6), None]
 
 
+def test_a_clock_that_is_ahead_is_the_one_that_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, totals={"steps": 100})
+    for step in range(90):
+        journal.metrics(step, loss=1.0)
+    run = load_run(journal.folder.path)
+    found = progress_of(run, run.info, now=journal.t - 600)
+    assert found.elapsed_s == 90
+    assert found.eta_s == pytest.approx(10)
+
+
 def test_a_resumed_run_is_estimated_by_its_new_attempt(tmp_path: Path) -> None:
     journal = Journal(tmp_path, totals={"steps": 100})
     for step in range(20):

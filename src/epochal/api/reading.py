@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.base.invocation import invocation
-from epochal.compare.groups import Choice, RunGroups, groups_of
+from epochal.compare.groups import Choice, RunGroups, group_members, members_of
 from epochal.compare.importance import Importance, importance
 from epochal.compare.why import Why, why_in
 from epochal.exchange.media.stored import StoredSample
@@ -305,8 +305,8 @@ class Runs:
             by_all_but: The keys that make no group; all others that differ do.
             unfinished: Include runs that have not finished.
         """
-        runs = self._store.runs(query)
-        return groups_of(runs, by=by, by_all_but=by_all_but, unfinished=unfinished)
+        members = members_of(self._store.runs(query))
+        return group_members(members, by=by, all_but=by_all_but, unfinished=unfinished)
 
     def importance(
         self,

@@ -21,8 +21,9 @@ from epochal.compare.groups import (
     GroupTables,
     RunGroups,
     default_metrics,
-    groups_of,
+    group_members,
     level_text,
+    members_of,
     series_rows,
 )
 from epochal.compare.importance import Importance
@@ -78,7 +79,7 @@ def print_groups(
             output.say("\n\n".join(_importance_blocks(found)))
         return
     by, but = options.comma_list(group_by), options.comma_list(all_but)
-    groups = groups_of(runs, by=by, by_all_but=but, unfinished=unfinished)
+    groups = group_members(members_of(runs), by=by, all_but=but, unfinished=unfinished)
     if not groups.members:
         raise UsageError("there is no run to group.")
     metrics = metrics or default_metrics(groups.members)[:_MOST_METRICS]

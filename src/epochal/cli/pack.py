@@ -111,7 +111,7 @@ def _judge(view: RunView, folder: RunFolder, packed: Packed) -> int:
 
 
 def _summarise(folder: RunFolder, packed: Packed) -> bool:
-    from epochal.journal.state import write_summaries
+    from epochal.journal.summaries import write_summaries
 
     try:
         if write_summaries(folder):

@@ -32,7 +32,7 @@ from epochal.store.words import (
     STYLES,
     epochs_text,
     format_moment,
-    format_values,
+    format_value,
     progress_text,
 )
 
@@ -178,9 +178,9 @@ def _metrics(brief: RunBrief) -> str:
 
 
 def _values(one: BriefMetric) -> tuple[str, str]:
-    last, best = format_values(one.name, one.last if one.is_finite else math.nan, one.best)
+    last = format_value(one.name, one.last if one.is_finite else math.nan)
     at = "" if one.best_step is None else f" at {one.best_step:g}"
-    return last, "" if one.best is None else f"{best}{at}"
+    return last, "" if one.best is None else f"{format_value(one.name, one.best)}{at}"
 
 
 def _config(brief: RunBrief) -> str:
@@ -216,7 +216,7 @@ def _every_metric(view: RunView) -> str:
     rows = []
     for metric, rank, summary in summaries(view):
         values = (summary.last, summary.min, summary.max)
-        last, low, high = format_values(metric.name, *values, unit=metric.unit)
+        last, low, high = (format_value(metric.name, v, unit=metric.unit) for v in values)
         best = None if metric.goal is None else summary.best(metric.goal)
         at = "" if best is None else f"{low if metric.goal == 'min' else high} at {best[0]:.0f}"
         name = f"  {_short(metric.name)}" + (f" (rank {rank})" if rank else "")

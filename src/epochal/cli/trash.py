@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -126,19 +127,19 @@ def prune(
         raise UsageError("prune needs a limit: --older AGE, --max-size SIZE, or both.")
     store, now = local_store(), time.time()
     views = {str(view.path): view for view in store.runs()}
-    usage = disk_usage(list(views.values()))
+    sizes = {path: folder_bytes(one.path) for path, one in views.items() if one.tracker is None}
     free = [view.info for view in (views.values() if where is None else store.runs(where))]
     free = [info for info in free if is_removable(info) and not (keep_tagged and info.tags)]
     free.sort(key=_written)
     going = {i.folder: i for i in free if older is not None and now - _written(i) >= older}
-    left = usage.runs_bytes - sum(usage.by_run[folder] for folder in going)
+    left = sum(sizes.values()) - sum(sizes[folder] for folder in going)
     for info in free:
         if max_size is not None and left > max_size and info.folder not in going:
             going[info.folder] = info
-            left -= usage.by_run[info.folder]
+            left -= sizes[info.folder]
     for folder in going if yes else ():
         store.remove(views[folder])
-    rows = [(info, usage.by_run[folder]) for folder, info in going.items()]
+    rows = [(info, sizes[folder]) for folder, info in going.items()]
     what = f"{plural(len(rows), 'run')} ({format_bytes(sum(size for _, size in rows))})"
     data = {"moved": yes, "runs": [{"run": info, "bytes": size} for info, size in rows]}
     if not rows:
@@ -165,14 +166,15 @@ def du() -> None:
     """Show how many bytes runs and the trash take, by project and kind of file."""
     with local_store() as store:
         usage = disk_usage(store.runs(), store.trash.runs())
-    kinds = [kind for kind in KINDS if usage.by_kind[kind]]
-    projects = sorted(usage.by_project.items(), key=lambda one: one[1].total(), reverse=True)
+    total = sum(usage.values(), Counter[str]())
+    kinds = [kind for kind in KINDS if total[kind]]
+    projects = sorted(usage.items(), key=lambda one: one[1].total(), reverse=True)
     if said_json({"disk": {name: dict(found) for name, found in projects}}):
         return
     if not projects:
         remark(f"No runs in {runs_dir()} yet.")
         return
-    rows = [("all projects", usage.by_kind), *projects] if len(projects) > 1 else projects
+    rows = [("all projects", total), *projects] if len(projects) > 1 else projects
     header = ("PROJECT", *(kind.upper() for kind in kinds), "TOTAL")
     cells = [
         (name, *(format_bytes(found[kind]) for kind in kinds), format_bytes(found.total()))
@@ -180,5 +182,5 @@ def du() -> None:
     ]
     say_table(header, cells, shrink=(0,), right=range(1, len(header)))
     remark("Checkpoints and files outside of run folders are not counted.")
-    if usage.by_kind[TRASH]:
+    if total[TRASH]:
         remark("'epochal manage trash empty --older 30d' erases what was deleted long ago.")

@@ -18,13 +18,12 @@ from pathlib import Path
 
 from epochal.errors import FormatError
 from epochal.journal.fold import Fold, MustReadAllError
-from epochal.journal.layout import PartName, RunFolder, json_or_empty
-from epochal.journal.row import Mark, RunRow
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.row import Mark
 from epochal.journal.summaries import (
     MOST_HEADLINE,
     read_metrics,
     read_summary,
-    summarise,
     write_metrics,
     write_summary,
 )
@@ -220,12 +219,10 @@ class SummaryWriter:
         if are_due and write_metrics(self._folder, fold.known()):
             self._in_metrics, self._metrics_at_s, self._has_sealed = marks, now_s, False
         is_due = is_over or now_s - self._summary_at_s >= _SUMMARY_EVERY_S
-        if is_due and marks != self._in_summary and write_summary(self._folder, self._row(fold)):
+        if not is_due or marks == self._in_summary:
+            return
+        if write_summary(self._folder, fold.known(most=MOST_HEADLINE)):
             self._in_summary, self._summary_at_s = marks, now_s
-
-    def _row(self, fold: Fold) -> RunRow:
-        run_json, place = json_or_empty(self._folder.identity), str(self._folder.path)
-        return summarise(fold.known(most=MOST_HEADLINE), run_json, place=place)
 
     def _are_metrics_due(self, now_s: float) -> bool:
         if not self._in_metrics:
@@ -297,7 +294,7 @@ class Rereading:
 
 def main(argv: Sequence[str]) -> int:
     """The process that reads all of a run."""
-    from epochal.journal.state import write_summaries
+    from epochal.journal.summaries import write_summaries
 
     if hasattr(os, "nice"):
         os.nice(_LESS_URGENT)

@@ -283,29 +283,13 @@ class GroupTables(msgspec.Struct, frozen=True):
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def groups_of(
-    runs: Iterable[RunView],
-    *,
-    by: Sequence[str] | None = None,
-    by_all_but: Sequence[str] | None = None,
-    unfinished: bool = False,
-) -> RunGroups:
-    """Group runs by keys of their configs, or by every key that differs but some."""
-    groups = group_members(members_of(runs), by=by, all_but=by_all_but)
-    return msgspec.structs.replace(groups, unfinished=unfinished)
-
-
 def members_of(runs: Iterable[RunView]) -> list[Member]:
     """Runs with their rows; hidden ones and those that cannot be read are left out."""
-    return [member for run in runs if (member := member_of(run)) is not None]
-
-
-def member_of(run: RunView) -> Member | None:
-    """A run with its row; None for one that is hidden or cannot be read."""
-    info = run.info
-    if info.hidden or info.status.state == "unreadable":
-        return None
-    return Member(run, info, dict(flat_items(info.config)))
+    return [
+        Member(run, info, dict(flat_items(info.config)))
+        for run, info in ((run, run.info) for run in runs)
+        if not info.hidden and info.status.state != "unreadable"
+    ]
 
 
 def group_members(
@@ -313,6 +297,7 @@ def group_members(
     *,
     by: Sequence[str] | None = None,
     all_but: Sequence[str] | None = None,
+    unfinished: bool = False,
 ) -> RunGroups:
     """Group runs by keys of their configs, or by every key that differs but some.
 
@@ -334,7 +319,7 @@ def group_members(
         for inside in found.values()
     ]
     groups.sort(key=lambda one: tuple(map(sort_key, one.values)))
-    return RunGroups(keys, varying, repeats, tuple(groups))
+    return RunGroups(keys, varying, repeats, tuple(groups), unfinished)
 
 
 def varying_keys(members: Sequence[Member]) -> tuple[str, ...]:
@@ -381,13 +366,13 @@ def _full_key(name: str, members: Sequence[Member]) -> str:
     raise UsageError(f"none of the {len(members)} runs has {short!r} in its config.{hint}")
 
 
-def level_text(value: Any) -> str:
-    """A value in words: up to six significant digits of a number."""
+def level_text(value: Any, *, digits: int = 6) -> str:
+    """A value in words, with at most so many significant digits of a number."""
     if value is None:
         return "none"
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.6g}".replace("e-0", "e-").replace("e+0", "e+")
+    return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 def comparable(value: Any) -> tuple[bool, Any]:
@@ -574,12 +559,12 @@ def group_table(grouping: RunGroups, values: RunValues) -> GroupTable:
         choose = min if values.goal == "min" else max
         best = choose(having, key=lambda index: rows[index].mean)
         found = differences(units, best, values.goal)
+    table = GroupTable(values.metric, values.goal, rows, best, "", found, values.unfinished)
     if grouping.keys:
-        num_units, word = len(units[best or 0]), _unit_word(grouping)
-        sentence = _verdict(values, rows, best, found, num_units, word)
+        verdict = _verdict(table, len(units[best or 0]), _unit_word(grouping))
     else:
-        sentence = _best_run(values, grouping.repeats)
-    return GroupTable(values.metric, values.goal, rows, best, sentence, found, values.unfinished)
+        verdict = _best_run(values, grouping.repeats)
+    return msgspec.structs.replace(table, verdict=verdict)
 
 
 def default_metrics(members: Sequence[Member]) -> list[str]:
@@ -614,21 +599,15 @@ def _unit_word(grouping: RunGroups) -> str:
     return grouping.repeats[0].rpartition(".")[2].removesuffix("s") + "s"
 
 
-def _verdict(
-    values: RunValues,
-    rows: Sequence[GroupRow],
-    best: int | None,
-    found: Sequence[Difference],
-    num_units: int,
-    word: str,
-) -> str:
+def _verdict(table: GroupTable, num_units: int, word: str) -> str:
     """One sentence about the best group: whether it is best, and how far the next one is."""
-    metric, row = values.metric, rows[best or 0]
+    metric, rows, found = table.metric, table.rows, table.differences
+    row = rows[table.best or 0]
     if not any(each.n for each in rows):
         return f"No run that counts has a finite {metric}."
     if len(rows) == 1:
         return f"{row.label} is the only group: its mean {metric} is {format_number(row.mean)}."
-    if best is None:
+    if table.best is None:
         return f"No group is best, because the goal of {metric} is not known."
     # The mean as the table has it: ``2.0900 ± 0.0100 (95 %) over 3 seeds``.
     half = (row.high - row.low) / 2
@@ -645,7 +624,7 @@ def _verdict(
         return f"{start}; no other group is compared with it."
     unclear = [each for each in found if each.winner is None]
     nearest = (unclear or found)[0]
-    label, gap = rows[nearest.right].label, _gap_text(nearest, values.goal, word)
+    label, gap = rows[nearest.right].label, _gap_text(nearest, table.goal, word)
     if not unclear:
         who = label if len(found) == 1 else f"the next, {label},"
         return f"{row.label} is best: {what}; {who} {gap}."

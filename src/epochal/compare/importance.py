@@ -55,6 +55,11 @@ _SIGNIFICANT = 0.05
 _LEAST_SHARE = 0.01
 
 Verdict = Literal["matters", "little effect", "no effect seen", "too few runs", "repeats the run"]
+_SENTENCES: dict[Verdict, str] = {
+    "little effect": f"The effect of {{}} is below {100 * _LEAST_SHARE:.0f} %.",
+    "no effect seen": "No effect is seen of {}.",
+    "too few runs": "There are too few runs for {}.",
+}
 
 
 class Level(Numbers, frozen=True, kw_only=True):
@@ -165,7 +170,7 @@ def importance_of(values: RunValues, *, pair: Sequence[str] | None = None) -> Im
     tests = {key: _test(key, columns, order) for key in columns}
     corrected = holm([one.p for one in tests.values()])
     found = [
-        _parameter(key, columns[key], one, p, outcome, order, values.goal)
+        _parameter(key, columns[key], one._replace(p=p), outcome, order, values.goal)
         for (key, one), p in zip(tests.items(), corrected, strict=True)
     ]
     found.sort(key=lambda one: -one.score if not math.isnan(one.score) else 1.0)
@@ -230,8 +235,8 @@ def _bins(values: Floats) -> tuple[Codes, list[tuple[str, Any]]]:
     for index in range(used.size):
         inside = values[codes == index]
         low, high = float(inside.min()), float(inside.max())
-        ends = [f"{end:.3g}".replace("e-0", "e-").replace("e+0", "e+") for end in (low, high)]
-        text = level_text(low) if low == high else " – ".join(ends)
+        ends = f"{level_text(low, digits=3)} – {level_text(high, digits=3)}"
+        text = level_text(low) if low == high else ends
         levels.append((text, float(np.median(inside))))
     return codes.astype(np.intp), levels
 
@@ -263,13 +268,7 @@ def _test(key: str, columns: dict[str, _Column], order: Floats) -> _Test:
 
 
 def _parameter(
-    key: str,
-    column: _Column,
-    test: _Test,
-    p: float,
-    outcome: Floats,
-    order: Floats,
-    goal: Goal | None,
+    key: str, column: _Column, test: _Test, outcome: Floats, order: Floats, goal: Goal | None
 ) -> Parameter:
     levels, places = [], []
     for index, (label, value) in enumerate(column.levels):
@@ -286,14 +285,12 @@ def _parameter(
     verdict: Verdict = "no effect seen"
     if repeat_keys([key]):
         verdict = "repeats the run"
-    elif order.size < FEWEST_RUNS or math.isnan(p):
+    elif order.size < FEWEST_RUNS or math.isnan(test.p):
         verdict = "too few runs"
-    elif p < _SIGNIFICANT:
+    elif test.p < _SIGNIFICANT:
         verdict = "matters" if test.score >= _LEAST_SHARE else "little effect"
     is_numeric = column.numbers is not None
-    return Parameter(
-        *(key, is_numeric, test.score, test.rho, p), *(verdict, tuple(levels), best, column.same_as)
-    )
+    return Parameter(key, is_numeric, *test, verdict, tuple(levels), best, column.same_as)
 
 
 def _pair(wanted: Sequence[str] | None, found: Sequence[Parameter]) -> tuple[str, str] | None:
@@ -335,10 +332,6 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
             f"{num_runs} runs with {metric} are too few to tell which key matters:"
             f" {FEWEST_RUNS} are needed."
         )
-    keys = {
-        verdict: ", ".join(one.key for one in found if one.verdict == verdict)
-        for verdict in ("little effect", "no effect seen", "too few runs")
-    }
     said = []
     if matter := [one for one in found if one.verdict == "matters"]:
         first = matter[0]
@@ -349,11 +342,8 @@ def _sentence(metric: str, found: Sequence[Parameter], num_runs: int) -> str:
         )
         if rest := [f"{one.key} ({100 * one.score:.0f} %)" for one in matter[1:]]:
             said.append(f"Then {', '.join(rest)}.")
-    if keys["little effect"]:
-        said.append(f"The effect of {keys['little effect']} is below {100 * _LEAST_SHARE:.0f} %.")
-    if keys["no effect seen"]:
-        said.append(f"No effect is seen of {keys['no effect seen']}.")
-    if keys["too few runs"]:
-        said.append(f"There are too few runs for {keys['too few runs']}.")
+    for verdict, sentence in _SENTENCES.items():
+        if keys := ", ".join(one.key for one in found if one.verdict == verdict):
+            said.append(sentence.format(keys))
     repeats = ", ".join(one.key for one in found if one.verdict == "repeats the run")
     return " ".join(said) or f"Only {repeats} differs between the runs, which repeats the run."

@@ -119,14 +119,6 @@ class RepeatSpread:
         return t_quantile(0.975, self.num_runs - self.num_configs) * self.std * math.sqrt(2)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Project:
-    """What other runs of the project teach: which keys matter, and how much repeats differ."""
-
-    importance: Importance | None = None
-    repeats: RepeatSpread | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side: a run, or a group; ``value`` is where the metric ends, for a group the median.
@@ -214,22 +206,17 @@ def why_in(
         raise MetricNotFoundError("no other run has points of the metric on the same axis.")
     try:
         teachers = members_of(one for one, _ in project[:MOST_TO_LEARN_FROM])
-        learnt = learn(read_values(teachers, name))
+        values = read_values(teachers, name)
     except MetricNotFoundError:
-        learnt = Project()
-    return _Explanation(own, known, learnt, left).why()
+        return _Explanation(own, known, left).why()
+    learnt = importance_of(values)
+    enough = learnt if learnt.num_runs >= FEWEST_RUNS else None
+    return _Explanation(own, known, left, enough, _repeat_spread(values)).why()
 
 
 def _comparable(runs: Iterable[RunView]) -> list[tuple[RunView, RunRow]]:
     found = ((one, one.outline()) for one in runs)
     return [one for one in found if not one[1].hidden and one[1].status.state != "unreadable"]
-
-
-def learn(values: RunValues) -> Project:
-    """Learn from all runs of a project and their values of the metric."""
-    found = importance_of(values)
-    enough = found if found.num_runs >= FEWEST_RUNS else None
-    return Project(enough, _repeat_spread(values))
 
 
 def _repeat_spread(values: RunValues) -> RepeatSpread | None:
@@ -260,10 +247,16 @@ def _repeat_spread(values: RunValues) -> RepeatSpread | None:
 
 class _Explanation:
     def __init__(
-        self, left: RunFacts, others: Sequence[RunFacts], project: Project, unfinished: Unfinished
+        self,
+        left: RunFacts,
+        others: Sequence[RunFacts],
+        unfinished: Unfinished,
+        learnt: Importance | None = None,
+        repeats: RepeatSpread | None = None,
     ) -> None:
-        self._left, self._others, self._project = left, others, project
-        self._unfinished = unfinished
+        self._left, self._others, self._unfinished = left, others, unfinished
+        # What other runs of the project teach: which keys matter, and how much repeats differ.
+        self._learnt, self._repeats = learnt, repeats
         self._is_group = len(others) > 1
         metrics = (one.metric for one in (left, *others))
         self._goal = next((one.goal for one in metrics if one and one.goal), None)
@@ -308,7 +301,7 @@ class _Explanation:
             noise=self._least_gap(),
             worse=self._worse,
             parted_at=self._parted_at,
-            repeats=self._project.repeats,
+            repeats=self._repeats,
             verdict="same",
             sentence="",
             differences=tuple(found),
@@ -334,7 +327,7 @@ class _Explanation:
         Repeats have the noise of the curves as well. Where the curves are not far noisier than
         repeats, their spread decides: it is measured, and no trend of a curve is in it.
         """
-        noise, repeats = noise_between(self._curves[0], self._other_curve), self._project.repeats
+        noise, repeats = noise_between(self._curves[0], self._other_curve), self._repeats
         is_unknown = math.isnan(self._end.error + self._other_end.error)
         if repeats is not None and (is_unknown or noise < _FAR_NOISIER * repeats.limit):
             noise = min(noise, repeats.limit)
@@ -371,7 +364,7 @@ class _Explanation:
         other = next(one for one in differing if comparable(one) == usual)
         weight, reason = weigh(area, key, own, other)
         if area == "config" and not is_repeat(key):
-            weight, reason = self._learnt(key, own, other) or (weight, reason)
+            weight, reason = self._weigh_learnt(key, own, other) or (weight, reason)
         weight, reason = self._in_time(weight, reason)
         weight *= len(differing) / num_others
         others = f"{len(differing)} of {num_others}" if self._is_group else ""
@@ -382,9 +375,9 @@ class _Explanation:
         for key, (own, other), weight, reason in data_differences(self._left, self._other):
             yield RunDifference("data", key, own, other, *self._in_time(weight, reason))
 
-    def _learnt(self, key: str, own: Any, other: Any) -> tuple[float, str] | None:
+    def _weigh_learnt(self, key: str, own: Any, other: Any) -> tuple[float, str] | None:
         """The weight of a key by what the project's runs show; None where they show nothing."""
-        learnt = self._project.importance
+        learnt = self._learnt
         parameters = () if learnt is None else learnt.parameters
         known = (one for one in parameters if key in (one.key, *one.same_as))
         parameter = next(known, None)

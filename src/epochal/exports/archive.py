@@ -260,10 +260,10 @@ def pack_sweep(
     return packed
 
 
-def _choices(members: Sequence[Member]) -> dict[str, dict[str, Sequence[str]]]:
+def _choices(members: Sequence[Member]) -> dict[str, dict[str, Any]]:
     """No groups, everything but the seed, and each key that differs."""
     grouping = group_members(members, by=())
-    choices: dict[str, dict[str, Sequence[str]]] = {"": {"by": ()}}
+    choices: dict[str, dict[str, Any]] = {"": {"by": ()}}
     if grouping.repeats:
         choices["-" + ",".join(grouping.repeats)] = {"all_but": grouping.repeats}
     for key in grouping.varying[:_MOST_KEYS]:

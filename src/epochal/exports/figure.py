@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.compare.groups import common_axis, groups_of, series_or_none
+from epochal.compare.groups import common_axis, group_members, members_of, series_or_none
 from epochal.errors import MissingPackageError, UsageError
 from epochal.series.downsample import buckets
 from epochal.series.series import X
@@ -99,7 +99,7 @@ def read_panel(
     x = axes.pop() if len(axes) == 1 else "step"  # the axis that all runs define for the metric
     if group_by is None:
         return _panel_of_runs(runs, metric, x, smoothing)
-    groups = groups_of(runs, by=group_by, unfinished=unfinished)
+    groups = group_members(members_of(runs), by=group_by, unfinished=unfinished)
     smooth = None if smoothing is None else str(smoothing)
     series = groups.series(metric, x=x, points=_MAX_POINTS, smooth=smooth)
     panel = Panel(metric, series[0].x)

@@ -16,6 +16,8 @@ from epochal.records import Axis, Record, whole_number
 FACT_KINDS = (
     "run", "finish", "define", "resume", "option", "summary", "epoch", "event", "finding",
 )  # fmt: skip
+# The names of events that say something about the run as a whole; the last of each counts.
+FACT_EVENTS = ("vanished", "companion-lost", "phase")
 # What a list needs of a finding.
 _OF_FINDING = ("rule", "severity", "state", "sentence", "steps", "t")
 _TAKEN_OVER: tuple[Axis, ...] = ("step", "epoch")
@@ -77,9 +79,12 @@ class Extent(NamedTuple):
 
     def joined(self, other: Extent) -> Extent:
         """The extent of both."""
-        steps = [step for step in (self.step, other.step) if step is not None]
-        times = [time for time in (self.time, other.time) if time is not None]
-        return Extent(max(steps, default=None), max(times, default=None))
+        (step, time), (other_step, other_time) = self, other
+        if step is None or (other_step is not None and other_step > step):
+            step = other_step
+        if time is None or (other_time is not None and other_time > time):
+            time = other_time
+        return Extent(step, time)
 
 
 class PartFacts(msgspec.Struct, omit_defaults=True):

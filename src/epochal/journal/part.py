@@ -1,107 +1,19 @@
-"""The protocol of a part of a run, and what counts where several parts say the same.
-
-A part is a growing journal, a sealed segment or an import.
-"""
+"""The parts of a run in its folder: sealed segments, and journals that are read as they grow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from epochal.errors import FormatError
-from epochal.journal.entries import Entry
-from epochal.journal.facts import FACT_KINDS, PartFacts, SeriesKey, weight_of
-from epochal.journal.layout import PartName
-from epochal.journal.reader import check_version
-from epochal.journal.segments.columns import NO_STEP, PartSummary
-from epochal.records import Axis, Position, Record, axis_of, whole_number
+from epochal.journal.facts import FACT_KINDS, PartFacts, SeriesKey
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.reader import NewerFormatError, check_version
+from epochal.journal.state import Part, PartSummary, label_of
+from epochal.journal.tail import TailedPart
+from epochal.records import Position, Record, axis_of
 from epochal.series.blocks import Blocks
 from epochal.series.series import Series
-
-
-class StalePartError(FormatError):
-    """The file of a part no longer has the records that were read of it; read the run again."""
-
-
-class Part(Protocol):
-    """One part, as far as it has been read."""
-
-    @property
-    def name(self) -> PartName:
-        """Writer, attempt and number of the part."""
-
-    @property
-    def facts(self) -> PartFacts:
-        """What its records say about the run."""
-
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes of it are in memory."""
-
-    @property
-    def num_bytes(self) -> int:
-        """How many bytes of the journal were read, or sealed."""
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether it is a segment."""
-
-    def series_keys(self) -> Iterable[SeriesKey]:
-        """Every series it holds, in order of first appearance."""
-
-    def summaries(self) -> Mapping[SeriesKey, PartSummary]:
-        """The summary of every series."""
-
-    def series(self, key: SeriesKey) -> Series | None:
-        """Its points of one series in the order written, None when there are none."""
-
-    def blocks(self, key: SeriesKey) -> Blocks | None:
-        """The same in blocks; None where it has no summaries of blocks."""
-
-    def kinds(self) -> Iterable[str]:
-        """The kinds of its records; those in ``DENSE_KINDS`` may be left out."""
-
-    def entries(self, kind: str, *, label: str | None = None) -> Iterator[tuple[int, Record]]:
-        """Its records of a kind with their ordinals, of one label or of all.
-
-        Not for ``DENSE_KINDS``.
-        """
-
-    def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
-        """Its records as written, from an ordinal on."""
-
-
-def entries_in(
-    parts: Iterable[Part], kind: str, *, label: str | None, axis: Axis, cuts: Mapping[int, int]
-) -> list[tuple[int, Entry]]:
-    """The records of a kind that count, each with its step or epoch, -1 where it has none.
-
-    ``cuts`` are the steps from which on a newer attempt hides each attempt. Of several records of
-    a name at one step the last counts, unless they are the items of a list, by their ``index``.
-    """
-    found: dict[object, tuple[int, Entry]] = {}
-    for part in sorted(parts, key=lambda part: weight_of(part.facts.origin)):
-        rank, cut = part.facts.origin.rank, cuts.get(part.name.attempt)
-        for ordinal, record in part.entries(kind, label=label):
-            position = Position(*part.name, ordinal)
-            step = whole_number(record.get("epoch" if axis == "epoch" else "step"))
-            at = NO_STEP if step is None else step
-            key: object = position
-            if axis in ("step", "epoch"):
-                if cut is not None and at >= cut:
-                    continue
-                if step is not None:
-                    key = (rank, label_of(record), at, whole_number(record.get("index")))
-                found.pop(key, None)
-            found[key] = (at, Entry(position, rank, record))
-    return list(found.values())
-
-
-def label_of(record: Record) -> str:
-    """The name or id of a record among others of its kind."""
-    name = record.get("name", record.get("id", ""))
-    return name if isinstance(name, str) else str(name)
 
 
 class SealedPart:
@@ -126,7 +38,8 @@ class SealedPart:
             num_records=footer.num_records,
             num_damaged=footer.num_damaged + footer.num_malformed,
         )
-        for ordinal, record in self._segment.entries(*FACT_KINDS):
+        kinds = [kind for kind in FACT_KINDS if kind != "event" or footer.events is None]
+        for ordinal, record in (*self._segment.entries(*kinds), *(footer.events or ())):
             if ordinal == 0:
                 check_version(record, path)
             self.facts.note(ordinal, record)
@@ -162,3 +75,33 @@ class SealedPart:
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
         for ordinal, record in self._segment.records(first=first):
             yield Position(*self.name, ordinal), record
+
+
+def read_parts(folder: RunFolder) -> list[Part]:
+    """All parts of a run, read to their ends; raises ``FormatError`` and ``OSError``."""
+    found: list[Part] = []
+    journal = {*folder.parts()}  # first: a part goes from there to the segments, never back
+    for name in sorted({*journal, *folder.sealed_parts()}):
+        part = _sealed_part(folder, name, is_only=name not in journal)
+        if part is None:
+            part = TailedPart(folder.part_path(name), name)
+            part.poll()
+        found.append(part)
+    return found
+
+
+def _sealed_part(folder: RunFolder, name: PartName, *, is_only: bool) -> Part | None:
+    """The sealed form of a part; None where the journal part has to be read."""
+    path = folder.sealed_path(name)
+    if not path.exists():
+        return None
+    try:
+        part = SealedPart(path, name)
+        is_all = is_only or part.num_bytes >= folder.part_path(name).stat().st_size
+    except NewerFormatError:
+        raise
+    except FormatError:
+        if is_only:
+            raise
+        return None
+    return part if is_all else None

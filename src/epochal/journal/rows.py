@@ -146,12 +146,12 @@ class _Layout(NamedTuple):
     kind: str
     fields: _Fields
     record: type[msgspec.Struct]
-    getters: Mapping[str, Callable[[msgspec.Struct], Any]]
+    getters: Mapping[FieldPath, Callable[[msgspec.Struct], Any]]
     empty: Mapping[str, msgspec.Struct]
 
-    def column(self, name: str, structs: Iterable[msgspec.Struct]) -> list[Any]:
-        """What each record has in a field."""
-        return list(map(self.getters[name], structs))
+    def column(self, structs: Iterable[msgspec.Struct], *path: str) -> list[Any]:
+        """What each record has in a field, or in a member of it."""
+        return list(map(self.getters[path], structs))
 
 
 @lru_cache(256)
@@ -166,7 +166,11 @@ def _layout(kind: str, fields: tuple[tuple[str, Any], ...]) -> _Layout:
         else:
             types[name] = _NUMBER if what is float else (what, None)
     record = _struct("Record", types, tag_field="log", tag=kind)
-    getters = {name: attrgetter(f"_{number}") for number, name in enumerate(types)}
+    getters: dict[FieldPath, Callable[[msgspec.Struct], Any]] = {}
+    for number, (name, what) in enumerate(fields):
+        getters[name,] = attrgetter(f"_{number}")
+        for place, member in enumerate(what if type(what) is tuple else ()):
+            getters[name, member] = attrgetter(f"_{number}._{place}")
     return _Layout(kind, dict(fields), record, getters, empty)
 
 
@@ -219,21 +223,17 @@ class Rows(NamedTuple):
 
     def columns(self) -> dict[FieldPath, Sequence[Any] | NDArray[Any]]:
         """The values of each path as they were written: an array if all are floats or steps."""
-        found: dict[FieldPath, Sequence[Any] | NDArray[Any]] = {}
-        for name, members in self.keys:
-            if name == "step":
-                found[name,] = self.steps
-                continue
-            column = self.layout.column(name, self.structs)
-            if members is None:
-                found[name,] = self.numbers[name,] if set(map(type, column)) == {float} else column
-            elif set(map(type, chain.from_iterable(map(astuple, column)))) == {float}:
-                found |= {(name, one): self.numbers[name, one] for one in members}
-            elif members:
-                inside = zip(*map(astuple, column), strict=True)
-                columns = dict(zip(self.layout.fields[name], inside, strict=True))
-                found |= {(name, one): columns[one] for one in members}
-        return found
+        return {path: self._column(path) for path in paths_of(self.keys)}
+
+    def _column(self, path: FieldPath) -> Sequence[Any] | NDArray[Any]:
+        if path == ("step",):
+            return self.steps
+        numbers = self.numbers.get(path)
+        # Integers and booleans are whole: where no number is, there is none among them.
+        if numbers is not None and not (np.rint(numbers) == numbers).any():
+            return numbers
+        column = self.layout.column(self.structs, *path)
+        return column if numbers is None or set(map(type, column)) != {float} else numbers
 
 
 class Line(NamedTuple):
@@ -424,11 +424,11 @@ class _Alike(NamedTuple):
         numbers: dict[FieldPath, NDArray[np.float64]] = {}
         size, has_all, steps = len(structs), True, None
         for name, kind in layout.fields.items():
-            column = map(layout.getters[name], structs)
+            column = map(layout.getters[name,], structs)
             if type(kind) is tuple:
                 inside = chain.from_iterable(map(astuple, column))
-                table = _packed("d", inside, size * len(kind)).reshape(size, -1)
-                numbers |= zip(((name, one) for one in kind), table.T, strict=True)
+                table = _packed("d", inside, size * len(kind)).reshape(size, -1).T.copy()
+                numbers |= zip(((name, one) for one in kind), table, strict=True)
                 has_all &= bool(kind) and not np.isnan(table).any()
             elif kind is float:
                 numbers[name,] = table = _packed("d", column, size)
@@ -444,7 +444,7 @@ class _Alike(NamedTuple):
         """Records of one device that have the same fields and numbers, and the paths of those."""
         every, ids = _paths_in(self.layout.fields), list[str]()
         if KINDS[self.layout.kind].by_id and "id" in self.layout.fields:
-            ids = list(map(str, self.layout.column("id", self.structs)))
+            ids = list(map(str, self.layout.column(self.structs, "id")))
         if self.has_all and len(set(ids)) < 2:
             yield self, set(every)
             return
@@ -460,7 +460,7 @@ class _Alike(NamedTuple):
         if path in self.numbers:
             return ~np.isnan(self.numbers[path])
         nothing = self.layout.empty.get(path[0])
-        column = map(self.layout.getters[path[0]], self.structs)
+        column = map(self.layout.getters[path], self.structs)
         return np.array([value is not nothing for value in column])
 
     def _some(self, which: Sequence[int]) -> _Alike:
@@ -482,10 +482,10 @@ class _Alike(NamedTuple):
         )
         gpu = ""
         if KINDS[kind].by_id:
-            gpu = str(self.layout.column("id", self.structs[:1])[0]) if ("id",) in has else "0"
+            gpu = str(self.layout.column(self.structs[:1], "id")[0]) if ("id",) in has else "0"
         none = steps = np.zeros(0, np.int64)
         if ("step",) in has:
-            column = map(self.layout.getters["step"], self.structs)
+            column = map(self.layout.getters["step",], self.structs)
             packed = self.steps if self.has_all else _packed_steps(column, len(self.structs))
             if packed is None:
                 return None

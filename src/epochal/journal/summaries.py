@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,10 +21,11 @@ from epochal.base.atomic_file import replaced_file
 from epochal.errors import FormatError
 from epochal.journal.facts import unix_time
 from epochal.journal.fold import Fold, RunMetrics
-from epochal.journal.layout import PartName, RunFolder, json_or_empty
+from epochal.journal.layout import MAX_JSON_BYTES, PartName, RunFolder, json_or_empty
 from epochal.journal.line import encode_json, without_surrogates
 from epochal.journal.metrics import headline_order, set_number
 from epochal.journal.process import PROCESS_FIELDS
+from epochal.journal.reader import ShorterFileError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import SUMMARY_VERSION, FindingCounts, Fork, Mark, RunRow, SeriesSummary
 from epochal.records import whole_number
@@ -35,6 +37,8 @@ _MOST_SUMMARY_BYTES = 1024
 MOST_HEADLINE = 12
 _MOST_SENTENCES = 3
 _LONGEST_TEXT = 200
+# A part may be sealed between a listing and the reading; each try finds at least one settled.
+_TRIES = 100
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 # A hundred thousand series take a quarter of this.
@@ -212,9 +216,32 @@ def covers(
     return True
 
 
+class IdentityMark(NamedTuple):
+    """Which ``run.json`` a summary was made of: its size, when it was written, and its content."""
+
+    size: int
+    mtime_ns: int
+    crc32: int
+
+
+class _Made(msgspec.Struct):
+    identity: IdentityMark | None = None
+
+
+def identity_mark(place: str) -> IdentityMark | None:
+    """Which ``run.json`` a folder has; None where it cannot be read."""
+    path = f"{place}/run.json"
+    try:
+        status = os.stat(path)
+        text = read_regular(path, max_bytes=MAX_JSON_BYTES)
+    except (OSError, FormatError):
+        return None
+    return IdentityMark(status.st_size, status.st_mtime_ns, zlib.crc32(text))
+
+
 def is_summarised(folder: RunFolder) -> bool:
     """Whether both files of a run are there and say all that was written."""
-    row, known = read_summary(str(folder.path)), read_metrics(str(folder.path))
+    row, known = carried_summary(str(folder.path)), read_metrics(str(folder.path))
     if row is None or known is None:
         return False
     sizes = {name: folder.part_path(name).stat().st_size for name in folder.parts()}
@@ -223,31 +250,81 @@ def is_summarised(folder: RunFolder) -> bool:
 
 def read_summary(place: str) -> RunRow | None:
     """What a run says of itself; None where it says nothing that can be read here."""
-    found = _read(f"{place}/summary.json", RunRow, 4 * MOST_BYTES)
-    return found if found is not None and found.v == SUMMARY_VERSION else None
+    return _row_in(_text_of(f"{place}/summary.json", 4 * MOST_BYTES))
+
+
+def carried_summary(place: str, seen: tuple[int, int] | None = None) -> RunRow | None:
+    """What a run says of itself; None too where that was made of another ``run.json``.
+
+    No clock decides that: the file is read, unless ``seen``, its size and when it was written, is
+    what the summary says.
+    """
+    text = _text_of(f"{place}/summary.json", 4 * MOST_BYTES)
+    row, made = _row_in(text), _decoded(text, _Made)
+    if row is None or made is None:
+        return None
+    then = made.identity
+    if then is not None and then[:2] == seen:
+        return row
+    now = identity_mark(place)
+    return row if (now and now.crc32) == (then and then.crc32) else None
 
 
 def read_metrics(place: str) -> RunMetrics | None:
     """The summaries of all series, and what a fold goes on from; None where there are none."""
-    found = _read(f"{place}/metrics.json", RunMetrics, _MOST_METRICS_BYTES)
+    found = _decoded(_text_of(f"{place}/metrics.json", _MOST_METRICS_BYTES), RunMetrics)
     return found if found is not None and found.v == SUMMARY_VERSION else None
 
 
-def _read(path: str, kind: type[T], most_bytes: int) -> T | None:
+def _row_in(text: bytes) -> RunRow | None:
+    found = _decoded(text, RunRow)
+    return found if found is not None and found.v == SUMMARY_VERSION else None
+
+
+def _text_of(path: str, most_bytes: int) -> bytes:
+    """The bytes of a file; none where it cannot be read."""
     try:
-        return msgspec.json.decode(read_regular(path, max_bytes=most_bytes), type=kind)
-    except (OSError, FormatError, ValueError, RecursionError):
+        return read_regular(path, max_bytes=most_bytes)
+    except (OSError, FormatError):
+        return b""
+
+
+def _decoded(text: bytes, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError):
         return None
 
 
-def write_summary(folder: RunFolder, row: RunRow) -> bool:
-    """Replace ``summary.json``; False where that is not possible now."""
-    return _write(folder.summary, summary_bytes(row))
+def write_summary(folder: RunFolder, known: RunMetrics) -> bool:
+    """Replace ``summary.json`` by what is known; False where that is not possible now."""
+    place = str(folder.path)
+    mark = identity_mark(place)  # first: a file that takes its place from here on has another
+    row = summarise(known, json_or_empty(folder.identity), place=place)
+    return _write(folder.summary, summary_bytes(row, mark))
 
 
 def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
     """Replace ``metrics.json``; False where that is not possible now."""
     return _write(folder.metrics, metrics_bytes(known))
+
+
+def write_summaries(folder: RunFolder) -> bool:
+    """Read all of a run again and write both of its summaries; False where one was not written.
+
+    Raises ``FormatError`` and ``OSError`` where the run cannot be read.
+    """
+    from epochal.journal.part import read_parts  # loads numpy, which a companion does without
+    from epochal.journal.state import RunState, run_metrics
+
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            known = run_metrics(RunState(read_parts(folder)))
+            break
+        except (FileNotFoundError, ShorterFileError):  # sealed or repaired meanwhile
+            if not tries_left:
+                raise
+    return write_metrics(folder, known) and write_summary(folder, known)
 
 
 def fold_and_write(folder: RunFolder, *, most_bytes: int) -> bool:
@@ -263,7 +340,7 @@ def fold_and_write(folder: RunFolder, *, most_bytes: int) -> bool:
         return False
     if not fold.is_known or not write_metrics(folder, known := fold.known()):
         return False
-    return write_summary(folder, summarise(known, json_or_empty(folder.identity), place=place))
+    return write_summary(folder, known)
 
 
 def _write(path: Path, text: bytes) -> bool:
@@ -275,7 +352,7 @@ def _write(path: Path, text: bytes) -> bool:
     return False
 
 
-def summary_bytes(row: RunRow) -> bytes:
+def summary_bytes(row: RunRow, identity: IdentityMark | None = None) -> bytes:
     """A row as ``summary.json`` has it: at most 8 kB, of the configuration the first 4 kB."""
     config = _cut(row.config, _MOST_CONFIG_BYTES)
     summary = _cut(row.summary, _MOST_SUMMARY_BYTES)
@@ -285,6 +362,7 @@ def summary_bytes(row: RunRow) -> bytes:
     fields = {
         name: value for name, value in fields.items() if name == "v" or value != _STORED[name]
     }
+    fields["identity"] = identity
     text = _encoded(fields)
     if len(text) > MOST_BYTES:  # a thousand ranks: readers ask metrics.json how far it was read
         fields.pop("positions", None)

@@ -19,11 +19,10 @@ import numpy as np
 from epochal.journal.facts import FACT_KINDS, PartFacts, SeriesKey
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
-from epochal.journal.part import StalePartError, label_of
 from epochal.journal.reader import PartReader, ShorterFileError, check_version, whole_lines
 from epochal.journal.regular_file import regular_only
 from epochal.journal.rows import Line, LineDecoder, Rows
-from epochal.journal.segments.columns import PartColumns, PartSummary
+from epochal.journal.state import PartColumns, PartSummary, StalePartError, label_of
 from epochal.records import DENSE_KINDS, KINDS, Position, Record, axis_of
 from epochal.series.blocks import Blocks
 from epochal.series.series import Series
@@ -149,7 +148,7 @@ class TailedPart:
 
     def series(self, key: SeriesKey) -> Series | None:
         rank = self.facts.origin.rank
-        return self._columns.series(key, rank) if key in self._columns else None
+        return self._columns.points(key, rank)[0] if key in self._columns else None
 
     def blocks(self, key: SeriesKey) -> Blocks | None:
         return None

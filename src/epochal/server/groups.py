@@ -160,8 +160,7 @@ async def groups(request: Request) -> Response:
     keys, unfinished = _keys(request), UNFINISHED(request)
 
     def tables(runs: Sequence[RunView]) -> GroupTables:
-        grouping = group_members(members_of(runs), **keys)
-        grouping = msgspec.structs.replace(grouping, unfinished=unfinished)
+        grouping = group_members(members_of(runs), **keys, unfinished=unfinished)
         return grouping.tables(metrics, value=value, at=at)
 
     return await _compared(request, tables)
@@ -275,7 +274,7 @@ def _largest(groups: Sequence[Group]) -> list[Group]:
     return [group for group in groups if group in kept]
 
 
-def _keys(request: Request) -> dict[str, Sequence[str] | None]:
+def _keys(request: Request) -> dict[str, Any]:
     by, all_but = BY(request), ALL_BUT(request)
     return {"by": by or None, "all_but": all_but or None} if by or all_but else {"by": ()}
 

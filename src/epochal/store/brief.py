@@ -26,16 +26,18 @@ from epochal.series.series import Series, X
 from epochal.series.summary import Summary
 from epochal.series.trend import Goal
 from epochal.store.comparison import MISSING, differences
+from epochal.store.findings import RECORDS_A_LOOK
 from epochal.store.metrics import by_importance
 from epochal.store.row import latest_findings
 from epochal.store.run import RunView
 from epochal.store.store import Store
 
-_RECORDS_A_LOOK = 50_000
 _MOST_METRICS = 10
 _MOST_ENTRIES = 12
 _MOST_FINDINGS = 6
 _LONGEST_TEXT = 200
+# What a brief says in the words of the row.
+_OF_ROW = "name project id step total_steps epoch num_epochs created tags problem".split()
 
 
 class BriefMetric(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,24 +108,15 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
     before = previous_run(store, row)
     own = dict(flat_items(view.config)) if before is None else {}
     changed = {} if before is None else _changed(before, view)
-    found = findings_of(view, most=_RECORDS_A_LOOK)
+    found = findings_of(view, most=RECORDS_A_LOOK)
     values = flat_items(row.summary)
     texts = {name: text for name, text in values if isinstance(text, str) and name not in every}
     return RunBrief(
-        name=row.name,
-        project=row.project,
-        id=row.id,
+        **{name: getattr(row, name) for name in _OF_ROW},
         status=row.status.state,
         reason=_short(row.status.reason),
-        step=row.step,
-        total_steps=row.total_steps,
-        epoch=row.epoch,
-        num_epochs=row.num_epochs,
-        created=row.created,
         duration_s=_duration_s(row),
-        tags=row.tags,
         notes=_short(row.notes),
-        problem=row.problem,
         metrics=[_metric(view, metric) for metric in metrics[:_MOST_METRICS]],
         more_metrics=len(every) - len(metrics[:_MOST_METRICS]),
         summary={
@@ -226,7 +219,7 @@ def findings_of(
 
 def open_findings(view: RunView, least: Severity = "info") -> list[Finding]:
     """Those that are open, apart from how the run ended; of a live run, as far as it was read."""
-    found = findings_of(view, least, most=_RECORDS_A_LOOK if view.info.status.is_live else None)
+    found = findings_of(view, least, most=RECORDS_A_LOOK if view.info.status.is_live else None)
     return [one for one in found if one.state == "open" and one.rule not in BAD_ENDINGS]
 
 
@@ -365,8 +358,8 @@ def _spread(values: NDArray[np.float64], points: int) -> NDArray[np.intp]:
     """The positions of points at equal distances, of both extremes and of the first that is nan."""
     finite = np.isfinite(values)
     even = np.linspace(0, len(values) - 1, points - 3).round().astype(np.intp)
-    extremes = [] if not finite.any() else [np.nanargmin(np.where(finite, values, np.nan))]
-    extremes += [] if not finite.any() else [np.nanargmax(np.where(finite, values, np.nan))]
+    known = np.where(finite, values, np.nan)
+    extremes = [np.nanargmin(known), np.nanargmax(known)] if finite.any() else []
     return np.unique([*even, *extremes, *np.flatnonzero(~finite)[:1]])
 
 

@@ -64,29 +64,23 @@ class LoadedRuns:
     def __init__(self, limit_bytes: int = LIMIT_BYTES, most: int = JOURNAL_RUNS) -> None:
         self._limit = limit_bytes
         self._most = most
-        self._size = 0
         # Entered again when a run that lets go is forgotten meanwhile.
         self._lock = threading.RLock()
         self._runs: OrderedDict[int, tuple[Releasable, int]] = OrderedDict()
-
-    @property
-    def num_runs(self) -> int:
-        """How many runs have something in memory."""
-        return len(self._runs)
 
     def grown(self, run: Releasable) -> None:
         """A run has read something; beyond the limits, others free what they have read."""
         with self._lock:
             self.forget(run)
             self._runs[id(run)] = (run, run.held_bytes)
-            self._size += run.held_bytes
             for _ in range(_ASKED_TO_LET_GO):
-                is_too_much = self._size > self._limit or len(self._runs) > self._most
+                size = sum(num_bytes for _, num_bytes in self._runs.values())
+                is_too_much = size > self._limit or len(self._runs) > self._most
                 if not is_too_much or len(self._runs) == 1:
                     return
                 key, (other, _) = next(iter(self._runs.items()))
                 if other is not run and other.release():
-                    self._size -= self._runs.pop(key)[1]
+                    del self._runs[key]
                 else:
                     self._runs.move_to_end(key)
 
@@ -97,14 +91,11 @@ class LoadedRuns:
             if known is not None:
                 self._runs[id(run)] = (run, known[1] + more_bytes)
                 self._runs.move_to_end(id(run))
-                self._size += more_bytes
 
     def forget(self, run: Releasable) -> None:
         """A run has nothing in memory any more."""
         with self._lock:
-            known = self._runs.pop(id(run), None)
-            if known is not None:
-                self._size -= known[1]
+            self._runs.pop(id(run), None)
 
 
 @dataclass(frozen=True, slots=True)

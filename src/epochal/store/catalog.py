@@ -64,12 +64,7 @@ class Catalog(Protocol):
     """A table of runs; see ``epochal.store.store`` for the rules that hold for each."""
 
     def select(
-        self,
-        selection: Selection,
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        budget_s: float = SUMMARISE_S,
+        self, selection: Selection, *, limit: int | None = None, budget_s: float = SUMMARISE_S
     ) -> KnownRuns:
         """A part of a list of runs; those that carry no summary are read for so many seconds."""
 

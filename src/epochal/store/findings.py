@@ -25,9 +25,8 @@ from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.entries import Entry, by_time
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.journal.part import Part
 from epochal.journal.row import FindingCounts, Status
-from epochal.journal.state import RunState
+from epochal.journal.state import Part, RunState
 from epochal.journal.summaries import count_findings
 from epochal.records import Position, moment_of, whole_number
 from epochal.store.row import latest_findings

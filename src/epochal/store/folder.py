@@ -15,10 +15,11 @@ from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
 from epochal.journal.labels import LabelsEdit, edit_labels
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
-from epochal.journal.part import Part, SealedPart
+from epochal.journal.part import SealedPart
 from epochal.journal.reader import NewerFormatError, ShorterFileError
 from epochal.journal.row import Labels, RunRow
-from epochal.journal.summaries import covers, read_metrics, read_summary
+from epochal.journal.state import Part
+from epochal.journal.summaries import carried_summary, covers, read_metrics
 from epochal.journal.tail import TailedPart
 from epochal.store.listing import LINK_OUT, Aside, FoundPart, Listing, is_orphan, orphaned_ranks
 from epochal.store.run_files import Identity
@@ -287,9 +288,7 @@ class FolderSource:
             return None
         if self.asides or self._is_orphan or listing.problem is not None or listing.refused:
             return None
-        if listing.summary.mtime_ns < listing.identity.mtime_ns:
-            return None  # run.json was made anew
-        row = read_summary(self.place)
+        row = carried_summary(self.place, listing.identity)
         if row is None:
             return None
         marks = row.positions

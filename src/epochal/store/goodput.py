@@ -9,17 +9,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from epochal.journal.facts import SeriesKey, unix_time
-from epochal.journal.part import Part
 from epochal.journal.row import Status
-from epochal.journal.state import RunState
+from epochal.journal.state import Part, RunState
 from epochal.records import Axis
-from epochal.records.format import format_duration
+from epochal.records.format import format_duration, plural
 from epochal.series.series import Series
 
 # A gap between two steps is a pause if it is at least this long, this many usual gaps, and no other
@@ -85,34 +85,29 @@ def goodput_of(
 
     ``until`` is the time of the newest record while the run is live.
     """
-    totals = dict.fromkeys(("productive", "startup", "paused", "down", "lost"), 0.0)
-    lost_steps, has_steps = 0, False
+    totals = dict.fromkeys(("productive_s", "startup_s", "paused_s", "down_s", "lost_s"), 0.0)
+    lost_steps = 0
     begun = at = attempts[0].started if attempts else 0.0
     for number, attempt in enumerate(attempts):
         is_last = number == len(attempts) - 1 and until is not None
         ended = max(until or 0.0, attempt.ended) if is_last else attempt.ended
-        totals["down"] += max(attempt.started - at, 0.0)
+        totals["down_s"] += max(attempt.started - at, 0.0)
         started = max(attempt.started, at)
         at = max(ended, started)
         if not attempt.steps.size:
-            totals["startup"] += at - started
+            totals["startup_s"] += at - started
             continue
-        has_steps = True
         _add_attempt(attempt, started, at, totals)
         if attempt.cut is not None:
             lost_steps += max(int(attempt.steps.max()) - max(attempt.cut, attempt.first) + 1, 0)
     wall_s = at - begun
-    if not has_steps or wall_s <= 0:
+    if wall_s <= 0 or not any(attempt.steps.size for attempt in attempts):
         return None
-    seconds = {name: round(max(total, 0.0), 3) for name, total in totals.items()}
+    seconds: dict[str, Any] = {name: round(max(total, 0.0), 3) for name, total in totals.items()}
     found = Goodput(
-        share=round(totals["productive"] / wall_s, 4),
+        share=round(totals["productive_s"] / wall_s, 4),
         wall_s=round(wall_s, 3),
-        productive_s=seconds["productive"],
-        startup_s=seconds["startup"],
-        paused_s=seconds["paused"],
-        down_s=seconds["down"],
-        lost_s=seconds["lost"],
+        **seconds,
         lost_steps=lost_steps,
         restarts=len(attempts) - 1,
         unit=unit,
@@ -127,12 +122,10 @@ def _text(found: Goodput) -> str:
     )
     if not found.lost_steps:
         return text
-    is_one = found.lost_steps == 1
-    steps = f"{found.lost_steps:,} {found.unit}{'' if is_one else 's'}"
-    restarts = f"in {found.restarts} restart{'' if found.restarts == 1 else 's'}"
-    where = restarts if found.restarts else "after the last checkpoint"
-    lost = f"{steps} ({format_duration(found.lost_s)}) {'was' if is_one else 'were'} lost"
-    return f"{text}; {lost} {where}"
+    steps, were = plural(found.lost_steps, found.unit), "was" if found.lost_steps == 1 else "were"
+    restarts = plural(found.restarts, "restart")
+    where = f"in {restarts}" if found.restarts else "after the last checkpoint"
+    return f"{text}; {steps} ({format_duration(found.lost_s)}) {were} lost {where}"
 
 
 def _advice(found: Goodput) -> str | None:
@@ -155,7 +148,7 @@ def _add_attempt(
     usual = float(np.median(per_step)) if per_step.size else 0.0
     first_s = min((int(steps[0]) - attempt.first + 1) * usual, float(times[0]) - started)
     begun = float(times[0]) - max(first_s, 0.0)
-    totals["startup"] += begun - started
+    totals["startup_s"] += begun - started
     times = np.concatenate(([begun], times, [ended]))
     steps = np.concatenate(([attempt.first - 1], steps, steps[-1:]))
     kept_until = ended
@@ -164,10 +157,10 @@ def _add_attempt(
     gaps = np.diff(times)
     for place in _pauses(gaps, steps, attempt.evaluated):
         paused_s = float(gaps[place])
-        totals["paused"] += paused_s
-        totals["lost" if times[place] >= kept_until else "productive"] -= paused_s
-    totals["productive"] += kept_until - begun
-    totals["lost"] += ended - kept_until
+        totals["paused_s"] += paused_s
+        totals["lost_s" if times[place] >= kept_until else "productive_s"] -= paused_s
+    totals["productive_s"] += kept_until - begun
+    totals["lost_s"] += ended - kept_until
 
 
 def _pauses(

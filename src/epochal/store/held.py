@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from epochal.errors import FormatError
 from epochal.journal.facts import SeriesKey
 from epochal.journal.fold import Fold, RunMetrics
-from epochal.journal.part import StalePartError
 from epochal.journal.row import RunRow
-from epochal.journal.state import RunState, run_metrics
+from epochal.journal.state import RunState, StalePartError, run_metrics
 from epochal.journal.summaries import read_metrics, summarise
 from epochal.series.series import Series
 from epochal.store.cache import MemoryBudget, locked

@@ -18,6 +18,7 @@ from epochal.records import finite, whole_number
 from epochal.series.eta import Eta
 from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series
 from epochal.store.run import RunView
+from epochal.store.status import RUNNING_FOR_S
 
 _RUNNING = ("running", "waiting")
 # More observations than this do not make the estimate better.
@@ -44,6 +45,8 @@ _estimates: weakref.WeakKeyDictionary[RunView, _Estimate] = weakref.WeakKeyDicti
 def progress_of(run: RunView, info: RunRow, *, now: float) -> Progress:
     """The progress of a run at the Unix time ``now``, in whichever unit its length is known."""
     is_going = info.status.state in LIVE_STATES
+    if info.updated is not None and info.updated - now > RUNNING_FOR_S:
+        now = info.updated  # a record from the future: that clock is ahead of ours
     until = now if info.status.state in _RUNNING else info.updated
     elapsed_s = None if info.created is None or until is None else max(until - info.created, 0.0)
     text, done, total = _counted(run, info)

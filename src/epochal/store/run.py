@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
-from epochal.errors import MetricNotFoundError, UsageError
+from epochal.errors import UsageError
 from epochal.exchange.media.stored import StoredSample
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
@@ -20,10 +20,9 @@ from epochal.journal.fold import RunMetrics
 from epochal.journal.labels import LabelsEdit
 from epochal.journal.layout import RunFolder, is_patch, parse_part_name
 from epochal.journal.metrics import Metric, set_metrics, set_role
-from epochal.journal.part import StalePartError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
-from epochal.journal.state import AXES, RunState
+from epochal.journal.state import AXES, RunState, StalePartError
 from epochal.journal.summaries import last_value
 from epochal.records import Axis, Position, Record
 from epochal.series.blocks import Downsampled
@@ -39,15 +38,11 @@ from epochal.store.findings import (
     recorded_errors,
 )
 from epochal.store.goodput import Goodput, goodput
+from epochal.store.held import MAX_MOVES, HeldRun
 from epochal.store.metrics import formula_series, no_metric, resolve
 from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.run_files import Machine, patch_file, read_machines
 from epochal.store.status import GONE
-
-if TYPE_CHECKING:
-    pass
-
-from epochal.store.held import MAX_MOVES, HeldRun
 
 
 class _Listed:
@@ -236,10 +231,7 @@ class RunView(HeldRun):
         """
         key = self._ask(lambda state: state.find(name, axis, rank))
         if key is None:
-            found = formula_series(name, self._series_known.metrics, self, rank=rank, axis=axis)
-            if found is None:
-                raise self._no_metric(name, rank, axis)
-            return found
+            return self._formula(name, rank, axis)
         series, more_bytes = self._series.get((key, rank)), 0
         if series is None:
             series = self._ask(lambda state: state.series(key, rank))
@@ -324,15 +316,9 @@ class RunView(HeldRun):
             found = listed.by_key[key].summary
             if found is None:  # only its points tell
                 found = self.series(name, rank=rank, axis=key[1]).summary
-        is_set = axis in (None, "none")
-        is_series = name in listed.names or not is_set
+        is_series = name in listed.names or axis not in (None, "none")
         found = with_set_value(row, name, rank, found, is_series=is_series)
-        if found is None:
-            series = formula_series(name, listed.metrics, self, rank=rank, axis=axis)
-            if series is None:
-                raise self._no_metric(name, rank, axis)
-            return series.summary
-        return found
+        return self._formula(name, rank, axis).summary if found is None else found
 
     @locked
     def tail_summary(self, metric: Metric, num_points: int) -> Summary:
@@ -364,9 +350,13 @@ class RunView(HeldRun):
             return None
         return self.summary(metric.name, axis=metric.axis).last
 
-    def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
-        own = (self.read_row().name, self._series_known.metrics)
-        return no_metric(name, own, rank=rank, axis=axis)
+    def _formula(self, name: str, rank: int, axis: Axis | None) -> Series:
+        """The result of a formula; ``MetricNotFoundError`` for a name that is none."""
+        metrics = self._series_known.metrics
+        found = formula_series(name, metrics, self, rank=rank, axis=axis)
+        if found is None:
+            raise no_metric(name, (self.read_row().name, metrics), rank=rank, axis=axis)
+        return found
 
     # -- records ----------------------------------------------------------------------------------
 

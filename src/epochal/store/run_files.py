@@ -39,7 +39,7 @@ class Identity:
         self._place = place
         # By file name: what was read of it, and what is wrong with it.
         self._seen: dict[str, tuple[Stat | None, int]] = {}
-        self._problems: dict[str, str] = {}
+        self._problems: dict[str, str | None] = {}
         self._run_json: dict[str, Any] = {}
         self._labels = NO_LABELS
         self.newer_format: str | None = None
@@ -58,22 +58,17 @@ class Identity:
         """One sentence for each file that cannot be read, and those of a converted run's source."""
         self.labels(listing)
         if of_labels:
-            return [self._problems["labels.json"]] if "labels.json" in self._problems else []
+            return [*filter(None, [self._problems["labels.json"]])]
         source = self.run_json(listing).get("source")
         of_source = source.get("problems", ()) if isinstance(source, dict) else ()
-        newer = () if self.newer_format is None else (self.newer_format,)
-        files = (self._problems[name] for name in _REMEDIES if name in self._problems)
-        return [*files, *map(str, of_source), *newer]
+        files = [self._problems[name] for name in _REMEDIES]
+        return [*filter(None, [*files, *map(str, of_source), self.newer_format])]
 
     def _refresh(self, name: str, listing: Listing, file: tuple[Stat | None, int]) -> None:
         """Read a file unless it is as it was."""
-        if self._seen.get(name) == file:
-            return
-        self._seen[name] = file
-        problem = self._read(name, listing)
-        self._problems.pop(name, None)
-        if problem is not None:
-            self._problems[name] = problem
+        if self._seen.get(name) != file:
+            self._seen[name] = file
+            self._problems[name] = self._read(name, listing)
 
     def _read(self, name: str, listing: Listing) -> str | None:
         """Read one file; what is wrong with it, if anything."""

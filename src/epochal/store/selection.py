@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from epochal.store.run import RunView
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
-_TIMES = ("created", "updated")
 _NUMBERS = (float, int)
 # Similar names are searched in so many runs.
 _NEAR_IN = 200
@@ -128,11 +127,6 @@ _IDENTITY = frozenset(
 )
 
 
-def _needs_points(fields: Iterable[q.Field]) -> bool:
-    """Whether fields ask for more than the identity and config of runs."""
-    return not all(field.path[0] in _IDENTITY for field in fields)
-
-
 def parse_query(text: str) -> Callable[[Subject], bool]:
     """A function that says whether the query selects a run; raises ``UsageError``."""
     return _Compiler(text).condition(q.parse(text))
@@ -143,10 +137,8 @@ def parse_order(text: str) -> Callable[[Sequence[S]], list[S]]:
 
     Runs without the field come last in both directions. Raises ``UsageError``.
     """
-    keys: list[tuple[Reading, bool]] = []
-    for part in text.split(","):
-        name = part.strip()
-        keys.append((_reading(name.removeprefix("-")), name.startswith("-")))
+    names = [part.strip() for part in text.split(",")]
+    keys = [(_reading(name.removeprefix("-")), name.startswith("-")) for name in names]
 
     def ordered(runs: Sequence[S]) -> list[S]:
         found = list(runs)
@@ -171,7 +163,8 @@ def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...
             check_fields(None, fields, runs)
         found: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[S]]] = {}
         for run in runs:
-            values = tuple(_group_value(reading(run)) for reading in readings)
+            read = (reading(run) for reading in readings)
+            values = tuple(None if value is NOT_THERE else level(value) for value in read)
             key = tuple((type(value), value) for value in values)  # 1, 1.0 and True are three
             found.setdefault(key, (values, []))[1].append(run)
         return list(found.values())
@@ -194,6 +187,10 @@ def fields_in(query: str | None, order: str | None) -> list[q.Field]:
     for name in () if order is None else order.split(","):
         found.append(q.parse_field(name.strip().removeprefix("-")))
     return list({field.path: field for field in found}.values())
+
+
+def _roots(query: str | None, order: str | None) -> set[str]:
+    return {field.path[0] for field in fields_in(query, order)}
 
 
 def metric_name(field: q.Field) -> str | None:
@@ -220,10 +217,6 @@ def check_fields(text: str | None, fields: Iterable[q.Field], runs: Sequence[Sub
             hint = near_names(str(field), known, most=1).replace(" Did", "; did").rstrip("?")
             hint = hint or "; a program sets such a value with run.summary"
             fail(f"no run has {str(field)!r}{hint}", text or str(field), field.column)
-
-
-def _group_value(value: Any) -> Any:
-    return None if value is NOT_THERE else level(value)
 
 
 def _sorted(runs: list[S], reading: Reading, *, descending: bool) -> list[S]:
@@ -258,10 +251,10 @@ class Selection:
         self._selects = None if query is None else parse_query(query)
         self._sort = None if order is None else parse_order(order)
         self.group: _Grouping | None = None if group is None else parse_groups(group)
-        self.needs_points = _needs_points(fields_in(query, order))
+        # Whether it asks for more than the identity and config of runs.
+        self.needs_points = not _roots(query, order) <= _IDENTITY
         # Whether a run of which only identity and status are known cannot be judged.
-        asked = {field.path[0] for field in fields_in(query, None)}
-        self.needs_summary = not asked <= _IDENTITY | {"text", "status"}
+        self.needs_summary = not _roots(query, None) <= _IDENTITY | {"text", "status"}
 
     def of(self, runs: list[S], select: Callable[..., list[S]]) -> list[S]:
         """The runs that the query selects, in order; a fault in judging one leaves it out.
@@ -271,7 +264,7 @@ class Selection:
         every = runs
         if self._selects is not None:
             runs = select(runs, self._selects, lambda run: run.id)
-        if self.needs_points and not any(not run.row.is_summarised for run in every):
+        if self.needs_points and all(run.row.is_summarised for run in every):
             if self.query is not None and not runs and every:
                 check_fields(self.query, fields_in(self.query, None), every)
             if self.order is not None and runs:
@@ -348,7 +341,7 @@ class _Compiler:
             return node
         if not isinstance(node.value, str):
             return node
-        if field.path in [(name,) for name in _TIMES]:
+        if field.path in (("created",), ("updated",)):
             try:
                 return q.Constant(datetime.fromisoformat(node.value).timestamp(), node.column)
             except ValueError:
@@ -495,10 +488,9 @@ def _statistic(names: Sequence[str]) -> Reading:
 def _best(name: str, tail: int = 0) -> Reading:
     def reading(run: Subject) -> Any:
         metric = run.metric(name)
-        summary = None if metric is None or metric.goal is None else _summary(run, metric, tail)
-        if metric is None or metric.goal is None or summary is None:
-            return NOT_THERE
-        best = summary.best(metric.goal)
+        goal = None if metric is None else metric.goal
+        summary = None if goal is None else _summary(run, metric, tail)
+        best = None if goal is None or summary is None else summary.best(goal)
         return NOT_THERE if best is None else best[1]
 
     return reading

@@ -5,8 +5,8 @@ A store is an engine over a catalog, which knows which runs there are: ``local``
 is fetched when a query needs it. ``tests/conformance/test_store.py`` states what they return.
 
 Of the store
-    runs          the runs that a query selects, in an order, one page of them; ``query.py`` has the
-                  language, ``selection.py`` the fields
+    runs          the runs that a query selects, in an order; ``query/filter.py`` has the language,
+                  ``selection.py`` the fields
     run           the one run with this id, prefix of an id, name or ``project/name``, or the newest
                   one as ``latest`` or ``latest:PROJECT``
     find          the run with exactly this id, which links and positions contain
@@ -97,24 +97,17 @@ class Store:
         self.catalog.close()
 
     def runs(
-        self,
-        query: str | None = None,
-        *,
-        order: str | None = None,
-        offset: int = 0,
-        limit: int | None = None,
+        self, query: str | None = None, *, order: str | None = None, limit: int | None = None
     ) -> Sequence[RunView]:
-        """Runs by creation, newest first; ``offset`` and ``limit`` select a page of them.
+        """Runs by creation, newest first, of these at most ``limit``.
 
         ``query`` selects (``config.lr < 3e-4 and status == "running"``), ``order`` sorts by fields
         with commas between (``-summary.loss.last,name``). A mistake in either raises ``UsageError``
         and shows the place.
         """
-        if offset < 0 or (limit is not None and limit < 0):
-            raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
-        selection = Selection(query, order)
-        found = self.catalog.select(selection, offset=offset, limit=limit, budget_s=math.inf)
-        return found.runs
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit={limit} must be 0 or more.")
+        return self.catalog.select(Selection(query, order), limit=limit, budget_s=math.inf).runs
 
     def known_runs(
         self,
@@ -179,7 +172,8 @@ class Store:
 
 def tag_edit(run: RunView, *, add: Iterable[str] = (), remove: Collection[str] = ()) -> LabelsEdit:
     """Adds and removes tags; those that the run recorded count where people set none."""
-    recorded = recorded_tags(run)
+    tags = run.facts.get("tags")
+    recorded = tuple(t for t in tags if isinstance(t, str)) if isinstance(tags, list) else ()
     added = tuple(add)
 
     def edit(labels: Labels) -> Labels:
@@ -188,9 +182,3 @@ def tag_edit(run: RunView, *, add: Iterable[str] = (), remove: Collection[str] =
         return labels if tags == had else replace(labels, tags=tags)
 
     return edit
-
-
-def recorded_tags(run: RunView) -> tuple[str, ...]:
-    """The tags that the run was started with."""
-    tags = run.facts.get("tags")
-    return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()

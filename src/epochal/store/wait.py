@@ -17,7 +17,7 @@ from epochal.journal.process_action import ProcessAction, SentAction, signal_pro
 from epochal.journal.row import LIVE_STATES
 from epochal.query.condition import Condition, ConditionTracker
 from epochal.records import finite, scalars_by_name, whole_number
-from epochal.records.format import format_duration
+from epochal.records.format import format_duration, plural
 from epochal.shipping.client import HubError
 from epochal.store.brief import open_findings
 from epochal.store.lookup import near_names
@@ -70,7 +70,7 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True):
         else:
             parts = [f"{self.run}: {self.status}"]
         counts = [("error", self.errors or 0), ("warning", self.warnings or 0)]
-        found = [f"{number} {word}{'s' * (number > 1)}" for word, number in counts if number]
+        found = [plural(number, word) for word, number in counts if number]
         parts += [at, f" with {' and '.join(found)}" if found else ""]
         parts += [f"; {values}" if values else "", f": {self.reason}" if self.reason else ""]
         return "".join(parts).rstrip(".") + "."
@@ -247,7 +247,9 @@ def send_action(run: RunView, action: ProcessAction) -> SentAction:
         raise UsageError(f"{name!r} lies in files of {info.tracker}: its process is not known.")
     if info.status.state not in LIVE_STATES:
         raise EpochalError(f"{name} does not run: it is {info.status.text}.")
-    launcher = _launcher_of(run) if action == "kill" else None
+    headers = run.entries("run", rank=None) if action == "kill" else ()
+    launchers = [e.record for e in headers if e.position.writer == _LAUNCHER]
+    launcher = launchers[-1] if launchers else None
     return signal_processes(name, Path(info.folder), processes_of(run), action, launcher=launcher)
 
 
@@ -268,8 +270,3 @@ def processes_of(run: RunView) -> list[Mapping[str, Any]]:
         if position.attempt == newest and position.writer != LOOP
     }
     return [run.facts, *others.values()]
-
-
-def _launcher_of(run: RunView) -> Mapping[str, Any] | None:
-    entries = [e for e in run.entries("run", rank=None) if e.position.writer == _LAUNCHER]
-    return entries[-1].record if entries else None

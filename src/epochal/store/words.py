@@ -31,20 +31,10 @@ _DECLARED_WRITERS: Mapping[str, Callable[[float], str]] = {
 
 def format_value(name: str, value: float | None, *, unit: str | None = None) -> str:
     """A value of the series ``name``; ``unit`` is what the run has defined for it."""
-    return format_values(name, value, unit=unit)[0]
-
-
-def format_values(name: str, *values: float | None, unit: str | None = None) -> list[str]:
-    """Several values of one series."""
+    if value is None:
+        return UNKNOWN
     write = _WRITERS.get(unit or "") or _DECLARED_WRITERS.get(unit_of(name))
-    return [
-        UNKNOWN
-        if value is None
-        else format_number(value)
-        if write is None or not math.isfinite(value)
-        else write(value)
-        for value in values
-    ]
+    return format_number(value) if write is None or not math.isfinite(value) else write(value)
 
 
 def format_moment(t: float) -> str:
@@ -61,22 +51,21 @@ def progress_text(info: RunRow, *, between: str = "/") -> str | None:
     A run that has gone beyond what it was meant to do says both, but not as a share.
     """
     if info.step is not None:
-        if info.steps_done is None or info.total_steps is None:
-            return str(info.step)
-        if info.step > info.total_steps:
-            return f"{info.step} (of {info.total_steps})"
-        return f"{info.steps_done}{between}{info.total_steps}"
+        return _of_total(info.step, info.steps_done, info.total_steps, between)
     epochs = epochs_text(info, between=between)
     return None if epochs is None else f"ep {epochs}"
 
 
 def epochs_text(info: RunRow, *, between: str = "/") -> str | None:
     """The epochs that are done of those there are to be; None before the first."""
-    if info.epoch is None or info.num_epochs is None:
-        return None if info.epoch is None else str(info.epoch)
-    if info.epoch > info.num_epochs:
-        return f"{info.epoch} (of {info.num_epochs})"
-    return f"{info.epoch}{between}{info.num_epochs}"
+    epoch = info.epoch
+    return None if epoch is None else _of_total(epoch, epoch, info.num_epochs, between)
+
+
+def _of_total(reached: int, done: int | None, total: int | None, between: str) -> str:
+    if done is None or total is None:
+        return str(reached)
+    return f"{reached} (of {total})" if reached > total else f"{done}{between}{total}"
 
 
 def most_severe_text(info: RunRow) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,11 +13,11 @@ import pytest
 
 from epochal.journal.layout import read_json
 from tests.doubles.companions import wait_for_the_end
+from tests.doubles.ordinary_user import as_ordinary_user, make_folder
 from tests.doubles.packages import write_package
 from tests.exchange.sinks.test_wandb import SERIES
 from tests.exchange.sinks.trackers import ask, python_with
 
-NOBODY = 65534
 CONFIG = """
 report_to: wandb              # Single backend
 
@@ -41,20 +40,6 @@ run.finish()
 """
 
 
-def as_ordinary_user() -> list[str]:
-    """The words before a command that take away the right to write anywhere.
-
-    The user may still read everything, so that Python is found where only root may look.
-    """
-    if os.geteuid():
-        return []
-    program = shutil.which("setpriv")
-    if program is None:
-        pytest.skip("this is root, and there is no setpriv to become somebody else with")
-    reading = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
-    return [program, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", *reading]
-
-
 @pytest.fixture
 def started_in() -> Iterator[Path]:
     """A folder of an ordinary user's, with a home and a folder for temporary files beside it.
@@ -69,13 +54,6 @@ def started_in() -> Iterator[Path]:
         (above / "started" / "train.py").write_text(TRAINING)
         (above / "started" / "config.yaml").write_text(CONFIG)
         yield above / "started"
-
-
-def make_folder(path: Path) -> None:
-    """A folder that the ordinary user can write to."""
-    path.mkdir()
-    if not os.geteuid():
-        os.chown(path, NOBODY, NOBODY)
 
 
 def train(folder: Path, **environment: str) -> str:

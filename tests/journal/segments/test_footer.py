@@ -13,8 +13,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from epochal.journal.facts import FACT_KINDS
+from epochal.journal.part import SealedPart
 from epochal.journal.segments.footer import KEPT_KINDS, MAX_KEPT_BYTES, Group
 from epochal.journal.segments.read import Segment
+from epochal.journal.tail import TailedPart
 from epochal.store.local.by_path import load_run
 from epochal.store.run import RunView
 from tests.journal.segments.parts import NAME, finished_part, lines, metrics, sealed, write_part
@@ -109,6 +111,19 @@ def test_kinds_of_many_records_are_not_repeated_in_the_footer(tmp_path: Path) ->
         assert "event" not in footer.kept
         assert footer.kinds["event"] == 12
         assert {"run", "finish"} <= set(footer.kept)
+
+
+def test_a_part_of_many_events_says_what_they_mean_for_the_run(tmp_path: Path) -> None:
+    note = {"log": "event", "t": 1.0, "name": "note", "text": "x" * (MAX_KEPT_BYTES // 10)}
+    phases = [{"log": "event", "t": 1.0, "name": "phase", "phase": name} for name in "ab"]
+    gone = {"log": "event", "t": 1.0, "name": "vanished", "sentence": "It is gone."}
+    folder = finished_part(tmp_path, *[note] * 12, phases[0], gone, phases[1], note)
+    journal = TailedPart(folder.part_path(NAME), NAME)
+    journal.poll()
+    seal(folder)
+    lose_columns(folder.sealed_path(NAME))
+    assert SealedPart(folder.sealed_path(NAME), NAME).facts == journal.facts
+    assert (journal.facts.phase, journal.facts.vanished) == ("b", "It is gone.")
 
 
 def test_every_series_has_a_summary(tmp_path: Path) -> None:

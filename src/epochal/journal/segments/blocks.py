@@ -35,9 +35,6 @@ def write_blocks(file: BinaryIO, content: PartContent) -> Iterator[Section]:
         series, ordinals = content.numbers.points(key)
         if len(series) < _FEWEST_POINTS:
             continue
-        if not np.all(ordinals[:-1] < ordinals[1:]):
-            order = np.argsort(ordinals, kind="stable")
-            series, ordinals = series.select(order), ordinals[order]
         blocks = blocks_of(series) if bool(np.all(ordinals[:-1] < ordinals[1:])) else None
         if blocks is not None:
             text = _encode(blocks.rows, blocks.marks, ordinals[::BLOCK_POINTS])

@@ -19,7 +19,7 @@ import msgspec
 from epochal.errors import FormatError
 from epochal.journal.facts import Extent, SeriesKey
 from epochal.journal.rows import FieldPath, Keys, paths_of
-from epochal.journal.segments.columns import PartSummary
+from epochal.journal.state import PartSummary
 from epochal.records import Record
 
 KEY = b"epochal.part"
@@ -95,7 +95,8 @@ class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
 
     ``documented`` are the series that have points in records kept as JSON. ``packed`` has the
     summaries of the series in their order, as MessagePack, which can hold NaN. ``blocks`` are the
-    block summaries of long series; segments of 0.2.0 have none.
+    block summaries of long series; segments of 0.2.0 have none. Where events are too many to be
+    kept, ``events`` are the newest of those named in ``FACT_EVENTS``.
     """
 
     v: int
@@ -115,6 +116,7 @@ class Footer(msgspec.Struct, dict=True, frozen=True, kw_only=True):
     kept: list[str]
     records: list[tuple[int, Record]]
     blocks: list[Section] = []
+    events: list[tuple[int, Record]] | None = None
 
     @cached_property
     def keys(self) -> dict[SeriesKey, None]:

@@ -24,8 +24,8 @@ from epochal.journal.facts import STEP_LIMIT, SeriesKey
 from epochal.journal.line import decode_json
 from epochal.journal.rows import FieldPath, plan_of
 from epochal.journal.segments.blocks import decode_section
-from epochal.journal.segments.columns import NO_STEP, PartColumns, in_order
 from epochal.journal.segments.footer import Column, Group, decode_footer
+from epochal.journal.state import NO_STEP, PartColumns, in_order
 from epochal.records import DENSE_KINDS, Axis, Record
 from epochal.series.blocks import Blocks
 from epochal.series.series import Series
@@ -187,7 +187,7 @@ class Segment:
             inside = (ordinals >= rows.start) & (ordinals < rows.stop)
             pieces.append((points.select(inside), ordinals[inside]))
         if pieces:
-            return in_order(pieces)
+            return in_order(pieces)[0]
         none: NDArray[Any] = np.zeros(0)
         return Series(name, axis, rank, none.astype(np.int64), none, none)
 

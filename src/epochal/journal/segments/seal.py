@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from epochal.base.atomic_file import replaced_file, sync_folder, sync_or_rewrite
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.line import encode_json
 from epochal.journal.rows import FieldPath
 from epochal.journal.segments.blocks import write_blocks
 from epochal.journal.segments.content import PartContent, read_content
@@ -128,13 +127,13 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
     cells = _Table(content.num_records)
     numbers = np.full(content.num_records, -1, dtype=np.int16)
     for number, group in enumerate(content.groups.values()):
-        places = np.array(group.ordinals)
-        numbers[places] = number
+        ordinals, arrays = group.arrays()
+        numbers[ordinals] = number
         for key in group.types.items():
-            cells[key].put(places, group.columns[key[0]])
+            cells[key].put(ordinals, arrays[key[0]])
     _put_positions(cells, content)
     columns = {
-        LOG: _kinds(content),
+        LOG: _kinds(content, numbers),
         GROUP: pa.array(numbers, mask=numbers < 0),
         JSON: _texts(content),
     }
@@ -174,11 +173,11 @@ def write_segment(path: Path, content: PartContent, *, part: str) -> None:
 def _keep_rare_groups(content: PartContent) -> None:
     """Keep records of rare keys as JSON, and those that would make the table mostly empty."""
     known: set[tuple[FieldPath, type]] = set()
-    by_size = sorted(content.groups.items(), key=lambda item: -len(item[1].ordinals))
+    by_size = sorted(content.groups.items(), key=lambda item: -item[1].num_rows)
     for key, group in by_size:
         more = known | set(group.types.items())
         is_wide = len(more) > _MAX_COLUMNS or len(more) * content.num_records > _MAX_CELLS
-        if len(group.ordinals) < _WORTH_COLUMNS or is_wide:
+        if group.num_rows < _WORTH_COLUMNS or is_wide:
             content.dissolve(key)
         else:
             known = more
@@ -187,12 +186,16 @@ def _keep_rare_groups(content: PartContent) -> None:
 
 def _put_positions(cells: _Table, content: PartContent) -> None:
     """Give records that are kept as JSON their step and time as well, for other programs."""
-    for path, kind in ((("step",), int), (("t",), float)):
-        found = [(o, r[path[0]]) for o, r in content.documents if type(r.get(path[0])) is kind]
-        fits = [(o, n) for o, n in found if abs(n) < _LATEST_MS / 1000 and n == round(n, 3)]
-        if fits:
-            places, values = zip(*fits, strict=True)
-            cells[path, kind].put(np.array(places), np.array(values))
+    documents, limit = content.documents, _LATEST_MS // 1000
+    steps = [(d.ordinal, d.step) for d in documents if d.step is not None and abs(d.step) < limit]
+    if steps:
+        cells[("step",), int].put(*map(np.array, zip(*steps, strict=True)))
+    times = [(d.ordinal, d.t) for d in documents if d.t is not None and abs(d.t) < limit]
+    if times:
+        ordinals, values = map(np.array, zip(*times, strict=True))
+        fits = np.rint(values * 1000) / 1000 == values
+        if fits.any():
+            cells[("t",), float].put(ordinals[fits], values[fits])
 
 
 class _Cells:
@@ -243,20 +246,20 @@ def _unused(name: str, used: set[str]) -> str:
     return found
 
 
-def _kinds(content: PartContent) -> pa.Array:
+def _kinds(content: PartContent, groups: NDArray[np.int16]) -> pa.Array:
+    """The kind of each record, from the number of its group or from its document."""
     kinds = list(content.kinds)
-    numbers = np.zeros(content.num_records, dtype=np.int32)
-    for group in content.groups.values():
-        numbers[np.array(group.ordinals)] = kinds.index(group.kind)
-    for ordinal, record in content.documents:
-        numbers[ordinal] = kinds.index(record["log"])
+    of_groups = [kinds.index(group.kind) for group in content.groups.values()]
+    numbers = np.array([*of_groups, 0], np.int32)[groups]
+    for document in content.documents:
+        numbers[document.ordinal] = kinds.index(document.kind)
     return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(kinds, pa.string()))
 
 
 def _texts(content: PartContent) -> pa.Array:
     texts: list[str | None] = [None] * content.num_records
-    for ordinal, record in content.documents:
-        texts[ordinal] = encode_json(record).decode()
+    for document in content.documents:
+        texts[document.ordinal] = document.text
     return pa.array(texts, pa.string())
 
 
@@ -283,4 +286,5 @@ def _footer(
         kept=kept,
         records=records,
         blocks=blocks,
+        events=content.fact_events() if "event" in content.listed.keys() - {*kept} else None,
     )

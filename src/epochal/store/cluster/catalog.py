@@ -94,7 +94,6 @@ class ClusterCatalog:
         self,
         selection: Selection,
         *,
-        offset: int = 0,
         limit: int | None = None,
         budget_s: float = SUMMARISE_S,
     ) -> KnownRuns:
@@ -107,7 +106,7 @@ class ClusterCatalog:
         found = selection.of(runs, self._held.guard.select)
         groups = () if selection.group is None else selection.group(found)
         return KnownRuns(
-            self._lazy(found[offset : None if limit is None else offset + limit]),
+            self._lazy(found[:limit]),
             unsummarised,
             [(values, self._lazy(some)) for values, some in groups],
             stored=self._index.count(),

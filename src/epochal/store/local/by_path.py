@@ -29,40 +29,29 @@ def named_run(store: Store, key: str, *, follow_links: bool = False) -> RunView:
 
     A run of a store on another machine has no path here.
     """
-    if not isinstance(store.catalog, FolderCatalog):
+    catalog, path = store.catalog, Path(key).expanduser()
+    if not isinstance(catalog, FolderCatalog):
         return store.run(key)
-    path = Path(key).expanduser()
-    if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
-        return run_at(store, path, follow_links=follow_links)
-    try:
-        return store.run(key)
-    except RunNotFoundError:
-        if not path.exists():
-            raise
-        return run_at(store, path, follow_links=follow_links)
-
-
-def run_at(store: Store, path: Path, *, follow_links: bool = False) -> RunView:
-    """The run at a path; one that the store does not list is read alone."""
-    path, catalog = path.absolute(), store.catalog
-    listed = catalog.listed_at(path) if isinstance(catalog, FolderCatalog) else None
+    if not ((len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path)):
+        try:
+            return store.run(key)
+        except RunNotFoundError:
+            if not path.exists():
+                raise
+    # One that the store does not list is read alone.
+    listed = catalog.listed_at(path.absolute())
     return listed or load_run(path, follow_links=follow_links, rules=reader_rules())
 
 
 def load_run(
-    folder: str | Path,
-    *,
-    held: MemoryBudget | None = None,
-    follow_links: bool = False,
-    rules: RuleSettings | None = None,
+    folder: str | Path, *, follow_links: bool = False, rules: RuleSettings | None = None
 ) -> RunView:
     """One run by its folder, or by the file or folder that another tracker left it in.
 
     Raises ``UsageError`` when there is no run in it, or more than one.
     """
     path = Path(folder).expanduser().absolute()
-    if held is None:
-        held = MemoryBudget(rules=rules or RuleSettings())
+    held = MemoryBudget(rules=rules or RuleSettings())
     if not is_run_folder(path):
         conversions = Conversions(SearchBounds(path, follow_links=follow_links), cache_folder())
         return _load_converted(path, conversions, held=held)

@@ -85,12 +85,7 @@ class FolderCatalog:
     # -- lists ------------------------------------------------------------------------------------
 
     def select(
-        self,
-        selection: Selection,
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        budget_s: float = SUMMARISE_S,
+        self, selection: Selection, *, limit: int | None = None, budget_s: float = SUMMARISE_S
     ) -> KnownRuns:
         self._scan_once()
         if budget_s == math.inf:
@@ -104,7 +99,7 @@ class FolderCatalog:
         groups = () if selection.group is None else selection.group(found)
         listed = [entry for entry in self._entries.values() if entry.id is not None]
         return KnownRuns(
-            self._lazy(found[offset : None if limit is None else offset + limit]),
+            self._lazy(found[:limit]),
             sum(entry.outline is not None for entry in listed),
             [(values, self._lazy(some)) for values, some in groups],
             stored=len(listed),

@@ -14,8 +14,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from epochal.base.atomic_file import make_folder, sync_folder
@@ -82,12 +81,8 @@ def check_ended(info: RunRow) -> None:
 
 
 def is_removable(info: RunRow) -> bool:
-    """Whether a run can be moved to the trash now."""
-    try:
-        check_ended(info)
-    except UsageError:
-        return False
-    return True
+    """Whether a run has ended, and is no other tracker's."""
+    return info.tracker is None and not is_live(info)
 
 
 def is_live(info: RunRow) -> bool:
@@ -216,72 +211,42 @@ def _described(folder: Path, origin: Path, deleted: float) -> TrashedRun:
 TRASH = "trash"
 OTHER = "other"
 # The kind of a file is that of the folder of the run it lies in.
-_KINDS = {
-    "journal": "journals",
-    "segments": "segments",
-    "blobs": "blobs",
-    "checkpoints": "checkpoints",
-    "files": "files",
-}
+_KINDS = {"journal": "journals"}
+_KINDS |= {name: name for name in ("segments", "blobs", "checkpoints", "files")}
 KINDS = (*_KINDS.values(), OTHER, TRASH)
 
 
-@dataclass(slots=True)
-class DiskUsage:
-    """Bytes by project and kind, and by run folder."""
-
-    by_project: dict[str, Counter[str]] = field(default_factory=dict)
-    by_run: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def by_kind(self) -> Counter[str]:
-        """Bytes by kind, of all projects."""
-        return sum(self.by_project.values(), Counter[str]())
-
-    @property
-    def runs_bytes(self) -> int:
-        """What all runs take, without the trash."""
-        return sum(self.by_run.values())
-
-
-def disk_usage(runs: Sequence[RunView], trashed: Sequence[TrashedRun] = ()) -> DiskUsage:
-    """Measure runs of ours and the trash; other trackers' files are not counted."""
-    usage = DiskUsage()
+def disk_usage(
+    runs: Iterable[RunView], trashed: Iterable[TrashedRun] = ()
+) -> dict[str, Counter[str]]:
+    """Bytes by project and kind, of runs of ours and of the trash."""
+    usage: dict[str, Counter[str]] = {}
     for run in runs:
         if run.tracker is None:
-            kinds = run_bytes(run.path)
-            usage.by_project.setdefault(run.outline().project, Counter()).update(kinds)
-            usage.by_run[str(run.path)] = kinds.total()
+            usage.setdefault(run.outline().project, Counter()).update(_bytes_by_kind(run.path))
     for deleted in trashed:
         size = folder_bytes(Path(deleted.folder))
-        usage.by_project.setdefault(deleted.project, Counter())[TRASH] += size
+        usage.setdefault(deleted.project, Counter())[TRASH] += size
     return usage
 
 
-def run_bytes(folder: Path) -> Counter[str]:
-    """The bytes of a run by kind."""
+def _bytes_by_kind(folder: Path) -> Counter[str]:
     kinds: Counter[str] = Counter()
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    kinds[_KINDS.get(entry.name, OTHER)] += folder_bytes(Path(entry.path))
-                else:
-                    kinds[OTHER] += entry.stat(follow_symlinks=False).st_size
-    except OSError:  # gone meanwhile, or not for us to look into
-        pass
+    # A run may be gone meanwhile, or not for us to look into.
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                kinds[_KINDS.get(entry.name, OTHER)] += folder_bytes(Path(entry.path))
+            else:
+                kinds[OTHER] += entry.stat(follow_symlinks=False).st_size
     return kinds
 
 
 def folder_bytes(folder: Path) -> int:
     """The sizes of all files below a folder; links are not followed."""
-    return sum(_sizes(folder))
-
-
-def _sizes(folder: Path) -> Iterator[int]:
+    total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
-                yield os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # gone meanwhile
-                continue
+            with contextlib.suppress(OSError):  # gone meanwhile
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total

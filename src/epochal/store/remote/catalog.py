@@ -35,8 +35,6 @@ from epochal.store.run import RunView
 from epochal.store.selection import Selection
 from epochal.store.store import Store
 
-# The deleted runs of a server.
-
 
 class RemoteTrash:
     """The trash of a server; ``folder`` of a run is what names it there."""
@@ -131,22 +129,12 @@ class HttpCatalog:
                     shutil.rmtree(place, ignore_errors=True)
 
     def select(
-        self,
-        selection: Selection,
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        budget_s: float = SUMMARISE_S,
+        self, selection: Selection, *, limit: int | None = None, budget_s: float = SUMMARISE_S
     ) -> KnownRuns:
         if selection.group is not None:
             raise UsageError("group= cannot be asked of a store on another machine.")
-        rows, unsummarised = self._server.listed(
-            selection.query,
-            selection.order,
-            offset=offset,
-            limit=limit,
-            is_patient=budget_s == math.inf,
-        )
+        query, order, is_patient = selection.query, selection.order, budget_s == math.inf
+        rows, unsummarised = self._server.listed(query, order, limit=limit, is_patient=is_patient)
         projects = sorted({row.project for row in rows})
         return KnownRuns(self._taken(rows), unsummarised, stored=len(rows), projects=projects)
 

@@ -53,7 +53,6 @@ class RemoteServer:
         query: str | None = None,
         order: str | None = None,
         *,
-        offset: int = 0,
         limit: int | None = None,
         is_fresh: bool = False,
         is_patient: bool = True,
@@ -63,13 +62,13 @@ class RemoteServer:
         With ``is_patient``, the server reads these first: a query may be about anything.
         """
         fields = {"query": query or "", "order": order or ""}
-        page = self._page({**fields, "offset": offset, "limit": 1, "fresh": int(is_fresh)})
+        page = self._page({**fields, "limit": 1, "fresh": int(is_fresh)})
         if is_patient and page.unsummarised:
             self._wait_until_read(page.unsummarised)
         found: dict[str, RunRow] = {}
-        wanted = limit
-        while wanted is None or len(found) < wanted:
-            size = _PAGE if wanted is None else min(_PAGE, wanted - len(found))
+        offset = 0
+        while limit is None or len(found) < limit:
+            size = _PAGE if limit is None else min(_PAGE, limit - len(found))
             page = self._page({**fields, "offset": offset, "limit": size})
             # A run that was created meanwhile moves others to the next page: they come once.
             found.update({one.id: one for one in page.runs})
