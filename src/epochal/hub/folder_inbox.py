@@ -48,7 +48,7 @@ from epochal.journal.layout import (
     write_json,
 )
 from epochal.journal.row import Mark
-from epochal.journal.summaries import metrics_bytes, names_of, summary_bytes
+from epochal.journal.summaries import identity_mark, metrics_bytes, names_of, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
@@ -355,10 +355,11 @@ class FolderInbox:
     def put_summary(self, run_id: str, body: bytes) -> bool:
         """Take in ``summary.json`` as its sender has it; False for lines that are not here yet."""
         run = self._run(run_id)
+        mark = identity_mark(str(run.folder.path))  # first: a newer file has another
         known = names_of(read_json(run.folder.identity).get, str(run.folder.path))
         names = {"name": known["name"], "project": known["project"]}
         row = checked_summary(run_id, body, names=names)
-        return self._put_known(run, run.folder.summary, summary_bytes(row), row.positions)
+        return self._put_known(run, run.folder.summary, summary_bytes(row, mark), row.positions)
 
     def put_metrics(self, run_id: str, body: bytes) -> bool:
         """The same for ``metrics.json``."""

@@ -15,7 +15,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import Mark, RunRow
-from epochal.journal.summaries import MOST_BYTES, read_metrics, read_summary
+from epochal.journal.summaries import MOST_BYTES, carried_summary, read_metrics
 from epochal.shipping.client import HubClient, HubError
 
 _EVERY_S = 15.0
@@ -103,7 +103,7 @@ class SummaryShipping:
     def _summary(self, version: tuple[int, ...]) -> tuple[bytes, RunRow | None]:
         if self._read is None or self._read[0] != version:
             summary = _bytes(self._folder.summary, 4 * MOST_BYTES)
-            row = read_summary(str(self._folder.path))  # later: it covers as much, or more
+            row = carried_summary(str(self._folder.path))  # later: it covers as much, or more
             self._read = (version, summary, row if summary else None)
         return self._read[1:]
 

@@ -91,11 +91,7 @@ class ClusterCatalog:
     # -- lists ------------------------------------------------------------------------------------
 
     def select(
-        self,
-        selection: Selection,
-        *,
-        limit: int | None = None,
-        budget_s: float = SUMMARISE_S,
+        self, selection: Selection, *, limit: int | None = None, budget_s: float = SUMMARISE_S
     ) -> KnownRuns:
         self._look_once()
         self._summarise(budget_s if selection.needs_summary else min(budget_s, SUMMARISE_S))
