@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from epochal.api.serving import ServerAddress
+from epochal.hub.admission import Admission
 from epochal.hub.ledger import Ledger
-from epochal.hub.serving import FolderRuns, create_hub
+from epochal.hub.serving import FolderRuns, HubRuns, create_hub
 from epochal.server.access import LOOPBACK
 from epochal.server.app import App
 from epochal.shipping.client import HubClient
@@ -22,14 +23,19 @@ from tests.server.live import Server, serving_app
 
 @contextlib.contextmanager
 def serving_hub(
-    root: Path, ledger: Ledger, *, clock: Callable[[], float] = time.time
+    hub: Path | HubRuns,
+    ledger: Ledger,
+    *,
+    admission: Admission | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[Server]:
-    """A hub over a folder in a thread of this process."""
+    """A hub over a folder, or over these runs, in a thread of this process."""
+    runs = FolderRuns(hub) if isinstance(hub, Path) else hub
 
     def create(port: int) -> App:
         url = f"http://127.0.0.1:{port}"
         address = ServerAddress(url, "127.0.0.1", port, None, names=LOOPBACK)
-        return create_hub(FolderRuns(root), ledger, address, clock=clock)
+        return create_hub(runs, ledger, address, admission=admission, clock=clock)
 
     with serving_app(create) as server:
         yield server

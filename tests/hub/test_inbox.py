@@ -19,8 +19,11 @@ from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.hub.cluster_inbox import ClusterInbox
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.inbox import ConflictError, Inbox, UnknownRunError
+from epochal.journal.fold import RunMetrics
 from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.row import Mark, RunRow
 from epochal.journal.segments.seal import seal_part
+from epochal.journal.summaries import metrics_bytes, summary_bytes
 from epochal.store.bucket import open_bucket
 from epochal.store.cluster.database import Database
 from epochal.store.cluster.runs import ClusterRuns
@@ -279,3 +282,26 @@ def test_what_is_not_here_is_an_error(inbox: Inbox) -> None:
     with pytest.raises((RunNotFoundError, UnknownRunError)):
         inbox.file("one", "blobs", "x.bin", offset=0)
     assert inbox.lines("one", STEM, first=0) == b""
+
+
+def test_what_a_run_says_of_itself_is_taken_when_its_lines_are_here(inbox: Inbox) -> None:
+    inbox.append("one", STEM, first=0, lines=lines(0, 3))
+    marks = {STEM: Mark(0, 3, len(lines(0, 3)))}
+    summary = summary_bytes(RunRow(id="one", name="a", project="p", step=2, positions=marks))
+    metrics = metrics_bytes(RunMetrics(marks=marks, kinds=["metrics"]))
+    for _ in range(2):
+        assert inbox.put_summary("one", summary)
+        assert inbox.put_metrics("one", metrics)
+    inbox.register("two", {**IDENTITY, "id": "two"})
+    with pytest.raises(UsageError, match="of the run 'one', not of 'two'"):
+        inbox.put_summary("two", summary)
+    with pytest.raises(FormatError):
+        inbox.put_metrics("one", b"[]")
+    with pytest.raises(UnknownRunError):
+        inbox.put_summary("three", summary.replace(b'"one"', b'"three"'))
+    with pytest.raises(UnknownRunError):
+        inbox.put_metrics("three", metrics)
+
+
+def test_an_inbox_that_can_store_something_is_ready(inbox: Inbox) -> None:
+    assert inbox.readiness().missing == ()

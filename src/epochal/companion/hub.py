@@ -93,6 +93,8 @@ class RemoteControl:
             # 404: the run was not sent yet. Another refusal is one that a person has to mend.
             is_refused = isinstance(error, HubError) and error.is_final and error.status != 404
             longer_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            if isinstance(error, HubError):
+                longer_s = error.pause_s(longer_s)
             self._pause_s = _REFUSED_PAUSE_S if is_refused else longer_s
             return
         self._pause_s = ASK_EVERY_S

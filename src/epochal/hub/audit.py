@@ -16,7 +16,9 @@ from epochal.server.state import server_guard
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # What machines send all the time is in the runs themselves.
-_SHIPPED = re.compile(r"/api/hub/runs/[^/]+(/(parts|segments|blobs|live|control)/.*|/labels)?")
+_SHIPPED = re.compile(
+    r"/api/hub/runs/[^/]+(/(parts|segments|blobs|live|control)/.*|/(labels|summary|metrics))?"
+)
 _RUN = re.compile(r"/api/(?:hub/)?runs/([^/]+)")
 # Companions ask this every minute, whether the hub was started with --allow-control or not.
 _POLLED = "/control/take"

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import FormatError, RunNotFoundError
+from epochal.errors import EpochalError, FormatError, RunNotFoundError
 from epochal.hub.inbox import (
+    Readiness,
     UnknownRunError,
     check_lines,
     check_piece,
@@ -25,16 +26,24 @@ from epochal.hub.inbox import (
     other_project,
 )
 from epochal.hub.line_queue import COLLECT_S, LineQueue
+from epochal.hub.summaries import checked_metrics, checked_summary
 from epochal.journal.layout import slugify
+from epochal.journal.summaries import metrics_bytes, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
 from epochal.store.bucket import ObjectNotFoundError
+from epochal.store.cluster.database import CatalogAwayError
 from epochal.store.cluster.runs import Block, ClusterRuns, StoredFile
 from epochal.store.published import object_key, upload_prefix
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
 _MOST_PROJECTS = 10_000
+# A prefix that no object has: listing it says whether the bucket is there.
+_PROBE = "ready/"
+_ONE_MACHINE = (
+    "what is acknowledged is durable on one machine: the database has no synchronous standby."
+)
 
 
 class ClusterInbox:
@@ -42,18 +51,24 @@ class ClusterInbox:
 
     ``charge`` is called with a run's id and the bytes that are about to be stored; it raises
     ``FullError`` when they do not fit. Lines wait ``collect_s`` for those of other senders.
+    ``on_commit`` is called with the bytes of lines that were made durable, and the seconds that it
+    took.
     """
+
+    # Nearly all of them wait for the lines of other senders.
+    num_threads = 256
 
     def __init__(
         self,
         runs: ClusterRuns,
         *,
         charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None,
+        on_commit: Callable[[int, float], None] = lambda _num_bytes, _seconds: None,
         collect_s: float = COLLECT_S,
     ) -> None:
         self._runs = runs
         self._charge = charge
-        self._queue = LineQueue(runs.append, collect_s=collect_s)
+        self._queue = LineQueue(runs.append, collect_s=collect_s, on_commit=on_commit)
         # The projects of runs that were asked for last: a run stays in its project.
         self._projects: OrderedDict[str, str] = OrderedDict()
 
@@ -78,6 +93,20 @@ class ClusterInbox:
 
     def rescan(self) -> None:
         """Nothing is kept that could be outdated."""
+
+    def readiness(self) -> Readiness:
+        missing: list[str] = []
+        notes: list[str] = []
+        try:
+            if not self._runs.database.has_standby():
+                notes.append(_ONE_MACHINE)
+        except CatalogAwayError:
+            missing.append("the database cannot be reached, or takes no changes.")
+        try:
+            next(iter(self._runs.bucket.list(_PROBE)), None)
+        except EpochalError:
+            missing.append("the bucket cannot be reached.")
+        return Readiness(tuple(missing), tuple(notes))
 
     def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
         checked = protocol.checked_identity(run_id, identity)
@@ -154,6 +183,18 @@ class ClusterInbox:
         if fields:
             on_change(fields)
         return merged
+
+    def put_summary(self, run_id: str, body: bytes) -> bool:
+        row = checked_summary(run_id, body)
+        with _known():
+            self._runs.put_summary(run_id, summary_bytes(row))
+        return True
+
+    def put_metrics(self, run_id: str, body: bytes) -> bool:
+        known = checked_metrics(body)
+        with _known():
+            self._runs.put_metrics(run_id, metrics_bytes(known))
+        return True
 
     # -- what others fetch ------------------------------------------------------------------------
 

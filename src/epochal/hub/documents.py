@@ -10,17 +10,19 @@ import math
 import sqlite3
 import threading
 import time
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from epochal.base.atomic_file import folder_has_locks
+from epochal.base.guard import settle
 from epochal.errors import UsageError
-from epochal.store.cluster.database import CatalogAwayError
 
 FOLDER = ".hub"
 _READ_AGAIN_S = 1.0
+_LONGEST_WAIT_S = 1.0
 _LAST = "\U0010ffff"  # it sorts behind all that keys have
 _SCHEMA = """
 create table if not exists documents (
@@ -113,31 +115,62 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 class Recent:
-    """The documents of a kind, read again every second: other processes change them."""
+    """The documents of a kind, read again every second: other processes change them.
+
+    A thread reads them, so that an event loop waits for a second at most, and not at all while
+    they cannot be read: they are as they were last then.
+    """
 
     def __init__(self, documents: Documents, kind: str) -> None:
         self._documents = documents
         self._kind = kind
         self._lock = threading.Lock()
-        self._read_s, self._bodies = -math.inf, dict[str, Body]()
+        self._bodies: dict[str, Body] | None = None
+        # When they were read last, or could not be.
+        self._read_s, self._is_away = -math.inf, False
+        self._reading: Future[dict[str, Body]] | None = None
 
     def bodies(self) -> dict[str, Body]:
         """The documents by their keys, as they were at most a second ago.
 
-        While they cannot be read, they are as they were last.
+        Raises what reading them raises if they were never read.
         """
         with self._lock:
-            if time.monotonic() - self._read_s > _READ_AGAIN_S:
-                try:
-                    self._bodies = dict(self._documents.all(self._kind))
-                except (OSError, sqlite3.Error, CatalogAwayError):
-                    if not self._bodies:
-                        raise
-                self._read_s = time.monotonic()
-            return self._bodies
+            last, is_away = self._bodies, self._is_away
+            if last is not None and time.monotonic() - self._read_s <= _READ_AGAIN_S:
+                return last
+            reading = self._reading or self._start()
+        if last is None:
+            return reading.result()
+        if is_away:
+            return last
+        if wait([reading], _LONGEST_WAIT_S).done and reading.exception() is None:
+            return reading.result()
+        with self._lock:
+            self._is_away = self._reading is reading or self._is_away
+        return last
 
     def put(self, key: str, body: Body | None) -> None:
         """Store or delete a document of this kind."""
         self._documents.put(self._kind, key, body)
         with self._lock:
-            self._read_s = -math.inf
+            self._read_s, self._is_away, self._reading = -math.inf, False, None
+
+    def _start(self) -> Future[dict[str, Body]]:
+        self._reading = Future()
+        thread = threading.Thread(
+            target=self._read, args=(self._reading,), name="epochal-documents", daemon=True
+        )
+        thread.start()
+        return self._reading
+
+    def _read(self, reading: Future[dict[str, Body]]) -> None:
+        found: Future[dict[str, Body]] = Future()
+        settle(found, lambda: dict(self._documents.all(self._kind)))
+        with self._lock:
+            if self._reading is reading:  # else something was stored meanwhile
+                self._reading, self._read_s = None, time.monotonic()
+                self._is_away = found.exception() is not None
+                if not self._is_away:
+                    self._bodies = found.result()
+        settle(reading, found.result)

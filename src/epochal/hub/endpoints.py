@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import sqlite3
 import time
@@ -12,14 +13,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
-from epochal.hub.inbox import ConflictError, Inbox, RemovedError, UnknownRunError
+from epochal.hub.admission import Admission
+from epochal.hub.counters import HubCounters
+from epochal.hub.inbox import BusyError, ConflictError, Inbox, RemovedError, UnknownRunError
 from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
+from epochal.hub.summaries import MOST_METRICS_BYTES, MOST_SUMMARY_BYTES
 from epochal.journal.labels import check_stored_labels
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
@@ -34,6 +39,8 @@ from epochal.server.control import (
 from epochal.server.reader import ThreadPool
 from epochal.server.responses import error_response
 from epochal.shipping import protocol
+from epochal.store.bucket import BucketError
+from epochal.store.cluster.database import CatalogAwayError
 
 # Requests to control trainings: kept here until the companion of the run takes them.
 #
@@ -132,8 +139,6 @@ def _may_control(who: Principal) -> bool:
     return who.runs is None and who.may("write")
 
 
-# Requests that wait at once for the disk: it writes what many wait for together.
-_THREADS = 32
 _CLOSE_TIMEOUT_S = 5.0
 _MOST_DIGITS = 18
 _RETRY_FULL_S = 60
@@ -143,13 +148,35 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Receiving:
-    """The handlers; each checks who asks before anything is read or written."""
+    """The handlers; each checks who asks before anything is read or written.
 
-    def __init__(self, inbox: Inbox, ledger: Ledger, controls: HubControls) -> None:
+    ``admission`` says how many requests are taken on, and how many of them wait at once for the
+    disk, which writes what many wait for together.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        ledger: Ledger,
+        controls: HubControls,
+        *,
+        admission: Admission | None = None,
+        counters: HubCounters | None = None,
+    ) -> None:
         self._inbox = inbox
         self._ledger = ledger
         self._controls = controls
-        self._pool = ThreadPool("epochal-receive", _THREADS)
+        self._admission = Admission(inbox.num_threads) if admission is None else admission
+        self._counters = HubCounters() if counters is None else counters
+        self._pool = ThreadPool("epochal-receive", self._admission.num_threads)
+        self._counters.gauge(
+            "queue_requests",
+            "Requests of senders that are being received or wait.",
+            lambda: self._admission.num_requests,
+        )
+        self._counters.gauge(
+            "queue_bytes", "Bytes of their bodies.", lambda: self._admission.num_bytes
+        )
 
     def close(self) -> None:
         """End the threads: no request follows."""
@@ -160,16 +187,20 @@ class Receiving:
         run, part = "/api/hub/runs/{run_id}", "/api/hub/runs/{run_id}/parts/{stem}"
         file = "/api/hub/runs/{run_id}/{kind:str}/{name}"
         return [
-            Route(part, _answering(self.append), methods=["POST"]),  # nearly all requests
-            Route(run, _answering(self.register), methods=["PUT"]),
-            Route(run, _answering(self.state), methods=["GET"]),
-            Route("/api/hub/launches/{launch_id}", _answering(self.launched), methods=["GET"]),
-            Route(part, _answering(self.lines), methods=["GET"]),
-            Route(f"{run}/labels", _answering(self.put_labels), methods=["PUT"]),
-            Route(f"{run}/control/take", _answering(self.take_requests), methods=["POST"]),
-            Route(f"{run}/control/{{request_id}}", _answering(self.end_request), methods=["PUT"]),
-            Route(file, _answering(self.put_file), methods=["PUT"]),
-            Route(file, _answering(self.file), methods=["GET"]),
+            Route(part, self._answering(self.append), methods=["POST"]),  # nearly all requests
+            Route(run, self._answering(self.register), methods=["PUT"]),
+            Route(run, self._answering(self.state), methods=["GET"]),
+            Route("/api/hub/launches/{launch_id}", self._answering(self.launched), methods=["GET"]),
+            Route(part, self._answering(self.lines), methods=["GET"]),
+            Route(f"{run}/labels", self._answering(self.put_labels), methods=["PUT"]),
+            Route(f"{run}/summary", self._answering(self.put_summary), methods=["PUT"]),
+            Route(f"{run}/metrics", self._answering(self.put_metrics), methods=["PUT"]),
+            Route(f"{run}/control/take", self._answering(self.take_requests), methods=["POST"]),
+            Route(
+                f"{run}/control/{{request_id}}", self._answering(self.end_request), methods=["PUT"]
+            ),
+            Route(file, self._answering(self.put_file), methods=["PUT"]),
+            Route(file, self._answering(self.file), methods=["GET"]),
         ]
 
     async def register(self, request: Request) -> Response:
@@ -200,7 +231,7 @@ class Receiving:
                 self._ledger.note(who.name, "register", run=run_id, details=state.folder)
             return state
 
-        return _json(await self._in_thread(register))
+        return _json(await self._unless_gone(request, register))
 
     async def state(self, request: Request) -> Response:
         """``GET …/{run_id}``: what is here of a run."""
@@ -224,10 +255,11 @@ class Receiving:
 
         def append(body: bytes) -> int:
             lines = protocol.decompress(encoding, body, size=size)
+            self._counters.receive(lines)
             return self._inbox.append(run_id, request.path_params["stem"], first=first, lines=lines)
 
         body = await read_body(request, protocol.MAX_LINES_BYTES)
-        return _json(protocol.Ack(await self._in_thread(append, body)))
+        return _json(protocol.Ack(await self._unless_gone(request, append, body)))
 
     async def lines(self, request: Request) -> Response:
         """``GET …/parts/{stem}?first=N``: lines of a part."""
@@ -243,7 +275,8 @@ class Receiving:
         sha256 = request.query_params.get("sha256", "").lower()
         if len(sha256) != 64 or not all(one in "0123456789abcdef" for one in sha256):
             raise UsageError("sha256 must be the 64 hexadecimal digits of the file's digest.")
-        have = await self._in_thread(
+        have = await self._unless_gone(
+            request,
             self._inbox.put_file,
             run_id,
             cast(protocol.FileKind, kind),
@@ -275,8 +308,22 @@ class Receiving:
         def note(fields: list[str]) -> None:
             self._ledger.note(who, "labels", run=run_id, details=", ".join(fields))
 
-        put = self._inbox.put_labels
-        return _json(await self._in_thread(put, run_id, offer.labels, offer.base, on_change=note))
+        put, both = self._inbox.put_labels, (offer.labels, offer.base)
+        return _json(await self._unless_gone(request, put, run_id, *both, on_change=note))
+
+    async def put_summary(self, request: Request) -> Response:
+        """``PUT …/summary``: ``summary.json`` as the sender has it."""
+        run_id = await self._allowed(request, "write")
+        body = await read_body(request, MOST_SUMMARY_BYTES)
+        put = self._inbox.put_summary
+        return _json(protocol.Taken(await self._unless_gone(request, put, run_id, body)))
+
+    async def put_metrics(self, request: Request) -> Response:
+        """``PUT …/metrics``: ``metrics.json`` as the sender has it."""
+        run_id = await self._allowed(request, "write")
+        body = await read_body(request, MOST_METRICS_BYTES)
+        put = self._inbox.put_metrics
+        return _json(protocol.Taken(await self._unless_gone(request, put, run_id, body)))
 
     async def take_requests(self, request: Request) -> Response:
         """``POST …/control/take?by=ID``: what people ask of the training; ``by`` takes it."""
@@ -319,7 +366,75 @@ class Receiving:
 
     async def _in_thread(self, call: Callable[P, Value], *args: P.args, **named: P.kwargs) -> Value:
         """What a call returns that waits for the disk."""
-        return await self._pool.call(functools.partial(call, *args, **named))
+        with self._admission.working():
+            return await self._pool.call(functools.partial(call, *args, **named))
+
+    async def _unless_gone(
+        self, request: Request, call: Callable[P, Value], *args: P.args, **named: P.kwargs
+    ) -> Value:
+        """The same for a request whose body was read; one that waits ends with its sender.
+
+        Raises ``ClientDisconnect`` then: nobody waits for the work.
+        """
+        must_wait = self._admission.is_waiting
+        working = asyncio.ensure_future(self._in_thread(call, *args, **named))
+        if not must_wait:
+            return await working
+        gone = asyncio.ensure_future(request.receive())  # nothing else comes after the body
+        gone.add_done_callback(lambda _gone: working.cancel())
+        try:
+            return await working
+        except asyncio.CancelledError:
+            if gone.done() and not gone.cancelled():
+                raise ClientDisconnect from None
+            raise
+        finally:
+            gone.cancel()
+
+    def _answering(self, handler: Handler) -> Handler:
+        """A handler that is admitted, and whose expected faults are answered with a sentence."""
+
+        async def answer(request: Request) -> Response:
+            outcome = "failed"
+            try:
+                with self._admission.admitted(_body_bytes(request)):
+                    response = await handler(request)
+                outcome = "accepted"
+            except ClientDisconnect:
+                outcome = "gone"
+                raise
+            except HTTPException:
+                outcome = "refused"
+                raise
+            except _EXPECTED as error:
+                response = self._refusal(error)
+                outcome = _OUTCOMES.get(response.status_code, "refused")
+            finally:
+                self._counters.requests.add(label=outcome)
+            return response
+
+        return answer
+
+    def _refusal(self, error: Exception) -> Response:
+        sentence, status, wait_s = str(error), 400, None
+        if isinstance(error, (_ForbiddenError, ControlRefusedError)):
+            status = 403
+        elif isinstance(error, UnknownRunError):
+            status = 404
+        elif isinstance(error, ConflictError):
+            status = 409
+        elif isinstance(error, RemovedError):
+            status = 410
+        elif isinstance(error, (BusyError, CatalogAwayError, BucketError)):
+            status, wait_s = 503, self._admission.retry_after_s()
+        elif isinstance(error, FullError):
+            status, wait_s = 507, _RETRY_FULL_S
+        elif isinstance(error, (OSError, sqlite3.OperationalError)):
+            reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+            sentence, status = f"the hub could not store this: {reason}.", 507
+            wait_s = _RETRY_FULL_S
+        headers = {} if wait_s is None else {"retry-after": str(wait_s)}
+        return error_response(status, sentence, headers=headers)
 
     async def _allowed(self, request: Request, role: Role) -> str:
         """The id of the run of a request, if who asks may do this with it."""
@@ -352,30 +467,31 @@ def _check(who: Principal, role: Role, project: str) -> None:
         raise _ForbiddenError(f"the token {who.name!r} is not for the project {project!r}.")
 
 
-def _answering(handler: Handler) -> Handler:
-    """A handler whose expected faults are answered with a status and a sentence."""
+# What a request may do wrong, and what may be wrong with the disk, the database or the bucket.
+_EXPECTED = (
+    ControlRefusedError,
+    UnknownRunError,
+    ConflictError,
+    RemovedError,
+    BusyError,
+    CatalogAwayError,
+    BucketError,
+    FullError,
+    FormatError,
+    UsageError,
+    OSError,
+    sqlite3.OperationalError,
+)
+_OUTCOMES = {503: "busy", 507: "full"}
 
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except (_ForbiddenError, ControlRefusedError) as error:
-            return error_response(403, str(error))
-        except UnknownRunError as error:
-            return error_response(404, str(error))
-        except ConflictError as error:
-            return error_response(409, str(error))
-        except RemovedError as error:
-            return error_response(410, str(error))
-        except FullError as error:
-            return error_response(507, str(error), headers={"retry-after": str(_RETRY_FULL_S)})
-        except (FormatError, UsageError) as error:
-            return error_response(400, str(error))
-        except (OSError, sqlite3.OperationalError) as error:
-            reason = str(getattr(error, "strerror", None) or error).rstrip(".")
-            sentence = f"the hub could not store this: {reason}."
-            return error_response(507, sentence, headers={"retry-after": str(_RETRY_FULL_S)})
 
-    return answer
+def _body_bytes(request: Request) -> int:
+    """How much memory the body of a request may take, as far as it says so."""
+    length = request.headers.get("content-length", "")
+    is_known = length.isdigit() and len(length) <= _MOST_DIGITS
+    if is_known:
+        return min(int(length), protocol.MAX_LINES_BYTES)
+    return 0 if request.method == "GET" else protocol.MAX_BODY_BYTES
 
 
 def _number(request: Request, name: str) -> int:

@@ -20,7 +20,9 @@ from typing import Any
 
 from epochal.base.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import FormatError
+from epochal.hub.documents import FOLDER
 from epochal.hub.inbox import (
+    Readiness,
     UnknownRunError,
     check_lines,
     check_piece,
@@ -28,6 +30,8 @@ from epochal.hub.inbox import (
     other_content,
     other_project,
 )
+from epochal.hub.limits import FullError
+from epochal.hub.summaries import checked_metrics, checked_summary
 from epochal.journal.blobs import blob_is_whole, encode_pending
 from epochal.journal.labels import read_labels
 from epochal.journal.layout import (
@@ -43,6 +47,8 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
+from epochal.journal.row import Mark
+from epochal.journal.summaries import identity_mark, metrics_bytes, names_of, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import PartCounts, json_or_empty, named_part, piece_of, state_of
 from epochal.shipping.protocol import merged_labels
@@ -118,6 +124,8 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
 _LAUNCH_SLACK_S = 600.0
+# Is written to see whether anything can be.
+_PROBE = ".ready"
 
 
 @dataclass(slots=True)
@@ -144,13 +152,22 @@ class FolderInbox:
     """The runs below one folder, as shippers see them.
 
     ``charge`` is called with a run's id and the bytes that are about to be stored; it
-    raises ``FullError`` when they do not fit.
+    raises ``FullError`` when they do not fit. ``on_commit`` is called with the bytes of lines that
+    were made durable, and the seconds that it took.
     """
 
+    # They wait for the disk, which writes what many wait for together.
+    num_threads = 32
+
     def __init__(
-        self, root: Path, *, charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None
+        self,
+        root: Path,
+        *,
+        charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None,
+        on_commit: Callable[[int, float], None] = lambda _num_bytes, _seconds: None,
     ) -> None:
         self.root = root
+        self._on_commit = on_commit
         self._bounds = SearchBounds(root)
         self._charge = charge
         self._lock = threading.Lock()
@@ -335,6 +352,33 @@ class FolderInbox:
                 on_change([name for name in fields if merged.get(name) != here.get(name)])
             return merged
 
+    def put_summary(self, run_id: str, body: bytes) -> bool:
+        """Take in ``summary.json`` as its sender has it; False for lines that are not here yet."""
+        run = self._run(run_id)
+        mark = identity_mark(str(run.folder.path))  # first: a newer file has another
+        known = names_of(read_json(run.folder.identity).get, str(run.folder.path))
+        names = {"name": known["name"], "project": known["project"]}
+        row = checked_summary(run_id, body, names=names)
+        return self._put_known(run, run.folder.summary, summary_bytes(row, mark), row.positions)
+
+    def put_metrics(self, run_id: str, body: bytes) -> bool:
+        """The same for ``metrics.json``."""
+        known, run = checked_metrics(body), self._run(run_id)
+        return self._put_known(run, run.folder.metrics, metrics_bytes(known), known.marks)
+
+    def _put_known(self, run: _Run, path: Path, data: bytes, marks: Mapping[str, Mark]) -> bool:
+        with run.lock:
+            if not all(self._has(run.folder, stem, mark) for stem, mark in marks.items()):
+                return False
+            self._charge_growth(run, path, len(data))
+            with replaced_file(path) as temporary:
+                temporary.write_bytes(data)
+        return True
+
+    def _has(self, folder: RunFolder, stem: str, mark: Mark) -> bool:
+        name = named_part(stem)
+        return file_size(folder.part_path(name)) >= mark.bytes or folder.sealed_path(name).exists()
+
     # -- what others fetch ------------------------------------------------------------------------
 
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
@@ -345,6 +389,21 @@ class FolderInbox:
     def file(self, run_id: str, kind: protocol.FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
         return piece_of(self._run(run_id).folder, kind, name, offset=offset)
+
+    def readiness(self) -> Readiness:
+        """Whether anything can be stored now."""
+        try:
+            self._charge("", 0)
+            # Catalogs list a folder again when it changes, but not that of the hub's own files.
+            own = self.root / FOLDER
+            probe = (own if own.is_dir() else self.root) / _PROBE
+            probe.write_bytes(b"x")
+            probe.unlink()
+        except FullError as error:
+            return Readiness((str(error),))
+        except OSError as error:
+            return Readiness((f"the folder cannot be written: {error.strerror}.",))
+        return Readiness()
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -450,7 +509,7 @@ class FolderInbox:
         return part.lines
 
     def _write(self, run: _Run, part: GrowingPart, new: bytes) -> None:
-        is_first = part.size == 0
+        is_first, began_s = part.size == 0, time.monotonic()
         if is_first:
             run.folder.journal.mkdir(exist_ok=True)
         try:
@@ -467,6 +526,7 @@ class FolderInbox:
             raise
         part.lines += new.count(b"\n")
         part.size += len(new)
+        self._on_commit(len(new), time.monotonic() - began_s)
 
     def _complete(
         self, run: _Run, kind: protocol.FileKind, partial: Path, name: str, sha256: str

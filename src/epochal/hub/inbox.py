@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.records.format import format_bytes
@@ -36,11 +36,24 @@ class BusyError(EpochalError):
     """The hub has more to do than it can: senders keep what they have and come back."""
 
 
+class Readiness(NamedTuple):
+    """Sentences about what is missing to store anything now, and what else one should know.
+
+    They are shown to anybody, so they name no address and no path.
+    """
+
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Inbox(Protocol):
     """The runs of a hub, as shippers see them; several threads may use it.
 
-    Except for the first two, every method raises ``UnknownRunError`` for a run that is not here.
+    ``num_threads`` may wait in it at once. Except for the first two, every method raises
+    ``UnknownRunError`` for a run that is not here.
     """
+
+    num_threads: int
 
     def known_project(self, run_id: str) -> str | None:
         """The project of a run that was received or asked for before; it waits for nothing."""
@@ -98,6 +111,15 @@ class Inbox(Protocol):
         ``on_change`` is called with the fields that changed here.
         """
 
+    def put_summary(self, run_id: str, body: bytes) -> bool:
+        """Take in ``summary.json`` as its sender has it; False for lines that are not here yet.
+
+        Raises ``FormatError`` for one that is not valid, ``UsageError`` for that of another run.
+        """
+
+    def put_metrics(self, run_id: str, body: bytes) -> bool:
+        """The same for ``metrics.json``."""
+
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
 
@@ -106,6 +128,9 @@ class Inbox(Protocol):
 
     def rescan(self) -> None:
         """Find runs again that a person has moved."""
+
+    def readiness(self) -> Readiness:
+        """Whether anything can be stored now; asks the disk, or the database and the bucket."""
 
 
 def check_lines(lines: bytes) -> None:

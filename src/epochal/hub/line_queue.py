@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -21,10 +22,20 @@ _MOST_BYTES = 64 << 20
 
 
 class LineQueue:
-    """One thread that stores blocks; ``store`` answers for each of them."""
+    """One thread that stores blocks; ``store`` answers for each of them.
 
-    def __init__(self, store: Store, *, collect_s: float = COLLECT_S) -> None:
+    ``on_commit`` is called with the bytes of a transaction, and the seconds that it took.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        collect_s: float = COLLECT_S,
+        on_commit: Callable[[int, float], None] = lambda _num_bytes, _seconds: None,
+    ) -> None:
         self._store = store
+        self._on_commit = on_commit
         self._collect_s = collect_s
         self._changed = threading.Condition()
         self._waiting: list[tuple[Block, Future[int]]] = []
@@ -62,9 +73,12 @@ class LineQueue:
     def _work(self) -> None:
         while batch := self._next():
             answers: Future[Sequence[int | EpochalError]] = Future()
+            num_bytes, began_s = sum(len(block.lines) for block, _ in batch), time.monotonic()
             settle(answers, partial(self._store, [block for block, _ in batch]))
+            if answers.exception() is None:
+                self._on_commit(num_bytes, time.monotonic() - began_s)
             with self._changed:
-                self._num_bytes -= sum(len(block.lines) for block, _ in batch)
+                self._num_bytes -= num_bytes
             _answer([future for _, future in batch], answers)
 
     def _next(self) -> list[tuple[Block, Future[int]]]:

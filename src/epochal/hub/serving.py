@@ -19,10 +19,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from epochal.api.serving import ServerAddress, write_archive
 from epochal.errors import UsageError
 from epochal.health.rule_settings import reader_rules
+from epochal.hub.admission import Admission
 from epochal.hub.audit import AuditMiddleware
 from epochal.hub.cluster_inbox import ClusterInbox
+from epochal.hub.counters import HubCounters
 from epochal.hub.endpoints import HubControls, Receiving
 from epochal.hub.folder_inbox import FolderInbox
+from epochal.hub.health import HealthProbes
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import GuessLimitMiddleware
@@ -51,6 +54,10 @@ class HubRuns(Protocol):
     @property
     def inbox(self) -> Inbox:
         """What receives them."""
+
+    @property
+    def counters(self) -> HubCounters:
+        """What this hub counts of itself."""
 
     @property
     def name(self) -> str:
@@ -86,7 +93,8 @@ class FolderRuns:
 
     def __init__(self, root: Path, charge: Callable[[str, int], None] = lambda *_: None) -> None:
         self.root = root
-        self.inbox = FolderInbox(root, charge=charge)
+        self.counters = HubCounters()
+        self.inbox = FolderInbox(root, charge=charge, on_commit=self.counters.commit)
         self.whole = FolderPart((root,))
         self._bounds = SearchBounds(root)
 
@@ -128,7 +136,8 @@ class SharedRuns:
     def __init__(self, runs: ClusterRuns, *, cache: Path) -> None:
         self._runs = runs
         self._cache = cache
-        self.inbox = ClusterInbox(runs)
+        self.counters = HubCounters()
+        self.inbox = ClusterInbox(runs, on_commit=self.counters.commit)
 
     @property
     def name(self) -> str:
@@ -242,6 +251,10 @@ class ByPrincipal:
         for app, _ in self._apps.values():
             app.close_streams()
 
+    def num_streams(self) -> int:
+        """How many event streams are open, of every application."""
+        return self._whole.num_streams() + sum(app.num_streams() for app, _ in self._apps.values())
+
     async def _app(self, principal: Principal, path: str) -> ASGIApp | None:
         if path.startswith(_HUB_PATHS) or (principal.projects is None and principal.runs is None):
             return self._whole.asgi
@@ -277,12 +290,18 @@ def create_hub(
     *,
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
+    admission: Admission | None = None,
     clock: Callable[[], float] = time.time,
 ) -> App:
     """The application of a hub."""
     controls = HubControls(ledger, is_allowed=allow_control, clock=clock)
-    receiving = Receiving(runs.inbox, ledger, controls)
+    receiving = Receiving(runs.inbox, ledger, controls, admission=admission, counters=runs.counters)
+    probes = HealthProbes(runs.inbox, runs.counters)
     links = Links(ledger.documents, clock=clock)
+
+    def close() -> None:
+        receiving.close()
+        probes.close()
 
     def create(part: Part) -> App:
         is_whole = part == runs.whole
@@ -290,8 +309,8 @@ def create_hub(
             partial(open_noting, runs, ledger, part),
             write_archive=write_archive,
             folders=runs.name,
-            more_routes=receiving.routes() if is_whole else (),
-            on_close=receiving.close if is_whole else None,
+            more_routes=(*receiving.routes(), *probes.routes()) if is_whole else (),
+            on_close=close if is_whole else None,
             controls=controls,
         )
 
@@ -301,6 +320,8 @@ def create_hub(
     whole = create(runs.whole)
     parts = ByPrincipal(whole, part_of=runs.part_of, create=create)
     app = replace(whole, asgi=parts, close_streams=parts.close_streams)
+    about = "Event streams of pages that are open."
+    runs.counters.gauge("event_streams", about, parts.num_streams)
     access = Access(
         hosts=server.names, port=server.port, find=find, proxy=proxy, refused=links.refused
     )

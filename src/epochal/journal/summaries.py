@@ -307,7 +307,7 @@ def write_summary(folder: RunFolder, known: RunMetrics) -> bool:
 
 def write_metrics(folder: RunFolder, known: RunMetrics) -> bool:
     """Replace ``metrics.json``; False where that is not possible now."""
-    return _write(folder.metrics, _encoded(known))
+    return _write(folder.metrics, metrics_bytes(known))
 
 
 def write_summaries(folder: RunFolder) -> bool:
@@ -373,6 +373,11 @@ def summary_bytes(row: RunRow, identity: IdentityMark | None = None) -> bytes:
         headline.pop()
         text = _encoded({**fields, "headline": headline})
     return text
+
+
+def metrics_bytes(known: RunMetrics) -> bytes:
+    """Series and facts as ``metrics.json`` has them."""
+    return _encoded(known)
 
 
 def _cut(values: Mapping[str, Any], most_bytes: int) -> Mapping[str, Any]:

@@ -34,7 +34,9 @@ from epochal.server.responses import error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_USER = 100
-_PUBLIC_PATHS = frozenset({"/healthz"})
+# Of a hub: whether it can store anything now.
+READY_PATH = "/readyz"
+_PUBLIC_PATHS = frozenset({"/healthz", READY_PATH})
 # A browser sends about twenty headers, of 2 kB together.
 _MOST_HEADERS = 100
 _MOST_HEADER_BYTES = 32 * 1024

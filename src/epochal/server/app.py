@@ -26,8 +26,11 @@ from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
 from epochal.server.state import ServerState, WriteArchive, server_guard
 from epochal.server.streams import POLL_S, EventStreams
+from epochal.store.bucket import BucketError
+from epochal.store.cluster.database import CatalogAwayError
 from epochal.store.store import Store
 
+_RETRY_S = 5
 # Between two polls, however long they take.
 _LEAST_REST_S = 0.1
 
@@ -36,11 +39,12 @@ _LEAST_REST_S = 0.1
 class App:
     """An ASGI application, and a function that ends its event streams before it stops.
 
-    ``running`` runs it where no server does, beside another application.
+    ``running`` runs it where no server does, beside another application. ``num_streams`` are open.
     """
 
     asgi: ASGIApp
     close_streams: Callable[[], None]
+    num_streams: Callable[[], int]
     running: Callable[[], AbstractAsyncContextManager[object]]
 
 
@@ -112,7 +116,10 @@ def create_inner_app(
     )
     app.state.server = state
     return App(
-        FaultMiddleware(app, guard), state.streams.close, lambda: app.router.lifespan_context(app)
+        FaultMiddleware(app, guard),
+        state.streams.close,
+        lambda: state.streams.num_streams,
+        lambda: app.router.lifespan_context(app),
     )
 
 
@@ -175,8 +182,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _epochal_error(request: Request, error: Exception) -> Response:
     if isinstance(error, (UnreadableRunError, OSError)):
-        # The run was deleted or moved, or a disk or database is away: not a fault of the server.
+        # The run was deleted or moved, or a disk is away: not a fault of the server.
         return error_response(503, str(error))
+    if isinstance(error, (CatalogAwayError, BucketError)):
+        return error_response(503, str(error), headers={"retry-after": str(_RETRY_S)})
     return error_response(404 if isinstance(error, LookupError) else 400, str(error))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +21,12 @@ from epochal.shipping.protocol import (
     ControlRequests,
     FileKind,
     RunState,
+    Taken,
 )
 
 Answer = TypeVar("Answer")
+# A hub or a proxy that asks for more is asked again before.
+_MOST_RETRY_S = 3600.0
 
 
 class HubError(HttpError):
@@ -47,6 +51,20 @@ class HubError(HttpError):
     def is_final(self) -> bool:
         """Whether the same request would be refused again."""
         return self.status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 421, 422)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a hub answered that it has too much to do: it has lost nothing."""
+        return self.status == 503 and self.retry_after_s > 0
+
+    def pause_s(self, least_s: float) -> float:
+        """How long to wait before the next try: as long as the hub asks for, and some more.
+
+        The rest is chance, so that a thousand senders do not come back in the same second.
+        """
+        if self.retry_after_s > least_s:
+            return self.retry_after_s * random.uniform(1.0, 1.5)
+        return least_s * random.uniform(0.5, 1.5)
 
 
 class NotYetError(HubError):
@@ -104,6 +122,14 @@ class HubClient(HttpClient):
         path = f"{protocol_path(run_id)}/labels"
         merged: dict[str, Any] = self._json("PUT", path, dict, body=body)
         return merged
+
+    def put_summary(self, run_id: str, summary: bytes) -> bool:
+        """Send ``summary.json``; whether the hub has taken it."""
+        return self._json("PUT", f"{protocol_path(run_id)}/summary", Taken, body=summary).is_taken
+
+    def put_metrics(self, run_id: str, metrics: bytes) -> bool:
+        """Send ``metrics.json``; whether the hub has taken it."""
+        return self._json("PUT", f"{protocol_path(run_id)}/metrics", Taken, body=metrics).is_taken
 
     # -- control ----------------------------------------------------------------------------------
 
@@ -215,7 +241,7 @@ class HubClient(HttpClient):
         return HubError(
             f"the hub {self.url} answered {response.status}: {sentence or response.reason}",
             status=response.status,
-            retry_after_s=float(wait) if wait.isdigit() else 0.0,
+            retry_after_s=min(float(wait), _MOST_RETRY_S) if wait.isdigit() else 0.0,
             answered=sentence,
         )
 

@@ -84,6 +84,12 @@ class Ack(msgspec.Struct, frozen=True):
     have: int
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """Whether a hub has taken a summary, which it does when it has the lines that this covers."""
+
+    is_taken: bool
+
+
 class LabelsOffer(msgspec.Struct, frozen=True):
     """Labels as they are at the sender, and as both sides last knew them."""
 

@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epochal.journal.blobs import encode_pending
 from epochal.journal.layout import PartName, RunFolder, is_patch, read_json, write_json
+from epochal.journal.row import Mark
 from epochal.records.format import format_bytes
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError
@@ -30,6 +31,7 @@ from epochal.shipping.protocol import (
     RunState,
     SegmentState,
 )
+from epochal.shipping.summaries import SummaryShipping
 
 HUB_FILE = "hub.json"
 _LIVE_EVERY_S = 2.0
@@ -105,6 +107,7 @@ class Shipper:
         self._same: dict[tuple[FileKind, str], int] = {}
         self._live_due_s = self._labels_due_s = self._verify_due_s = 0.0
         self._labels_seen: dict[str, Any] | None = None
+        self._summaries = SummaryShipping(folder, client, clock=clock)
         self.num_lines = self.num_files = 0
         # Parts and files that differ from what the hub has under their names: a sentence each.
         self.conflicts: dict[str, str] = {}
@@ -124,6 +127,8 @@ class Shipper:
         is_complete &= self._ship_files("segments", should_stop)
         encode_pending(self._folder)
         is_complete &= self._ship_files("blobs", should_stop)
+        if self._run_id is not None:
+            self._summaries.ship(self._run_id, self._covers if not is_complete else _covers_all)
         self._ship_live()
         self._exchange_labels()
         return is_complete and not should_stop()
@@ -173,6 +178,7 @@ class Shipper:
     def forget(self) -> None:
         """Ask the hub again what it has: it may have been restored from an older copy."""
         self._is_forgotten = True
+        self._summaries.forget()
 
     @property
     def _is_asked_again(self) -> bool:
@@ -326,6 +332,14 @@ class Shipper:
                     sha256 = hashlib.sha256(data).hexdigest()
                     self._put_file("live", name, data, 0, len(data), sha256)
 
+    def _covers(self, marks: Mapping[str, Mark]) -> bool:
+        """Whether the hub has acknowledged what lies before some positions."""
+        return bool(marks) and all(
+            ("segments", f"{stem}.parquet") in self._same
+            or self._sent.get(stem, _Sent(0, 0)).offset >= mark.bytes
+            for stem, mark in marks.items()
+        )
+
     # -- labels -----------------------------------------------------------------------------------
 
     def _exchange_labels(self) -> None:
@@ -353,6 +367,11 @@ class Shipper:
         if merged != base or kept.get("url") != self._client.url:
             write_json(self._folder.path / HUB_FILE, {"url": self._client.url, "labels": merged})
         self._labels_seen, self._labels_due_s = merged, self._clock() + _LABELS_EVERY_S
+
+
+def _covers_all(marks: Mapping[str, Mark]) -> bool:
+    """Whether a hub that has everything has what lies before some positions."""
+    return True
 
 
 def _whole_lines(path: Path, offset: int) -> bytes:

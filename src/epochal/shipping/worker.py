@@ -128,17 +128,16 @@ class ShippingWorker:
     def _failed(self, error: Exception) -> float:
         sentence = str(error)
         is_told, self.error = sentence == self.error, sentence
-        self._shipper.forget()
+        if not (isinstance(error, HubError) and error.is_busy):
+            self._shipper.forget()
         if isinstance(error, NotYetError):
             return _NOT_YET_PAUSE_S * random.uniform(0.5, 1.5)
         if not is_told:
             self._on_error(sentence)
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
-        if isinstance(error, HubError):
-            if error.is_final:
-                pause_s = _REFUSED_PAUSE_S
-            pause_s = max(pause_s, error.retry_after_s)
-        return pause_s * random.uniform(0.5, 1.5)
+        if not isinstance(error, HubError):
+            return pause_s * random.uniform(0.5, 1.5)
+        return error.pause_s(_REFUSED_PAUSE_S if error.is_final else pause_s)
 
 
 def rest_after(took_s: float) -> float:
@@ -170,7 +169,7 @@ def ship_now(
     """Ship what there is, and ask the hub whether it has all of it.
 
     Raises ``HubError`` if it could not be reached, refused, or does not have something after
-    everything was sent.
+    everything was sent; of a hub that is busy, each time that it takes something counts anew.
     """
     shipper = Shipper(
         folder,
@@ -179,17 +178,21 @@ def ship_now(
         unless_removed=unless_removed,
         compare_files=compare_files,
     )
-    for left in reversed(range(tries)):
+    left, sent = tries, (0, 0)
+    while True:
         try:
             while not shipper.ship() and not shipper.conflicts:
                 pass
             shipper.verify()
             break
         except HubError as error:
-            if error.is_final or not left:
+            before, sent = sent, (shipper.num_lines, shipper.num_files)
+            left = tries if error.is_busy and sent != before else left - 1
+            # Nobody waits at a terminal until somebody has made room.
+            if error.is_final or not left or error.status == 507:
                 raise
             shipper.forget()
-            time.sleep(pause_s)
+            time.sleep(error.pause_s(pause_s))
     if shipper.conflicts:
         raise HubError("; ".join(shipper.conflicts.values()), status=409)
     return Shipped(shipper.num_lines, shipper.num_files)

@@ -130,6 +130,8 @@ class FolderBucket:
             return [os.pread(file.fileno(), len(one), one.start) for one in ranges]
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        if not self._root.is_dir():
+            raise BucketError(f"{self.address} is not there.")
         folder = self._root / prefix.rpartition("/")[0]
         for above, _, names in os.walk(folder):
             for name in names:

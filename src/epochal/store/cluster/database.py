@@ -112,6 +112,21 @@ class Database:
 
         self.run(make)
 
+    def has_standby(self) -> bool:
+        """Whether a commit returns only when a synchronous standby has it as well.
+
+        Raises ``CatalogAwayError`` where nothing can be committed.
+        """
+        text = (
+            "select current_setting('transaction_read_only') = 'off',"
+            " current_setting('synchronous_standby_names') <> ''"
+            " and current_setting('synchronous_commit') not in ('off', 'local')"
+        )
+        row = self.run(lambda cursor: cursor.execute(text).fetchone())
+        if row is None or not row[0]:
+            raise CatalogAwayError(f"{self.address} takes no changes now.")
+        return bool(row[1])
+
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         """A connection for one transaction; one that has failed is closed."""

@@ -261,6 +261,25 @@ class ClusterRuns:
 
         self.database.run(work)
 
+    def put_metrics(self, run_id: str, metrics: bytes) -> None:
+        """Replace the summaries of all series of a run."""
+        text = (
+            "insert into epochal.metrics (run, data) values (%s, %s)"
+            " on conflict (run) do update set data = excluded.data"
+        )
+
+        def work(cursor: Cursor) -> None:
+            _present(_run_of(cursor, run_id), run_id)
+            cursor.execute(text, (run_id, metrics))
+
+        self.database.run(work)
+
+    def metrics(self, run_id: str) -> bytes | None:
+        """The summaries of all series as their sender sent them; None where it sent none."""
+        text = "select data from epochal.metrics where run = %s"
+        row = self.database.run(lambda cursor: cursor.execute(text, (run_id,)).fetchone())
+        return None if row is None else bytes(row[0])
+
     # -- lines ------------------------------------------------------------------------------------
 
     def append(self, blocks: Sequence[Block]) -> list[int | EpochalError]:

@@ -101,6 +101,9 @@ create table if not exists epochal.uploads (
 create unlogged table if not exists epochal.readings (
     run text not null, name text not null, data bytea not null, primary key (run, name)
 );
+create table if not exists epochal.metrics (
+    run text primary key references epochal.runs on delete cascade, data bytea not null
+);
 create table if not exists epochal.documents (
     kind text not null, key text collate "C" not null, body bytea not null, primary key (kind, key)
 );
