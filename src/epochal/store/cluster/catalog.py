@@ -38,7 +38,14 @@ from epochal.store.cluster.runs import News, StoredRun
 from epochal.store.folder import FolderSource
 from epochal.store.held import HeldRun
 from epochal.store.local.index import Index
-from epochal.store.local.listed import Entry, LazyRuns, ListedRun
+from epochal.store.local.listed import (
+    Entry,
+    ListedRun,
+    ListReader,
+    known_entries,
+    known_runs,
+    newest_first,
+)
 from epochal.store.local.trash import check_ended
 from epochal.store.lookup import choose
 from epochal.store.remote.mirror import Mirror
@@ -134,17 +141,13 @@ class ClusterCatalog:
     ) -> KnownRuns:
         self._look_once()
         self._summarise(budget_s if selection.needs_summary else min(budget_s, SUMMARISE_S))
-        runs = list(self._listed(selection.condition))
-        unsummarised = sum(not run.row.is_summarised for run in runs)
-        if selection.needs_summary:
-            runs = [run for run in runs if run.row.is_summarised]
-        found = selection.of(runs, self._held.guard.select)
-        groups = () if selection.group is None else selection.group(found)
-        return KnownRuns(
-            self._lazy(found[:limit]),
-            unsummarised,
-            [(values, self._lazy(some)) for values, some in groups],
-            stored=self._index.count(),
+        return known_runs(
+            selection,
+            list(self._entries().values()),
+            self._listed,
+            self._open,
+            guard=self._held.guard,
+            limit=limit,
             projects=sorted(self._index.projects()),
         )
 
@@ -152,22 +155,35 @@ class ClusterCatalog:
         self._look_once()
         return [run.info for run in self._listed(None)]
 
-    def _listed(self, condition: q.Filter | None) -> Iterator[ListedRun]:
-        for run_id, row in self._index.rows(condition):
-            yield ListedRun(Entry(run_id, self._index, id=run_id, own_id=run_id), row, self._open)
+    def _entries(self) -> dict[str, Entry]:
+        """Every run that the index has, by its id; the row of one without a summary is outlined."""
+        found: dict[str, Entry] = {}
+        for entry in known_entries(self._index):
+            entry.id = entry.place
+            if not entry.is_settled:
+                entry.outline = self._index.get(entry.place, entry.signature or "")
+            found[entry.place] = entry
+        return found
+
+    def _listed(self, condition: q.Filter | None) -> list[ListedRun]:
+        entries, reader = self._entries(), ListReader(self._open)
+        rows = [(entries.get(run_id), row) for run_id, row in self._index.rows(condition)]
+        found = [ListedRun(entry, row, reader) for entry, row in rows if entry is not None]
+        return sorted(found, key=lambda run: newest_first(run.entry))
 
     def _summarise(self, budget_s: float) -> None:
         """Read runs whose senders have sent no summary, for about so many seconds."""
         until = time.monotonic() + budget_s
-        for run in self._index.known():
-            if run.stamp is None or time.monotonic() > until:
+        for entry in known_entries(self._index):
+            if entry.is_settled or time.monotonic() > until:
                 continue
-            row = self._held.guard.run(run.place, self._server.run, run.place)
+            row = self._held.guard.run(entry.place, self._server.run, entry.place)
             if row is not None:
-                self._index.put(run.place, row, None, signature=run.signature, stamp=None)
+                self._put(entry.place, row, entry.signature or "")
 
-    def _lazy(self, runs: Sequence[ListedRun]) -> LazyRuns:
-        return LazyRuns([run.entry for run in runs], self._open)
+    def _put(self, run_id: str, row: RunRow, signature: str) -> None:
+        # Of a run that is not settled more could be known.
+        self._index.put(run_id, row, None, signature=signature, is_settled=row.is_summarised)
 
     # -- single runs ------------------------------------------------------------------------------
 
@@ -233,9 +249,7 @@ class ClusterCatalog:
             opened = [run_id for run_id, (_, mirror) in self._opened.items() if mirror.is_in_use]
         # Lines that were appended change no row of the table of runs.
         sizes = self._runs.sizes(opened) if opened else {}
-        return {run.place: run.signature for run in self._index.known()} | {
-            run_id: (size, changed) for run_id, size in sizes.items()
-        }
+        return dict(self._known()) | {run_id: (size, changed) for run_id, size in sizes.items()}
 
     def _look(self) -> int:
         """Bring what has changed into the index; the number of the last change."""
@@ -249,7 +263,7 @@ class ClusterCatalog:
 
     def _known(self) -> dict[str, int]:
         """The runs of the index, each with the number of its last change."""
-        return {run.place: int(run.signature) for run in self._index.known()}
+        return {run_id: int(signature) for run_id, signature, *_ in self._index.known()}
 
     def _note(self, stored: StoredRun) -> None:
         if stored.removed is not None or not self.has(stored):
@@ -258,9 +272,7 @@ class ClusterCatalog:
                 self._opened.pop(stored.id, None)
             return
         row = row_of(stored)
-        # The stamp marks a run of which more could be known.
-        stamp = None if row.is_summarised else "unsummarised"
-        self._index.put(stored.id, row, None, signature=str(stored.changed), stamp=stamp)
+        self._put(stored.id, row, str(stored.changed))
         with self._lock:
             if stored.id in self._opened:
                 self._opened[stored.id][1].row = row

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
 from weakref import WeakValueDictionary
 
 from epochal.errors import FormatError, UsageError
@@ -25,7 +24,14 @@ from epochal.store.catalog import SUMMARISE_S, KnownRuns
 from epochal.store.folder import FolderSource
 from epochal.store.listing import Aside, asides_of, is_as_signed, orphans_below, survey
 from epochal.store.local.index import Index
-from epochal.store.local.listed import Entry, LazyRuns, ListedRun, ListReader, known_entries
+from epochal.store.local.listed import (
+    Entry,
+    ListedRun,
+    ListReader,
+    known_entries,
+    known_runs,
+    newest_first,
+)
 from epochal.store.local.trash import FolderTrash
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
@@ -91,29 +97,15 @@ class FolderCatalog:
             self._read_for(selection)
         else:
             self._read_known(budget_s)
-        listed = [entry for entry in self._entries.values() if entry.id is not None]
-        found, groups = self._selected(selection, listed)
-        return KnownRuns(
-            LazyRuns(found[:limit], self._open),
-            sum(entry.outline is not None for entry in listed),
-            groups,
-            stored=len(listed),
+        return known_runs(
+            selection,
+            [entry for entry in self._entries.values() if entry.id is not None],
+            self._listed,
+            self._open,
+            guard=self._held.guard,
+            limit=limit,
             projects=self._project_names(),
         )
-
-    def _selected(
-        self, selection: Selection, listed: list[Entry]
-    ) -> tuple[list[Entry], list[tuple[tuple[Any, ...], Sequence[RunView]]]]:
-        if selection.is_everything:  # no row is needed to know which and in which order
-            return sorted(listed, key=_newest_first), []
-        runs = self._listed(selection.condition)
-        if selection.needs_summary:  # of others nobody knows whether they are meant
-            runs = [run for run in runs if run.is_summarised]
-        found = selection.of(runs, self._held.guard.select)
-        groups = () if selection.group is None else selection.group(found)
-        return [run.entry for run in found], [
-            (values, LazyRuns([run.entry for run in some], self._open)) for values, some in groups
-        ]
 
     def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
         self._scan_once()
@@ -146,7 +138,7 @@ class FolderCatalog:
         others = [e for e in entries.values() if e.id is not None and _is_aside(e)]
         for entry in others:
             found.append(ListedRun(entry, entry.outline or self._open(entry).read_row(), reader))
-        found.sort(key=lambda run: _newest_first(run.entry))
+        found.sort(key=lambda run: newest_first(run.entry))
         return found
 
     # -- rows -------------------------------------------------------------------------------------
@@ -173,7 +165,7 @@ class FolderCatalog:
         unread = [e for e in self._unread() if e.outline is None or not e.is_current]
         self._read_rows(unread, until=time.monotonic() + budget_s, is_quick=True)
         self._read_rows(
-            sorted((e for e in self._unread() if e.id is not None), key=_newest_first),
+            sorted((e for e in self._unread() if e.id is not None), key=newest_first),
             until=time.monotonic() + budget_s,
             most_bytes=_QUICK_BYTES if budget_s <= SUMMARISE_S else math.inf,
         )
@@ -428,10 +420,6 @@ def _is_of(place: str, runs: Set[str]) -> bool:
         return read_json(f"{place}/run.json").get("id") in runs
     except (OSError, FormatError):
         return False
-
-
-def _newest_first(entry: Entry) -> tuple[float, str]:
-    return -(entry.created or 0.0), entry.place
 
 
 def check_place(path: str | Path) -> None:

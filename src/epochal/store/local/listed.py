@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
+from epochal.base.guard import Guard
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow, Status
+from epochal.query import filter as q
 from epochal.records import Axis
 from epochal.series.summary import Summary
+from epochal.store.catalog import KnownRuns
 from epochal.store.local.index import Answer, Index, decode_answer, decoded_row
 from epochal.store.row import status_of, with_set_value, with_status
 from epochal.store.run import RunView, metric_of
-from epochal.store.selection import Subject
+from epochal.store.selection import Selection, Subject
 
 
 @dataclass(slots=True, eq=False)
@@ -211,3 +214,37 @@ class LazyRuns(Sequence[RunView]):
 
     def __iter__(self) -> Iterator[RunView]:
         return map(self._open, self._entries)
+
+
+def newest_first(entry: Entry) -> tuple[float, str]:
+    """Orders runs by creation, the newest first."""
+    return -(entry.created or 0.0), entry.place
+
+
+def known_runs(
+    selection: Selection,
+    entries: list[Entry],
+    listed: Callable[[q.Filter | None], list[ListedRun]],
+    open_run: Callable[[Entry], RunView],
+    *,
+    guard: Guard,
+    limit: int | None,
+    projects: Sequence[str],
+) -> KnownRuns:
+    """A list over an index; ``listed`` has at least the runs that a condition selects, in order."""
+    found, groups = entries, list[tuple[tuple[Any, ...], Sequence[RunView]]]()
+    if selection.is_everything:  # no row is needed to know which and in which order
+        found = sorted(entries, key=newest_first)
+    else:
+        runs = listed(selection.condition)
+        if selection.needs_summary:  # of others nobody knows whether they are meant
+            runs = [run for run in runs if run.is_summarised]
+        chosen = selection.of(runs, guard.select)
+        found = [run.entry for run in chosen]
+        groups = [
+            (values, LazyRuns([run.entry for run in some], open_run))
+            for values, some in (() if selection.group is None else selection.group(chosen))
+        ]
+    unsummarised = sum(entry.outline is not None for entry in entries)
+    runs_found = LazyRuns(found[:limit], open_run)
+    return KnownRuns(runs_found, unsummarised, groups, stored=len(entries), projects=projects)
