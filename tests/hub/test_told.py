@@ -83,7 +83,9 @@ def test_labels_that_a_machine_sends_are_in_the_audit_log(hub: HubProcess, tmp_p
 
 def test_an_address_in_place_of_the_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hub", "audit", "--hub", "https://hub.example.org"]) == 2
-    assert "Directory 'https://hub.example.org' does not exist" in capsys.readouterr().err
+    assert (
+        "such as postgresql://db/epochal, not 'https://hub.example.org'" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("token", ["ep_…", "ep_a b", "Token:\nep_secret", "ep_\x7f"])

@@ -130,6 +130,7 @@ hub = Group(
             "token": "make, list and revoke the tokens of a hub",
             "share": "make a link that shows some runs to anybody who has it",
             "audit": "print who changed what, the newest first",
+            "rebuild": "make the database of several hubs anew from their bucket",
         },
         "Use a hub": {
             "push": "send runs to a hub; with --watch, as they grow",
@@ -140,6 +141,7 @@ hub = Group(
         **dict.fromkeys(("token", "share", "audit"), "hub_access"),
         **dict.fromkeys(("push", "pull"), "hub_transfer"),
         "serve": "serve",
+        "rebuild": "hub_rebuild",
     },
     help="Share runs of several machines: 'hub serve DIR' starts a hub, 'hub push' sends runs.",
 )

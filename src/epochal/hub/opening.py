@@ -71,6 +71,15 @@ def open_shared_hub(
             runs.close()
 
 
+@contextlib.contextmanager
+def open_cluster(catalog: str, bucket: str) -> Iterator[ClusterRuns]:
+    """The runs of a database and a bucket, while no hub serves them."""
+    with contextlib.closing(Database(catalog)) as database:
+        database.prepare()
+        address = _bucket_of(Ledger(ClusterDocuments(database)), bucket, database.address)
+        yield ClusterRuns(database, open_bucket(address))
+
+
 def _bucket_of(ledger: Ledger, bucket: str | None, catalog: str) -> str:
     """The address of the bucket that belongs to a catalog."""
     known = ledger.documents.get(*_BUCKET)

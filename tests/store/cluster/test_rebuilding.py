@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 
+from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.store.cluster.publishing import Publisher, check_bucket
 from epochal.store.cluster.rebuilding import rebuild
@@ -45,8 +46,12 @@ def lost(cluster: Cluster, postgres: str) -> ClusterRuns:
     return cluster.hub()
 
 
-def test_runs_are_there_again_as_they_were_published(lost: ClusterRuns) -> None:
-    assert rebuild(lost)[:2] == (3, 0)
+def test_runs_are_there_again_as_they_were_published(
+    lost: ClusterRuns, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    addresses = ["--catalog", cluster.address, "--bucket", lost.bucket.address]
+    assert main(["hub", "rebuild", *addresses]) == 0
+    assert capsys.readouterr().out == "3 runs added.\n"
     one = lost.find("one")
     assert one is not None
     assert (one.labels, one.project, one.removed) == (b'{"notes":"good"}', "p", None)

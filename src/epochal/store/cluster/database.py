@@ -105,7 +105,7 @@ class Database:
             elif version != VERSION:
                 raise UsageError(
                     f"the tables of {self.address} have the version {version}, and this hub needs"
-                    f" {VERSION}: run 'epochal hub upgrade --catalog ADDRESS' first."
+                    f" {VERSION}: use the version of Epochal that made them."
                 )
             for (statement,) in cursor.execute(PARTITIONS, binary=False).fetchall():
                 cursor.execute(statement)
@@ -187,7 +187,7 @@ def _checked(address: str) -> str:
         raise MissingPackageError("a hub over PostgreSQL", error, extra="hub") from error
     if not address.startswith(("postgresql://", "postgres://")):
         raise UsageError(
-            f"--catalog is an address such as postgresql://db/epochal, not {address!r}."
+            f"a catalog has an address such as postgresql://db/epochal, not {address!r}."
         )
     try:
         return make_conninfo("", **(_OPTIONS | dict(conninfo_to_dict(address))))
