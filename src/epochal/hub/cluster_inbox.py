@@ -33,7 +33,8 @@ from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
 from epochal.store.bucket import ObjectNotFoundError
 from epochal.store.cluster.database import CatalogAwayError
-from epochal.store.cluster.runs import Block, ClusterRuns, StoredFile
+from epochal.store.cluster.lines import Block
+from epochal.store.cluster.runs import ClusterRuns, StoredFile
 from epochal.store.published import object_key, upload_prefix
 
 # Rank 0 may start so much earlier than the other ranks of its launch.

@@ -11,7 +11,7 @@ from functools import partial
 from epochal.base.guard import settle
 from epochal.errors import EpochalError
 from epochal.hub.inbox import BusyError
-from epochal.store.cluster.runs import Block
+from epochal.store.cluster.lines import Block
 
 Store = Callable[[Sequence[Block]], Sequence[int | EpochalError]]
 # Lines wait so long for those of other senders. A sender waits for its answer with the next lines.

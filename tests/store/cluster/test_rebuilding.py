@@ -51,7 +51,7 @@ def test_runs_are_there_again_as_they_were_published(
 ) -> None:
     addresses = ["--catalog", cluster.address, "--bucket", lost.bucket.address]
     assert main(["hub", "rebuild", *addresses]) == 0
-    assert capsys.readouterr().out == "3 runs added.\n"
+    assert "3 runs added." in capsys.readouterr().out
     one = lost.find("one")
     assert one is not None
     assert (one.labels, one.project, one.removed) == (b'{"notes":"good"}', "p", None)

@@ -7,8 +7,6 @@ to be here is committed: a line when its block is, a file when its row is, after
 from __future__ import annotations
 
 import tempfile
-import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
+from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.journal.layout import json_bytes, slugify
-from epochal.journal.line import decode, encode
+from epochal.journal.line import encode
 from epochal.shipping.offering import named_part
 from epochal.shipping.protocol import (
     BATCH_BYTES,
@@ -29,12 +27,12 @@ from epochal.shipping.protocol import (
     RunState,
     SegmentState,
     is_file_name,
-    lines_after,
 )
 from epochal.store.bucket import Bucket
 from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
 from epochal.store.cluster.documents import ClusterDocuments
+from epochal.store.cluster.lines import Block, append_lines, read_lines, unknown_run
 from epochal.store.published import RUN_FILES, upload_prefix
 
 if TYPE_CHECKING:
@@ -83,15 +81,6 @@ class News(NamedTuple):
     number: int
     changed: Iterable[StoredRun]
     gone: Collection[str]
-
-
-class Block(NamedTuple):
-    """Whole lines of a part, the first with this ordinal."""
-
-    run: str
-    stem: str
-    first: int
-    lines: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +218,7 @@ class ClusterRuns:
         """The folder of a run in the bucket."""
         run = self.find(run_id)
         if run is None:
-            raise _unknown(run_id)
+            raise unknown_run(run_id)
         return run.folder
 
     def edit_labels(
@@ -288,7 +277,7 @@ class ClusterRuns:
         Lines that are here already are acknowledged again, and lines beyond a gap are not taken.
         The answer to a block that cannot be stored is an error; the others are stored.
         """
-        return self.database.run(lambda cursor: _append(cursor, blocks))
+        return self.database.run(lambda cursor: append_lines(cursor, blocks))
 
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
@@ -296,7 +285,7 @@ class ClusterRuns:
         sealed = self._segment(run_id, f"{part.stem}.parquet")
         if sealed is not None and first < sealed.records:
             return self._unsealed(sealed, first)
-        return self.database.run(lambda cursor: _lines(cursor, run_id, part.stem, first))
+        return self.database.run(lambda cursor: read_lines(cursor, run_id, part.stem, first))
 
     def _unsealed(self, sealed: StoredFile, first: int) -> bytes:
         """Lines of a segment, from an ordinal on, about as many as fit in one batch."""
@@ -320,7 +309,7 @@ class ClusterRuns:
 
     def unsealed_lines(self, run_id: str, stem: str, *, first: int) -> Iterator[bytes]:
         """The lines of a part from the first that is not sealed on, in pieces of whole lines."""
-        read = partial(_lines, run_id=run_id, stem=stem)
+        read = partial(read_lines, run_id=run_id, stem=stem)
         while lines := self.database.run(partial(read, first=first)):
             yield lines
             first += lines.count(b"\n")
@@ -618,14 +607,10 @@ def _lines_of(segment: Segment, num_lines: int, first: int) -> Iterator[bytes]:
     yield from others[max(0, first - segment.num_records) :]
 
 
-def _unknown(run_id: str) -> RunNotFoundError:
-    return RunNotFoundError(f"the hub does not know the run {run_id}.")
-
-
 def _present(run: StoredRun | None, run_id: str) -> StoredRun:
     """A run that is not in the trash; raises ``RunNotFoundError`` for any other."""
     if run is None or run.removed is not None:
-        raise _unknown(run_id)
+        raise unknown_run(run_id)
     return run
 
 
@@ -662,129 +647,6 @@ def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
         " values (%s, %s, %s, %s, %s, 0)",
         (run_id, project, slugify(candidate), _launch_of(identity), body),
     )
-
-
-def _append(cursor: Cursor, blocks: Sequence[Block]) -> list[int | EpochalError]:
-    have = _lock_parts(cursor, {(block.run, block.stem) for block in blocks})
-    before = dict(have)
-    answers: list[int | EpochalError] = []
-    new: list[Block] = []
-    for block in blocks:
-        known = have.get((block.run, block.stem))
-        if known is None:
-            answers.append(_unknown(block.run))
-            continue
-        if block.first <= known and (lines := lines_after(block.lines, known - block.first)):
-            new.append(Block(block.run, block.stem, known, lines))
-            known += lines.count(b"\n")
-            have[block.run, block.stem] = known
-        answers.append(known)
-    if new:
-        _store(cursor, new, {key: num for key, num in have.items() if num != before[key]})
-    return answers
-
-
-def _lock_parts(cursor: Cursor, keys: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """How many lines some parts have, which are locked; none for runs that are not here."""
-    text = (
-        "select run, stem, records from epochal.parts"
-        " join unnest(%s::text[], %s::text[]) as asked(run, stem) using (run, stem)"
-        " join epochal.runs on runs.id = parts.run"
-        " where runs.removed is null order by run, stem for update of parts"
-    )
-
-    def lock(some: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        runs, stems = [run for run, _ in some], [stem for _, stem in some]
-        rows = cursor.execute(text, (runs, stems)).fetchall()
-        return {(run, stem): records for run, stem, records in rows}
-
-    found = lock(sorted(keys))
-    if missing := sorted(keys - found.keys()):
-        cursor.execute(
-            "insert into epochal.parts (run, stem)"
-            " select id, stem from unnest(%s::text[], %s::text[]) as asked(id, stem)"
-            " join epochal.runs using (id) where removed is null"
-            " order by id, stem on conflict do nothing",
-            ([run for run, _ in missing], [stem for _, stem in missing]),
-        )
-        found |= lock(missing)
-    return found
-
-
-def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], int]) -> None:
-    """Store blocks that follow what is there, and count them."""
-    last_lines = {(block.run, block.stem): block.lines for block in new}
-    ends = [_last_line(last_lines[key]) for key in have]
-    text = (
-        "copy epochal.lines (run, stem, first, num_lines, num_bytes, data)"
-        " from stdin (format binary)"
-    )
-    codec = _codec()
-    with cursor.copy(text) as copy:
-        copy.set_types(["text", "text", "int8", "int4", "int4", "bytea"])
-        for block in new:
-            sizes = block.lines.count(b"\n"), len(block.lines)
-            copy.write_row((*block[:3], *sizes, codec.compress(block.lines, asbytes=True)))
-    cursor.execute(
-        "update epochal.parts set records = new.records, last_crc = new.crc, received = now(),"
-        " is_finished = new.is_finished, unsealed = coalesce(unsealed, now())"
-        " from unnest(%s::text[], %s::text[], %s::int8[], %s::int8[], %s::bool[])"
-        " as new(run, stem, records, crc, is_finished)"
-        " where parts.run = new.run and parts.stem = new.stem",
-        (
-            *([run for run, _ in have], [stem for _, stem in have], list(have.values())),
-            *(list(map(zlib.crc32, ends)), list(map(_is_finish, ends))),
-        ),
-    )
-    added: Counter[str] = Counter()
-    for block in new:
-        added[block.run] += len(block.lines)
-    ordered = sorted(added.items())
-    cursor.execute(
-        "select 1 from epochal.runs where id = any(%s) order by id for no key update",
-        ([run for run, _ in ordered],),
-    )
-    cursor.execute(
-        "update epochal.runs set received = now(), stored_bytes = stored_bytes + new.num_bytes"
-        " from unnest(%s::text[], %s::int8[]) as new(id, num_bytes) where runs.id = new.id",
-        ([run for run, _ in ordered], [size for _, size in ordered]),
-    )
-
-
-def _codec() -> Any:
-    import pyarrow as pa
-
-    return pa.Codec("zstd", compression_level=1)
-
-
-def _is_finish(line: bytes) -> bool:
-    """Whether a line is the end of an attempt."""
-    record = decode(line[:-1]) if b'"finish"' in line else None
-    return record is not None and record.get("log") == "finish"
-
-
-def _last_line(lines: bytes) -> bytes:
-    return lines[lines.rfind(b"\n", 0, -1) + 1 :]
-
-
-def _lines(cursor: Cursor, run_id: str, stem: str, first: int) -> bytes:
-    text = (
-        "select first, num_lines, num_bytes, data from (select first, num_lines, num_bytes, data,"
-        " sum(num_bytes) over (order by first) - num_bytes as before from epochal.lines"
-        " where run = %s and stem = %s and first + num_lines > %s and first >= coalesce(("
-        "select max(first) from epochal.lines where run = %s and stem = %s and first <= %s), 0)"
-        ") as blocks where before < %s order by first"
-    )
-    found, expected, codec = b"", first, _codec()
-    asked = (run_id, stem, first)
-    rows = cursor.execute(text, (*asked, *asked, BATCH_BYTES))
-    for start, num_lines, num_bytes, data in rows:
-        if start > expected:
-            raise FormatError(f"lines {expected} to {start - 1} of {stem} are missing.")
-        lines = codec.decompress(data, num_bytes, asbytes=True)
-        found += lines_after(lines, expected - start)
-        expected = start + num_lines
-    return found
 
 
 def _state(cursor: Cursor, run_id: str) -> RunState:
