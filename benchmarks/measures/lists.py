@@ -142,7 +142,13 @@ def write_runs(root: Path, count: int, metrics: int, config_keys: int) -> None:
 def _summarizer() -> Callable[[RunFolder], None]:
     from epochal.journal.layout import read_json
     from epochal.journal.line import encode_json
-    from epochal.journal.summaries import fold_and_write, read_metrics, read_summary, summary_bytes
+    from epochal.journal.summaries import (
+        fold_and_write,
+        identity_mark,
+        read_metrics,
+        read_summary,
+        summary_bytes,
+    )
 
     templates: list[tuple[RunRow, RunMetrics]] = []
     num_runs = 0
@@ -159,7 +165,7 @@ def _summarizer() -> Callable[[RunFolder], None]:
             return
         row, known = _adapted(folder, read_json(folder.identity), *templates[body])
         folder.metrics.write_bytes(encode_json(known))
-        folder.summary.write_bytes(summary_bytes(row))
+        folder.summary.write_bytes(summary_bytes(row, identity_mark(place)))
 
     return summarize
 
