@@ -13,6 +13,7 @@ import functools
 import gzip
 import hashlib
 import itertools
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -273,6 +274,8 @@ async def check(server: Server, roles: Sequence[Role]) -> None:
                 told = (answer.about(word.text), other.about(word.twin or ""))
                 assert told[0] == told[1], f"{role.name}: {ask} tells what exists"
 
+    for role in roles:
+        await _until_read(server, role)
     for is_read, role in itertools.product((True, False), roles):
         pending = []
         words = [Word(role.own.id), *role.words] if is_read else role.words
@@ -283,6 +286,14 @@ async def check(server: Server, roles: Sequence[Role]) -> None:
                 is_compared = word.twin is not None and is_read
                 pending.append(one(ask, role, twin if is_compared else None, word))
         await asyncio.gather(*pending)
+
+
+async def _until_read(server: Server, role: Role) -> None:
+    """Ask for the list until every run was read: only then unknown fields are refused."""
+    while True:
+        answer = await server.ask(Ask("GET", "/api/runs"), role)
+        if answer.status != 200 or not json.loads(answer.body)["unsummarised"]:
+            return
 
 
 def routes_of(hub: Receiving | None = None) -> list[Route]:

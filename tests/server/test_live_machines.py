@@ -68,6 +68,7 @@ def test_what_is_no_longer_read_is_not_shown_as_of_now(tmp_path: Path) -> None:
 
 def test_readings_do_not_make_a_run_look_changed(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0)
+    live_file(journal).write()  # the first one makes the folder
     run = load_run(journal.folder.path)
     _ = run.info
     before = run.source.signature
