@@ -144,3 +144,17 @@ def each_of(turns: range, ask: Callable[[int], None]) -> None:
     with ThreadPoolExecutor(8) as pool:
         for answered in [pool.submit(ask, turn) for turn in turns]:
             answered.result(WAIT_S)
+
+
+def test_a_list_is_whole_while_another_thread_looks_for_runs(tmp_path: Path) -> None:
+    names = {f"run-{number}" for number in range(200)}
+    for name in names:
+        Journal(tmp_path, name).metrics(1, loss=1.0)
+    with folder_store(tmp_path) as store, ThreadPoolExecutor(1) as pool:
+        store.runs()
+        looking = pool.submit(lambda: [store.refresh() for _ in range(20)])
+        while not looking.done():
+            assert {run.id for run in store.known_runs().runs} == {f"id-{name}" for name in names}
+            assert store.find("id-run-7") is not None
+            assert store.find("another") is None
+        looking.result()

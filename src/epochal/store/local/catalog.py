@@ -72,7 +72,8 @@ class FolderCatalog:
         self._indexes: Sequence[Index] = [Index(cache, root) for root in self._roots]
         # Of everything below; held for a scan, never while a journal is read.
         self._lock = threading.RLock()
-        self._entries: dict[str, Entry] = {}
+        # Never changed but replaced: lists go through it without the lock.
+        self._entries: Mapping[str, Entry] = {}
         self._by_id: dict[str, Entry] = {}
         # Runs whose rows were read since ids were given.
         self._unassigned: dict[str, Entry] = {}
@@ -263,7 +264,8 @@ class FolderCatalog:
 
     def forget(self, run: RunView) -> None:
         with self._lock:
-            entry = self._entries.pop(run.place, None)
+            entry = self._entries.get(run.place)
+            self._entries = {p: e for p, e in self._entries.items() if p != run.place}
             if entry is not None:
                 self._forget(entry)
 
@@ -326,13 +328,14 @@ class FolderCatalog:
                     places[place] = self._indexes[0]
             self._asides = asides_of(set(places))
             before, changed = self._entries, []
-            self._entries = {}
+            entries: dict[str, Entry] = {}
             for place in sorted(places):
                 entry = before.get(place) or indexed.get(place) or Entry(place, places[place])
-                self._entries[place] = entry
+                entries[place] = entry
                 if place not in unchanged and self._has_changed(entry):
                     changed.append(place)
                 self._assign_id(entry)
+            self._entries = entries
             for place in before.keys() - places.keys():
                 self._forget(before[place])
             for index in self._indexes:
