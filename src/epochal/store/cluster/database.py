@@ -139,7 +139,7 @@ class Database:
                 connection = self._open()
             try:
                 yield connection
-            except BaseException:
+            except BaseException:  # also an interrupt leaves no connection behind
                 if connection.broken or connection.closed:
                     connection.close()
                 else:
