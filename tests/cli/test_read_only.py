@@ -99,3 +99,11 @@ def test_pack_says_that_it_cannot_write(runs: Path, words: list[str]) -> None:
     lines = [f"p/{name}: its folder cannot be written." for name in named]
     assert (code, sorted(printed.splitlines())) == (2, sorted(lines))
     assert files_of(runs) == before
+
+
+def test_a_label_says_which_file_cannot_be_written(runs: Path) -> None:
+    before = files_of(runs)
+    code, printed = ask(runs, "tag", "without", "paper", has_cache=True)
+    lock = runs / "p" / "without" / ".labels.lock"
+    assert (code, printed) == (2, f"epochal: {lock}: Permission denied.\n")
+    assert files_of(runs) == before

@@ -84,10 +84,13 @@ def command(
         if chosen is None and not for_programs and hub is None:
             fields = _with_goals(fields, listed, whole=known is None)
         found = run_table(listed, fields, whole=known is None)
+    in_bucket = is_bucket(path if hub is None else hub)
     if num_left := sum(not row.is_summarised for row in found.runs):
         are = "1 run is" if num_left == 1 else f"{num_left:,} runs are"
-        output.hint(f"{are} not summarised yet: 'epochal manage pack --all' does that.")
-    if is_bucket(path if hub is None else hub):
+        is_local = hub is None and not in_bucket
+        how = ": 'epochal manage pack --all' does that" if is_local else ""
+        output.hint(f"{are} not summarised yet{how}.")
+    if in_bucket:
         output.hint("A bucket has what its hub has sealed; the hub itself has newer records.")
     for text in (column.hint for column in found.columns if column.hint is not None):
         output.hint(text)

@@ -170,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (EpochalError, OSError) as error:
         if isinstance(error, InternalError) and error.__cause__ is not None:
             verbose("%s", describe_traceback(error.__cause__))
-        complain(f"epochal: {error}")
+        complain(f"epochal: {_reason(error)}")
         return ERROR
     except ModuleNotFoundError as error:
         complain(f"epochal: {MissingPackageError('this command', error)}")
@@ -184,3 +184,10 @@ def _print_any_character() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _reason(error: EpochalError | OSError) -> str:
+    """Return what went wrong, for a file without Python's ``[Errno 13]``."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fspath(error.filename)}: {error.strerror}."
+    return str(error)
