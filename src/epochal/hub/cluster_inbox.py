@@ -280,14 +280,16 @@ class _Upload:
         if len(chunk) == self.size:
             self._only = chunk
         elif chunk:
-            self._runs.bucket.put(self._piece(offset), chunk, replace=True)
             done = (self.run_id, self.kind, self.name, self.sha256)
+            if not offset:  # noted first: pieces that nobody completes are swept
+                self._runs.add_uploaded(*done, offset=0, num_bytes=0)
+            self._runs.bucket.put(self._piece(offset), chunk, replace=True)
             self.num_bytes = self._runs.add_uploaded(*done, offset=offset, num_bytes=len(chunk))
             return self.num_bytes
         return len(chunk)
 
     def write(self, path: Path) -> bool:
-        """Write the whole file to a path; False if it has another digest."""
+        """Write the whole file to a path; False if it has another digest, or a piece is gone."""
         digest, size = hashlib.sha256(), 0
         with open(path, "wb") as file:
             for piece in [self._only] if self._only is not None else self._pieces():
@@ -298,16 +300,17 @@ class _Upload:
     def drop(self) -> None:
         """Forget the pieces."""
         if self._only is None and self.size:
-            self._runs.end_upload(self.run_id, self.kind, self.name, self.sha256)
             self._runs.bucket.delete(
                 [stored.key for stored in self._runs.bucket.list(f"{self._prefix}/")]
             )
+            self._runs.end_upload(self.run_id, self.kind, self.name, self.sha256)
 
     def _pieces(self) -> Iterator[bytes]:
         offset = 0
         while offset < self.num_bytes:
-            piece = self._runs.bucket.get(self._piece(offset))
-            if not piece:
+            try:
+                piece = self._runs.bucket.get(self._piece(offset))
+            except ObjectNotFoundError:  # whoever completed the file has dropped its pieces
                 return
             yield piece
             offset += len(piece)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from epochal.base.guard import Guard
 from epochal.errors import EpochalError
 from epochal.server.state import server_guard
-from epochal.store.cluster.publishing import Publisher
+from epochal.store.cluster.publishing import Publisher, check_bucket
 from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.cluster.sealing import Sealer, SealRule
 from epochal.store.cluster.sweeping import RECOVERY_S, drop_partitions, sweep_objects
@@ -120,5 +120,6 @@ class Maintenance:
         drop_partitions(self._runs.database)
 
     def _sweep(self) -> None:
+        check_bucket(self._runs)  # a newer state may need what this one does not
         self._runs.drop_uploads(after_s=_ABANDONED_S)
         sweep_objects(self._runs.database, self._runs.bucket, after_s=self._recovery_s)

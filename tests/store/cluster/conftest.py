@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,4 +18,11 @@ def cluster(s3: S3Server, postgres: str, monkeypatch: pytest.MonkeyPatch) -> Ite
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     with opened_cluster(new_database(postgres), s3.make_bucket("runs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def folder_cluster(postgres: str, tmp_path: Path) -> Iterator[Cluster]:
+    """One whose bucket is a folder."""
+    with opened_cluster(new_database(postgres), str(tmp_path / "bucket")) as cluster:
         yield cluster

@@ -100,7 +100,8 @@ def test_a_bucket_of_another_database_is_left_alone(lost: ClusterRuns, cluster: 
 def test_a_bucket_of_a_newer_state_is_left_alone(lost: ClusterRuns) -> None:
     rebuild(lost)
     seal_and_publish(lost)
-    lost.database.run(lambda cursor: cursor.execute("update epochal.counter set value = value - 1"))
+    text = "update epochal.version set written = written - 1"
+    lost.database.run(lambda cursor: cursor.execute(text))
     with pytest.raises(UsageError, match="a newer state of this database"):
         check_bucket(lost)
 

@@ -202,8 +202,9 @@ def check_bucket(runs: ClusterRuns) -> None:
     Indexes would be replaced by those of this database, and then nobody finds the other runs.
     """
     there = find_bucket(runs.bucket)
-    database, newest = runs.database.run(_identity)
-    if there is None or (there.database == database and there.changed <= newest):
+    text = "select id, written from epochal.version"
+    database, written = runs.database.run(partial(_numbers, text=text))
+    if there is None or (there.database == database and there.changed <= written):
         return
     whose = "a newer state of this database" if there.database == database else "another database"
     raise UsageError(
@@ -214,14 +215,19 @@ def check_bucket(runs: ClusterRuns) -> None:
 
 def adopt_bucket(runs: ClusterRuns, projects: Mapping[str, int]) -> None:
     """Replace ``bucket.json``: from then on hubs of this database fill the bucket."""
-    database, newest = runs.database.run(_identity)
+    # The database knows the number first. One that is restored from a copy has a lower number,
+    # and what its senders add does not raise it.
+    text = (
+        "update epochal.version set written = counter.value from epochal.counter"
+        " returning id, written"
+    )
+    database, newest = runs.database.run(partial(_numbers, text=text))
     content = PublishedBucket(projects=projects, database=database, changed=newest)
     write_bucket(runs.bucket, content)
 
 
-def _identity(cursor: Cursor) -> tuple[str, int]:
-    """The id of a database, and the number of its newest change."""
-    text = "select id, value from epochal.version, epochal.counter"
+def _numbers(cursor: Cursor, *, text: str) -> tuple[str, int]:
+    """The id of a database, and the number of a change."""
     row = cursor.execute(text).fetchone()
     assert row is not None
     return row

@@ -7,7 +7,7 @@ are in the database alone: they come from a backup of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from epochal.errors import EpochalError, UsageError
+from epochal.journal.layout import json_bytes, slugify
 from epochal.store.bucket import Bucket
 from epochal.store.cluster.publishing import adopt_bucket
-from epochal.store.cluster.runs import ClusterRuns, touch
+from epochal.store.cluster.runs import ClusterRuns, free_name, sweep, touch
 from epochal.store.published import (
     PublishedParts,
     PublishedRun,
@@ -66,7 +67,8 @@ def rebuild(
     """Add the runs of the bucket to a database that has none; runs in the trash stay there.
 
     Raises ``UsageError`` for a database with runs, unless ``adds`` is set: then those that it lacks
-    are added, and the others stay as they are. It may be run again after it was interrupted.
+    are added, and the others get what the bucket has and they have not, as after the restore of an
+    older backup. It may be run again after it was interrupted.
 
     Hubs of this database fill the bucket from then on; not where runs cannot be read, because they
     would no longer be in its indexes, unless ``leaves_out`` is set.
@@ -77,21 +79,19 @@ def rebuild(
             f"{runs.database.address} has {len(known):,} runs already: rebuild an empty database,"
             " or say that missing runs are to be added."
         )
-    missing, num_known, problems = [], 0, list[str]()
-    projects = read_bucket(runs.bucket).projects
-    for project in sorted(projects):
-        listed = read_index(runs.bucket, project)
-        missing += [(project, run) for run in listed if run.id not in known]
-        num_known += sum(run.id in known for run in listed)
+    problems: list[str] = []
     num_added = 0
-    for start in range(0, len(missing), _AT_ONCE):
-        originals, faults = _read(runs.bucket, missing[start : start + _AT_ONCE])
+    projects = read_bucket(runs.bucket).projects
+    listed = [(name, run) for name in sorted(projects) for run in read_index(runs.bucket, name)]
+    for start in range(0, len(listed), _AT_ONCE):
+        some = listed[start : start + _AT_ONCE]
+        originals, faults = _read(runs.bucket, some, known)
         problems += faults
         num_added += runs.database.run(partial(_add, originals=originals))
-        tell(f"{start + len(originals):,} of {len(missing):,} runs")
+        tell(f"{start + len(some):,} of {len(listed):,} runs")
     if not problems or leaves_out:
         adopt_bucket(runs, projects)
-    return Rebuilt(num_added, num_known, problems)
+    return Rebuilt(num_added, sum(run.id in known for _, run in listed), problems)
 
 
 def _ids(cursor: Cursor) -> set[str]:
@@ -99,9 +99,9 @@ def _ids(cursor: Cursor) -> set[str]:
 
 
 def _read(
-    bucket: Bucket, listed: Iterable[tuple[str, PublishedRun]]
+    bucket: Bucket, listed: Iterable[tuple[str, PublishedRun]], known: Set[str]
 ) -> tuple[list[_Original], list[str]]:
-    """What the bucket has of some runs, and a sentence for each that cannot be read."""
+    """What the bucket has of some runs, and a sentence for each new one that cannot be read."""
 
     def read(item: tuple[str, PublishedRun]) -> _Original | str:
         project, run = item
@@ -110,28 +110,69 @@ def _read(
             identity = bucket.get(f"{folder}/run.json")
             return _Original(project, run, identity, read_parts(bucket, folder))
         except EpochalError as error:
-            return f"{folder} is left out: {error}"
+            return "" if run.id in known else f"{folder} is left out: {error}"
 
     with ThreadPoolExecutor(_REQUESTS) as pool:
         answers = list(pool.map(read, listed))
     originals = [answer for answer in answers if isinstance(answer, _Original)]
-    return originals, [answer for answer in answers if isinstance(answer, str)]
+    return originals, [answer for answer in answers if isinstance(answer, str) and answer]
 
 
 def _add(cursor: Cursor, *, originals: list[_Original]) -> int:
     """Add runs with their parts and blobs; how many were not there."""
-    cursor.execute("select value from epochal.counter for update")
     num_added = 0
+    # Runs that changed, and those among them that the bucket does not show as they are now.
+    changed: list[str] = []
+    due: list[str] = []
     for original in originals:
-        if cursor.execute(_RUN, _run_values(original)).rowcount:
+        run_id = original.run.id
+        text = "select project from epochal.runs where id = %s for update"
+        row = cursor.execute(text, (run_id,)).fetchone()
+        if row is None:
             num_added += 1
-            cursor.executemany(_PART, list(_part_values(original)))
-            cursor.executemany(_BLOB, list(_blob_values(original)))
+            (changed if _insert(cursor, original) else due).append(run_id)
+            _add_files(cursor, original)
+        elif row[0] == original.project:
+            is_newer = cursor.execute(_NEWER, _run_values(original)).rowcount
+            if _add_files(cursor, original) or is_newer:
+                due.append(run_id)
     newest = max((original.run.changed for original in originals), default=0)
     text = "update epochal.counter set value = greatest(value, %s)"
     cursor.execute(text, (newest,))
-    touch(cursor, [original.run.id for original in originals], is_due=False)
+    touch(cursor, changed, is_due=False)
+    touch(cursor, due)
     return num_added
+
+
+def _insert(cursor: Cursor, original: _Original) -> bool:
+    """Insert a run; False if it has another name, because a newer run has that of it."""
+    values = _run_values(original)
+    if cursor.execute(_RUN, values).rowcount:
+        return True
+    identity: dict[str, Any] = msgspec.json.decode(original.identity)
+    name = free_name(cursor, original.project, str(identity["name"]))
+    body = json_bytes({**identity, "name": name})
+    cursor.execute(_RUN, {**values, "slug": slugify(name), "identity": body, "published": 0})
+    return False
+
+
+def _add_files(cursor: Cursor, original: _Original) -> bool:
+    """Add parts and blobs that are here with fewer lines or not at all; whether there were any."""
+    run_id = original.run.id
+    before = _objects(cursor, run_id)
+    cursor.executemany(_PART, list(_part_values(original)))
+    cursor.executemany(_BLOB, list(_blob_values(original)))
+    after = _objects(cursor, run_id)
+    sweep(cursor, before - after)
+    return before != after
+
+
+def _objects(cursor: Cursor, run_id: str) -> set[str]:
+    text = (
+        "select object from epochal.parts where run = %(run)s and object is not null"
+        " union all select object from epochal.blobs where run = %(run)s"
+    )
+    return {key for (key,) in cursor.execute(text, {"run": run_id}).fetchall()}
 
 
 _RUN = """
@@ -144,17 +185,31 @@ insert into epochal.runs (
     %(published)s
 ) on conflict do nothing
 """
+# Of a run that is here: what people changed after this state of the database.
+_NEWER = """
+update epochal.runs set identity = %(identity)s, labels = %(labels)s, summary = %(summary)s,
+    removed = to_timestamp(%(removed)s)
+where id = %(id)s and changed < %(changed)s
+"""
 # A sender goes on behind the last sealed line.
 _PART = """
 insert into epochal.parts (
     run, stem, records, last_crc, sealed, sealed_crc, object, object_bytes, sha256
 ) values (
     %(run)s, %(stem)s, %(sealed)s, %(crc)s, %(sealed)s, %(crc)s, %(object)s, %(size)s, %(sha256)s
-)
+) on conflict (run, stem) do update set
+    records = greatest(parts.records, excluded.records),
+    last_crc = case when parts.records > excluded.sealed
+        then parts.last_crc else excluded.last_crc end,
+    unsealed = case when parts.records > excluded.sealed then now() end,
+    sealed = excluded.sealed, sealed_crc = excluded.sealed_crc, object = excluded.object,
+    object_bytes = excluded.object_bytes, sha256 = excluded.sha256,
+    lease_owner = null, lease_until = null
+where parts.sealed < excluded.sealed
 """
 _BLOB = """
 insert into epochal.blobs (run, name, object, num_bytes, sha256)
-values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s)
+values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s) on conflict do nothing
 """
 
 

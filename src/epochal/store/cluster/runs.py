@@ -497,14 +497,14 @@ class ClusterRuns:
 
     def remove(self, run_id: str) -> None:
         """Move a run to the trash."""
-        self._move(run_id, "now()", "removed is null")
+        self._move(run_id, "coalesce(removed, now())")
 
     def restore(self, run_id: str) -> None:
         """Take a run out of the trash."""
-        self._move(run_id, "null", "removed is not null")
+        self._move(run_id, "null")
 
-    def _move(self, run_id: str, when: str, condition: str) -> None:
-        text = f"update epochal.runs set removed = {when} where id = %s and {condition}"
+    def _move(self, run_id: str, when: str) -> None:
+        text = f"update epochal.runs set removed = {when} where id = %s"
 
         def work(cursor: Cursor) -> None:
             if not cursor.execute(text, (run_id,)).rowcount:
@@ -521,17 +521,15 @@ class ClusterRuns:
         self.drop_uploads(after_s=0.0, run_id=run_id)
 
         def work(cursor: Cursor) -> None:
-            text = (
-                "select project, slug from epochal.runs where id = %s and removed is not null"
-                " for update"
-            )
-            row = cursor.execute(text, (run_id,)).fetchone()
-            if row is None:
+            run = _run_of(cursor, run_id, locks=True)
+            if run is None:
+                return  # it was deleted, and the answer was lost
+            if run.removed is None:
                 raise RunNotFoundError(f"there is no run {run_id} in the trash.")
             cursor.execute(
                 "insert into epochal.sweep (object, since) select unnest(%s::text[]), '-infinity'"
                 " on conflict (object) do update set since = excluded.since",
-                ([f"{'/'.join(row)}/{name}" for name in RUN_FILES],),
+                ([f"{run.folder}/{name}" for name in RUN_FILES],),
             )
             for table in ("parts", "blobs"):
                 text = f"select object from epochal.{table} where run = %s and object is not null"
@@ -629,10 +627,11 @@ def _run_of(cursor: Cursor, run_id: str, *, locks: bool = False) -> StoredRun | 
     return None if row is None else StoredRun._make(row)
 
 
-def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
-    """Insert a run under the first name that is free in its project."""
-    project, name = slugify(str(identity["project"])), str(identity["name"])
-    # Whoever registers a run of this project at the same time waits until the name is taken.
+def free_name(cursor: Cursor, project: str, name: str) -> str:
+    """The first of ``name``, ``name-2`` and so on that no run of a project has.
+
+    Whoever registers a run of this project at the same time waits until the transaction ends.
+    """
     cursor.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"epochal/{project}",))
     text = "select slug from epochal.runs where project = %s and slug like %s"
     start = slugify(name)[:80].replace("_", r"\_")
@@ -641,11 +640,18 @@ def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
     while slugify(candidate) in taken:
         number += 1
         candidate = f"{name}-{number}"
-    body = json_bytes({**identity, "name": candidate})
+    return candidate
+
+
+def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
+    """Insert a run under the first name that is free in its project."""
+    project = slugify(str(identity["project"]))
+    name = free_name(cursor, project, str(identity["name"]))
+    body = json_bytes({**identity, "name": name})
     cursor.execute(
         "insert into epochal.runs (id, project, slug, launch_id, identity, changed)"
         " values (%s, %s, %s, %s, %s, 0)",
-        (run_id, project, slugify(candidate), _launch_of(identity), body),
+        (run_id, project, slugify(name), _launch_of(identity), body),
     )
 
 

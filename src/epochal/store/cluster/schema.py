@@ -14,6 +14,7 @@ when the oldest line that is not sealed came.
 ``runs.due`` is the number of the last change that the bucket has to show, and ``published`` of the
 last one that it shows. Readers of the bucket believe ``indexes``, which are written last. Objects
 in ``sweep`` are deleted after the recovery window, unless a part or a blob has them by then.
+``version.written`` is at least the number in ``bucket.json``, unless the database was restored.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ create schema if not exists epochal;
 create table if not exists epochal.version (
     version int not null,
     created timestamptz not null default now(),
-    id text not null default gen_random_uuid()::text
+    id text not null default gen_random_uuid()::text,
+    written bigint not null default 0
 );
 create table if not exists epochal.counter (
     value bigint not null
