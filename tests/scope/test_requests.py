@@ -410,10 +410,9 @@ def _stored(runs: ClusterRuns, project: str) -> str:
     return hashlib.sha256(runs.database.run(work).encode()).hexdigest()
 
 
-HUBS = {"folder": hub_of_a_folder, "shared": hub_that_is_shared}
-
-
-@pytest.mark.parametrize("opened", HUBS.values(), ids=HUBS.keys())
+@pytest.mark.parametrize(
+    "opened", [hub_of_a_folder, pytest.param(hub_that_is_shared, marks=pytest.mark.slow)]
+)
 def test_a_hub_shows_everybody_what_they_may_see(
     opened: Callable[[World], AbstractContextManager[Hub]], world: World
 ) -> None:
