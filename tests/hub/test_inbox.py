@@ -184,7 +184,14 @@ def test_a_file_with_another_digest_is_not_taken(inbox: Inbox, piece: int) -> No
 
 @pytest.mark.parametrize(
     ("kind", "name", "sha256"),
-    [("blobs", "../x", "0" * 64), ("segments", "x", "0" * 64), ("blobs", "x", "../../x")],
+    [
+        ("blobs", "../x", "0" * 64),
+        ("blobs", "x", "../../x"),
+        ("segments", "x", "0" * 64),
+        ("segments", f"{STEM}\n.parquet", "0" * 64),
+        ("segments", "loop.0001.00000.parquet", "0" * 64),
+        ("segments", "loop.\u0660\u0660\u0660\u0661.0000.parquet", "0" * 64),
+    ],
 )
 def test_no_text_of_a_request_is_a_path(inbox: Inbox, kind: str, name: str, sha256: str) -> None:
     with pytest.raises(UsageError):
@@ -276,6 +283,7 @@ def test_the_run_of_a_launch_is_the_newest(inbox: Inbox) -> None:
         inbox.launched("slurm-1", "q", age_s=1.0)
     with pytest.raises(UnknownRunError, match="no run of the launch"):
         inbox.launched("slurm-1", "p", age_s=time.time() - 4e9)
+    assert inbox.launched("slurm-1", "p", age_s=1e18) == "two"
 
 
 def test_what_is_not_here_is_an_error(inbox: Inbox) -> None:

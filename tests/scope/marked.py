@@ -138,6 +138,7 @@ class World:
         yield Word((self.outside / "private.csv").as_uri())
         yield Word("http://127.0.0.1:9/api/runs")
         yield Word("~")
+        yield Word("a\0")
 
 
 def _twin(run_id: str) -> str:

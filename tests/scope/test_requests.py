@@ -16,7 +16,8 @@ import itertools
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,27 @@ import pytest
 
 from epochal.api.serving import ServerAddress, write_archive
 from epochal.errors import UsageError
-from epochal.hub.documents import FolderDocuments
 from epochal.hub.endpoints import HubControls, Receiving
-from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger, Links
-from epochal.hub.serving import FolderRuns, create_hub
+from epochal.hub.serving import FolderRuns, HubRuns, SharedRuns, create_hub
+from epochal.journal.boards import Board
+from epochal.journal.layout import RunFolder, run_folders
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import App, create_app
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.params import Param
+from epochal.shipping.worker import ship_now
+from epochal.store.cluster.catalog import ClusterCatalog
+from epochal.store.cluster.documents import ClusterDocuments
+from epochal.store.cluster.publishing import Publisher
+from epochal.store.cluster.runs import ClusterRuns
+from epochal.store.cluster.sealing import Sealer, SealRule
 from epochal.store.local.catalog import folder_store
+from epochal.store.store import Store
+from tests.doubles.cluster import Cluster, opened_cluster
+from tests.doubles.hub_in_process import HubInProcess
 from tests.scope.marked import Mark, MarkedRun, Word, World, make_world
+from tests.servers.postgres import new_database, postgres_address
 from tools.wire import REQUEST_BODIES
 
 # Requests for runs that do not exist wait together for the next look at the folder.
@@ -331,8 +342,86 @@ async def running(app: App) -> AsyncIterator[App]:
         app.close_streams()
 
 
-def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
-    ledger, links = Ledger(world.root), Links(FolderDocuments(world.root))
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """A hub with the runs of a world; ``state`` is a digest of what it has of the project beta."""
+
+    runs: HubRuns
+    ledger: Ledger
+    state: Callable[[], str]
+
+
+@contextlib.contextmanager
+def hub_of_a_folder(world: World) -> Iterator[Hub]:
+    with contextlib.closing(Ledger(world.root)) as ledger:
+        beta = world.root / "beta"
+        yield Hub(FolderRuns(world.root), ledger, lambda: _digest([beta]))
+
+
+@contextlib.contextmanager
+def hub_that_is_shared(world: World) -> Iterator[Hub]:
+    """Hubs over a database and a bucket have received the runs and sealed some of them."""
+    bucket = world.root.parent / "bucket"
+    with opened_cluster(new_database(postgres_address()), str(bucket)) as cluster:
+        received, folder = cluster.hub(), Path(cluster.bucket)
+        fill(cluster, received, world)
+        shared = SharedRuns(received, cache=world.root.parent / "cache")
+        ledger = Ledger(ClusterDocuments(received.database))
+        yield Hub(shared, ledger, lambda: _stored(received, "beta") + _digest([folder / "beta"]))
+        shared.close()
+
+
+def fill(cluster: Cluster, runs: ClusterRuns, world: World) -> None:
+    """Have a cluster receive every run of a world, delete one, and publish what is sealed."""
+    deleted = RunFolder(next(world.root.glob("alpha/.trash/*/dodo")))
+    there = world.root.parent / "there"
+    with contextlib.closing(HubInProcess(there, inbox=cluster.inbox(runs))) as client:
+        for folder in (*run_folders(world.root), deleted):
+            ship_now(folder, client)
+    sealer, publisher = Sealer(runs, SealRule(0.0, 0.0, 0.0)), Publisher(runs)
+    for _ in range(2):  # the others have their lines in the database
+        assert sealer.seal_next()
+    while publisher.publish_runs():
+        pass
+    publisher.publish_indexes()
+    with Store(ClusterCatalog(runs, cache=there)) as store:
+        store.runs()
+        store.remove(store.run(world.deleted.id))
+        for project, mark in world.boards.items():
+            store.boards.save(project, Board(mark.text), None)
+
+
+def _stored(runs: ClusterRuns, project: str) -> str:
+    """A digest of what a database has of a project."""
+    of_runs = "run in (select id from epochal.runs where project = %(project)s)"
+    conditions = {
+        "runs": "project = %(project)s",
+        "documents": "kind = 'board' and key like %(project)s || '/%%'",
+        **dict.fromkeys(("parts", "lines", "blobs", "uploads", "readings", "metrics"), of_runs),
+    }
+
+    def work(cursor: Any) -> str:
+        texts = [
+            f"select string_agg(t::text, ';' order by t::text) from epochal.{table} t where {where}"
+            for table, where in conditions.items()
+        ]
+        return repr([cursor.execute(text, {"project": project}).fetchone() for text in texts])
+
+    return hashlib.sha256(runs.database.run(work).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "opened", [hub_of_a_folder, pytest.param(hub_that_is_shared, marks=pytest.mark.slow)]
+)
+def test_a_hub_shows_everybody_what_they_may_see(
+    opened: Callable[[World], AbstractContextManager[Hub]], world: World
+) -> None:
+    with opened(world) as hub:
+        _check_hub(hub, world)
+
+
+def _check_hub(hub: Hub, world: World) -> None:
+    ledger, links = hub.ledger, Links(hub.ledger.documents)
     one, beta = world.alpha[0], world.beta[0]
     everything = world.marks_of(["alpha", "beta"])
     strange = list(world.stray_words())
@@ -361,10 +450,10 @@ def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
     ]
     address = ServerAddress("http://localhost:1", "localhost", 1, None, names=LOOPBACK)
     controls = HubControls(ledger, is_allowed=True)
-    receiving = Receiving(FolderInbox(world.root), ledger, controls)
-    app = create_hub(FolderRuns(world.root), ledger, address, allow_control=True)
+    receiving = Receiving(hub.runs.inbox, ledger, controls)
+    app = create_hub(hub.runs, ledger, address, allow_control=True)
     server = Server(app, routes_of(receiving))
-    before = _digest([world.outside, world.root / "beta"])
+    before = _digest([world.outside]), hub.state()
 
     async def main() -> None:
         async with running(app):
@@ -372,8 +461,7 @@ def test_a_hub_shows_everybody_what_they_may_see(world: World) -> None:
 
     asyncio.run(main())
     receiving.close()
-    ledger.close()
-    assert _digest([world.outside, world.root / "beta"]) == before
+    assert (_digest([world.outside]), hub.state()) == before
     _check_seen(server, roles)
 
 

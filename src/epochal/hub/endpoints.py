@@ -21,7 +21,14 @@ from starlette.routing import Route
 from epochal.errors import FormatError, UsageError
 from epochal.hub.admission import Admission
 from epochal.hub.counters import HubCounters
-from epochal.hub.inbox import BusyError, ConflictError, Inbox, RemovedError, UnknownRunError
+from epochal.hub.inbox import (
+    BusyError,
+    ConflictError,
+    Inbox,
+    RemovedError,
+    UnknownRunError,
+    other_project,
+)
 from epochal.hub.ledger import Ledger, RequestRow
 from epochal.hub.limits import FullError
 from epochal.hub.summaries import MOST_METRICS_BYTES, MOST_SUMMARY_BYTES
@@ -208,9 +215,10 @@ class Receiving:
         run_id = request.path_params["run_id"]
         body = await read_body(request, MAX_JSON_BYTES)
         identity = decoded_body(body, dict)
-        project = identity.get("project")
+        named = identity.get("project")
+        project = named if isinstance(named, str) else ""
         who = principal_of(request)
-        _check(who, "write", project if isinstance(project, str) else "")
+        _check(who, "write", project)
 
         def register() -> Any:
             known = self._inbox.project_of(run_id)
@@ -219,6 +227,9 @@ class Receiving:
             if owner is not None and not who.may("write", owner):
                 # Its project stays unsaid: whoever asks may not see it.
                 raise _ForbiddenError(f"the token {who.name!r} may not write the run {run_id}.")
+            if known is None and owner is not None and owner != slugify(project):
+                # Other hubs may remember for a while in which project it was.
+                raise other_project(run_id, owner)
             if known is None:
                 is_refused = request.query_params.get("unless_removed") == "1"
                 known = self._restored(run_id, is_refused=is_refused)

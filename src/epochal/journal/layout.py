@@ -44,7 +44,9 @@ LABELS_LOCK = ".labels.lock"
 _PATCH_NAME = re.compile(r"uncommitted(-[0-9a-f]+)?\.patch")
 _MAX_SLUG_BYTES = 100
 MAX_JSON_BYTES = 16 * 1024 * 1024
-_PART_NAME = re.compile(r"^(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>\d{4,})\.(?P<part>\d{4,})$")
+_PART_NAME = re.compile(
+    r"(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>[0-9]{4,})\.(?P<part>[0-9]{4,})"
+)
 # Device names that Windows reserves whatever their ending.
 _RESERVED = {"con", "prn", "aux", "nul"} | {f"{d}{i}" for d in ("com", "lpt") for i in range(10)}
 
@@ -330,7 +332,7 @@ def parse_part_name(file_name: str, suffix: str) -> PartName | None:
     """The part with this file name, or None for another file."""
     if not file_name.endswith(suffix):
         return None
-    match = _PART_NAME.match(file_name[: -len(suffix)])
+    match = _PART_NAME.fullmatch(file_name[: -len(suffix)])
     if match is None:
         return None
     return PartName(match["writer"], int(match["attempt"]), int(match["part"]))

@@ -147,7 +147,8 @@ def checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]
 def is_file_name(kind: str, name: str) -> bool:
     """Whether a file of this name may lie in this folder of a run."""
     if kind == "segments":
-        return parse_part_name(name, ".parquet") is not None
+        part = parse_part_name(name, ".parquet")
+        return part is not None and name == f"{part.stem}.parquet"
     if kind == "live":
         return name.endswith(".json") and _NODE_NAME.fullmatch(name[:-5]) is not None
     return kind == "blobs" and _BLOB_NAME.fullmatch(name) is not None

@@ -88,6 +88,12 @@ def open_bucket(address: str) -> Bucket:
     return ObjectBucket(address) if is_bucket_address(address) else FolderBucket(Path(address))
 
 
+def pieces_of(bucket: Bucket, key: str, num_bytes: int) -> Iterator[bytes]:
+    """The content of an object of so many bytes, in pieces: it may be larger than the memory."""
+    for start in range(0, num_bytes, _PART_BYTES):
+        yield from bucket.get_ranges(key, [range(start, min(start + _PART_BYTES, num_bytes))])
+
+
 class FolderBucket:
     """Objects as files below a folder, which several machines may share."""
 

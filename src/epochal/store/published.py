@@ -28,7 +28,7 @@ BUCKET_FILE = "bucket.json"
 # What the bucket has of every run beside its objects.
 RUN_FILES = ("parts.json", "run.json", "labels.json", "summary.json", "metrics.json")
 _DIGEST_CHARS = 16
-_INDEX_NAME = "index.jsonl.zst"
+INDEX_NAME = "index.jsonl.zst"
 _LEVEL = 1
 # An optional ``Raw`` is decoded as null alone.
 _NULL = msgspec.Raw(b"null")
@@ -162,14 +162,14 @@ def write_index(bucket: Bucket, project: str, runs: Iterable[PublishedRun]) -> N
 
     text = msgspec.json.Encoder().encode_lines(runs)
     packed = pa.Codec("zstd", compression_level=_LEVEL).compress(text, asbytes=True)
-    bucket.put(f"{project}/{_INDEX_NAME}", packed, replace=True)
+    bucket.put(f"{project}/{INDEX_NAME}", packed, replace=True)
 
 
 def read_index(bucket: Bucket, project: str) -> Sequence[PublishedRun]:
     """The runs of a project, those in the trash as well; none where there is no index."""
     import pyarrow as pa
 
-    key = f"{project}/{_INDEX_NAME}"
+    key = f"{project}/{INDEX_NAME}"
     try:
         packed = pa.BufferReader(bucket.get(key))
         text = pa.input_stream(packed, compression="zstd").read()

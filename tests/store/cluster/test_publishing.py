@@ -20,7 +20,7 @@ from epochal.store.bucket_runs import bucket_store
 from epochal.store.cluster.publishing import Publisher
 from epochal.store.cluster.runs import ClusterRuns, StoredFile
 from epochal.store.cluster.sealing import Sealer, SealRule
-from epochal.store.published import read_bucket, read_index, read_parts
+from epochal.store.published import BUCKET_FILE, INDEX_NAME, read_bucket, read_index, read_parts
 from tests.doubles.cluster import FINISH, STEM, Cluster, age, lines, register
 
 NOW = SealRule(settled_s=0.0, idle_s=0.0, oldest_s=0.0)
@@ -267,3 +267,11 @@ def test_a_copy_of_a_bucket_is_readable(cluster: Cluster, tmp_path: Path) -> Non
     opened = epochal.open(copied(runs, tmp_path / "copy"))
     (run,) = opened
     assert len(run.series("loss")) == 20
+
+
+def test_no_run_and_no_project_has_the_name_of_a_file(cluster: Cluster) -> None:
+    runs = cluster.hub()
+    inbox = cluster.inbox(runs)
+    assert runs.folder_of(register(inbox, INDEX_NAME)) == f"p/{INDEX_NAME}-2"
+    with pytest.raises(UsageError, match=r"no project can be named 'bucket\.json'"):
+        register(inbox, "two", project=BUCKET_FILE)

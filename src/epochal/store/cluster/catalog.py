@@ -129,7 +129,7 @@ class ClusterCatalog:
         # The number of the last change that the index has; None before the first look.
         self._seen: int | None = None
         self.trash = ClusterTrash(self)
-        self.boards = runs.boards(self._index.projects)
+        self.boards = runs.boards(self._board_projects)
 
     def close(self) -> None:
         self._index.close()
@@ -242,6 +242,13 @@ class ClusterCatalog:
         with self._lock:
             if self._seen is None:
                 self._look()
+
+    def _board_projects(self) -> Collection[str]:
+        """The projects whose boards are shown; none to those who were sent a link to some runs."""
+        if self._only is not None:
+            return ()
+        self._look_once()
+        return self._index.projects()
 
     def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
         with self._lock:

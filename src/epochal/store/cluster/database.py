@@ -66,7 +66,10 @@ class Database:
             connection.close()
 
     def run(self, work: Callable[[Cursor], T]) -> T:
-        """Run a transaction; raises ``CatalogAwayError`` where it cannot be brought to its end."""
+        """Run a transaction; raises ``CatalogAwayError`` where it cannot be brought to its end.
+
+        Raises ``UsageError`` for values that no column takes, such as a text with a NUL.
+        """
         import psycopg
 
         again = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -80,6 +83,10 @@ class Database:
             try:
                 with self._connection() as connection, connection.transaction():
                     return work(connection.cursor(binary=True))
+            except psycopg.DataError as error:
+                raise UsageError(
+                    f"the database refuses this: {_first_line(str(error))}."
+                ) from error
             except again as error:
                 problem = str(error)
             except lost as error:

@@ -28,12 +28,12 @@ from epochal.shipping.protocol import (
     SegmentState,
     is_file_name,
 )
-from epochal.store.bucket import Bucket
+from epochal.store.bucket import Bucket, pieces_of
 from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
 from epochal.store.cluster.documents import ClusterDocuments
 from epochal.store.cluster.lines import Block, append_lines, read_lines, unknown_run
-from epochal.store.published import RUN_FILES, upload_prefix
+from epochal.store.published import BUCKET_FILE, INDEX_NAME, RUN_FILES, upload_prefix
 
 if TYPE_CHECKING:
     from epochal.journal.segments.read import Segment
@@ -303,7 +303,8 @@ class ClusterRuns:
 
         with tempfile.TemporaryDirectory(prefix="epochal-") as scratch:
             path = Path(scratch) / "segment.parquet"
-            path.write_bytes(self.bucket.get(sealed.object))
+            with open(path, "wb") as file:
+                file.writelines(pieces_of(self.bucket, sealed.object, sealed.num_bytes))
             with Segment(path) as segment:
                 yield from _lines_of(segment, sealed.records, first)
 
@@ -636,6 +637,7 @@ def free_name(cursor: Cursor, project: str, name: str) -> str:
     text = "select slug from epochal.runs where project = %s and slug like %s"
     start = slugify(name)[:80].replace("_", r"\_")
     taken = {slug for (slug,) in cursor.execute(text, (project, f"{start}%")).fetchall()}
+    taken.add(INDEX_NAME)  # in a folder, no run can have the name of a file
     number, candidate = 1, name
     while slugify(candidate) in taken:
         number += 1
@@ -646,6 +648,8 @@ def free_name(cursor: Cursor, project: str, name: str) -> str:
 def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
     """Insert a run under the first name that is free in its project."""
     project = slugify(str(identity["project"]))
+    if project == BUCKET_FILE:
+        raise UsageError(f"no project can be named {BUCKET_FILE!r}: choose another name.")
     name = free_name(cursor, project, str(identity["name"]))
     body = json_bytes({**identity, "name": name})
     cursor.execute(
