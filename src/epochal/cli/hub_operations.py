@@ -58,7 +58,8 @@ def rebuild(catalog: str, bucket: str, adds: bool, leaves_out: bool) -> int:
         done = rebuild_catalog(runs, adds=adds, leaves_out=leaves_out, tell=remark)
     for problem in done.problems:
         complain(f"epochal: {problem}")
+    renewed = f", {done.num_renewed:,} renewed" if done.num_renewed else ""
     known = f", and {done.num_known:,} were there already" if done.num_known else ""
-    say(f"{plural(done.num_added, 'run')} added{known}.")
+    say(f"{plural(done.num_added, 'run')} added{renewed}{known}.")
     remark(NOT_IN_BUCKET)
     return ERROR if done.problems else 0

@@ -42,7 +42,7 @@ _LAUNCH_SLACK_S = 600.0
 _MOST_PROJECTS = 10_000
 # A prefix that no object has: listing it says whether the bucket is there.
 _PROBE = "ready/"
-_ONE_MACHINE = (
+ONE_MACHINE = (
     "what is acknowledged is durable on one machine: the database has no synchronous standby."
 )
 
@@ -100,7 +100,7 @@ class ClusterInbox:
         notes: list[str] = []
         try:
             if not self._runs.database.has_standby():
-                notes.append(_ONE_MACHINE)
+                notes.append(ONE_MACHINE)
         except CatalogAwayError:
             missing.append("the database cannot be reached, or takes no changes.")
         try:
@@ -306,8 +306,9 @@ class _Upload:
     def _pieces(self) -> Iterator[bytes]:
         offset = 0
         while offset < self.num_bytes:
-            piece = self._runs.bucket.get(self._piece(offset))
-            if not piece:
+            try:
+                piece = self._runs.bucket.get(self._piece(offset))
+            except ObjectNotFoundError:  # the database was restored from an older copy
                 return
             yield piece
             offset += len(piece)

@@ -2,7 +2,7 @@
 
 The bucket has runs, labels, summaries, sealed parts and blobs. Lines that were not sealed come
 again from their senders, as far as these still have them. Tokens, links, the audit log and boards
-are in the database alone: they come from a backup of it.
+are in the database alone: they come from a backup of it, which is then completed from the bucket.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from epochal.errors import EpochalError, UsageError
 from epochal.store.bucket import Bucket
 from epochal.store.cluster.publishing import adopt_bucket
-from epochal.store.cluster.runs import ClusterRuns, touch
+from epochal.store.cluster.runs import ClusterRuns, sweep, touch
 from epochal.store.published import (
     PublishedParts,
     PublishedRun,
@@ -40,9 +40,13 @@ _AT_ONCE = 200
 
 
 class Rebuilt(NamedTuple):
-    """How many runs were added, how many were there already, and what is wrong with others."""
+    """How many runs were added, and what is wrong with others.
+
+    Of those that were there already, ``num_renewed`` were older than in the bucket.
+    """
 
     num_added: int
+    num_renewed: int
     num_known: int
     problems: list[str]
 
@@ -66,36 +70,43 @@ def rebuild(
     """Add the runs of the bucket to a database that has none; runs in the trash stay there.
 
     Raises ``UsageError`` for a database with runs, unless ``adds`` is set: then those that it lacks
-    are added, and the others stay as they are. It may be run again after it was interrupted.
+    are added, and those that changed since a backup get what the bucket has more. It may be run
+    again after it was interrupted.
 
     Hubs of this database fill the bucket from then on; not where runs cannot be read, because they
     would no longer be in its indexes, unless ``leaves_out`` is set.
     """
-    known = runs.database.run(_ids)
+    known = runs.database.run(_changes)
     if known and not adds:
         raise UsageError(
             f"{runs.database.address} has {len(known):,} runs already: rebuild an empty database,"
             " or say that missing runs are to be added."
         )
-    missing, num_known, problems = [], 0, list[str]()
-    projects = read_bucket(runs.bucket).projects
-    for project in sorted(projects):
-        listed = read_index(runs.bucket, project)
-        missing += [(project, run) for run in listed if run.id not in known]
-        num_known += sum(run.id in known for run in listed)
-    num_added = 0
-    for start in range(0, len(missing), _AT_ONCE):
-        originals, faults = _read(runs.bucket, missing[start : start + _AT_ONCE])
+    bucket = read_bucket(runs.bucket)
+    listed = [
+        (project, run)
+        for project in sorted(bucket.projects)
+        for run in read_index(runs.bucket, project)
+    ]
+    newer = [item for item in listed if item[1].changed > known.get(item[1].id, -1)]
+    num_added, num_renewed, problems = 0, 0, list[str]()
+    for start in range(0, len(newer), _AT_ONCE):
+        originals, faults = _read(runs.bucket, newer[start : start + _AT_ONCE])
         problems += faults
-        num_added += runs.database.run(partial(_add, originals=originals))
-        tell(f"{start + len(originals):,} of {len(missing):,} runs")
+        work = partial(_add, originals=originals, newest=bucket.changed)
+        added = runs.database.run(work)
+        num_added += len(added - known.keys())
+        num_renewed += len(added & known.keys())
+        tell(f"{start + len(originals):,} of {len(newer):,} runs")
     if not problems or leaves_out:
-        adopt_bucket(runs, projects)
-    return Rebuilt(num_added, num_known, problems)
+        adopt_bucket(runs, bucket.projects)
+    num_known = sum(run.id in known for _, run in listed)
+    return Rebuilt(num_added, num_renewed, num_known, problems)
 
 
-def _ids(cursor: Cursor) -> set[str]:
-    return {run_id for (run_id,) in cursor.execute("select id from epochal.runs").fetchall()}
+def _changes(cursor: Cursor) -> dict[str, int]:
+    """The number of the newest change of each run."""
+    return dict(cursor.execute("select id, changed from epochal.runs").fetchall())
 
 
 def _read(
@@ -118,20 +129,29 @@ def _read(
     return originals, [answer for answer in answers if isinstance(answer, str)]
 
 
-def _add(cursor: Cursor, *, originals: list[_Original]) -> int:
-    """Add runs with their parts and blobs; how many were not there."""
+def _add(cursor: Cursor, *, originals: list[_Original], newest: int) -> set[str]:
+    """Add runs with their parts and blobs, or what is newer of them; the ids of these runs.
+
+    Readers have seen changes up to ``newest``.
+    """
     cursor.execute("select value from epochal.counter for update")
-    num_added = 0
+    added: set[str] = set()
     for original in originals:
         if cursor.execute(_RUN, _run_values(original)).rowcount:
-            num_added += 1
+            added.add(original.run.id)
+            before = _objects(cursor, original.run.id)
             cursor.executemany(_PART, list(_part_values(original)))
             cursor.executemany(_BLOB, list(_blob_values(original)))
-    newest = max((original.run.changed for original in originals), default=0)
+            sweep(cursor, before - _objects(cursor, original.run.id))
     text = "update epochal.counter set value = greatest(value, %s)"
     cursor.execute(text, (newest,))
-    touch(cursor, [original.run.id for original in originals], is_due=False)
-    return num_added
+    touch(cursor, sorted(added), is_due=False)
+    return added
+
+
+def _objects(cursor: Cursor, run_id: str) -> set[str]:
+    text = "select object from epochal.parts where run = %s and object is not null"
+    return {key for (key,) in cursor.execute(text, (run_id,)).fetchall()}
 
 
 _RUN = """
@@ -142,7 +162,12 @@ insert into epochal.runs (
     %(id)s, %(project)s, %(slug)s, %(launch_id)s, %(identity)s, %(labels)s, %(summary)s,
     %(stored_bytes)s, to_timestamp(%(received)s), to_timestamp(%(removed)s), %(changed)s,
     %(published)s
-) on conflict do nothing
+) on conflict (id) do update set
+    identity = excluded.identity, labels = excluded.labels, summary = excluded.summary,
+    stored_bytes = excluded.stored_bytes, received = excluded.received,
+    removed = excluded.removed, published = excluded.published
+where runs.project = excluded.project and runs.slug = excluded.slug
+    and runs.changed < excluded.changed
 """
 # A sender goes on behind the last sealed line.
 _PART = """
@@ -150,11 +175,18 @@ insert into epochal.parts (
     run, stem, records, last_crc, sealed, sealed_crc, object, object_bytes, sha256
 ) values (
     %(run)s, %(stem)s, %(sealed)s, %(crc)s, %(sealed)s, %(crc)s, %(object)s, %(size)s, %(sha256)s
-)
+) on conflict (run, stem) do update set
+    records = greatest(parts.records, excluded.records),
+    last_crc = case when parts.records > excluded.records then parts.last_crc
+        else excluded.last_crc end,
+    unsealed = case when parts.records > excluded.records then now() end,
+    sealed = excluded.sealed, sealed_crc = excluded.sealed_crc, object = excluded.object,
+    object_bytes = excluded.object_bytes, sha256 = excluded.sha256
+where parts.sealed < excluded.sealed
 """
 _BLOB = """
 insert into epochal.blobs (run, name, object, num_bytes, sha256)
-values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s)
+values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s) on conflict do nothing
 """
 
 
