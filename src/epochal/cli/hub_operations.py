@@ -1,15 +1,19 @@
-"""``epochal hub upgrade`` and ``rebuild``: what operators of several hubs run."""
+"""``epochal hub migrate``, ``upgrade`` and ``rebuild``: what operators of hubs run."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli.command import ERROR, cli_command
+from epochal.cli.command import ERROR, FINDINGS, cli_command
 from epochal.cli.output import complain, remark, say
 from epochal.records.format import plural
+
+if TYPE_CHECKING:
+    from epochal.hub.copying import Copied
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _catalog = click.option(
@@ -18,6 +22,37 @@ _catalog = click.option(
 _bucket = click.option(
     "--bucket", metavar="ADDRESS", required=True, help="The bucket with the runs."
 )
+
+
+@cli_command
+@click.argument("folder", metavar="DIR", type=_FOLDER)
+@_catalog
+@_bucket
+def migrate(folder: Path, catalog: str, bucket: str) -> int:
+    """Copy all that the hub in the folder DIR keeps into a database and a bucket.
+
+    Stop the hub over DIR first; nothing in it is changed. Runs, the trash, labels, files, tokens,
+    links, boards and the audit log are copied, and compared afterwards. If this is interrupted, run
+    it again. The exit code is 1 if something differs.
+    """
+    from epochal.hub.copying import cluster_data, copy_hub, folder_data
+
+    with folder_data(folder) as source, cluster_data(catalog, bucket) as target:
+        return report_copy(copy_hub(source, target, tell=remark))
+
+
+def report_copy(copied: Copied) -> int:
+    """Print what was copied, and what differs; the exit code."""
+    for problem in copied.problems:
+        complain(f"epochal: {problem}")
+    say(
+        f"{plural(copied.num_runs, 'run')} with {plural(copied.num_records, 'record')} and"
+        f" {plural(copied.num_files, 'file')}, and {plural(copied.num_documents, 'document')}"
+        " (tokens, links, boards, log), were read back and are the same on both sides."
+    )
+    if copied.num_trashed:
+        say(f"The trash has had {plural(copied.num_trashed, 'run')} already.")
+    return FINDINGS if copied.problems else 0
 
 
 @cli_command
