@@ -1,4 +1,4 @@
-"""``epochal hub migrate``, ``upgrade`` and ``rebuild``: what operators of hubs run."""
+"""``epochal hub doctor``, ``migrate``, ``upgrade`` and ``rebuild``: what operators of hubs run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from epochal.cli.command import ERROR, FINDINGS, cli_command
-from epochal.cli.output import complain, remark, say
+from epochal.cli.command import ERROR, FINDINGS, cli_command, data_command
+from epochal.cli.output import complain, remark, said_json, say, table
+from epochal.errors import UsageError
 from epochal.records.format import plural
 
 if TYPE_CHECKING:
@@ -22,6 +23,30 @@ _catalog = click.option(
 _bucket = click.option(
     "--bucket", metavar="ADDRESS", required=True, help="The bucket with the runs."
 )
+
+
+@data_command
+@click.argument("folder", metavar="[DIR]", required=False, type=_FOLDER)
+@click.option("--catalog", metavar="ADDRESS", help="The PostgreSQL database of several hubs.")
+@click.option("--bucket", metavar="ADDRESS", help="The bucket with their runs.")
+def doctor(folder: Path | None, catalog: str | None, bucket: str | None) -> int:
+    """Check what a hub needs: its folder, or its database and bucket; changes nothing.
+
+    An object is written to the bucket and deleted again. The exit code is 1 if there is an error;
+    warnings leave it at 0.
+    """
+    from epochal.hub.doctor import check_cluster, check_folder
+
+    if folder is not None and catalog is None and bucket is None:
+        checks = check_folder(folder)
+    elif folder is None and catalog is not None and bucket is not None:
+        checks = check_cluster(catalog, bucket)
+    else:
+        raise UsageError("name the folder DIR of a hub, or --catalog and --bucket.")
+    if not said_json(checks):
+        rows = [(check.level, check.name, check.text) for check in checks]
+        say(table(("RESULT", "CHECK", ""), rows))
+    return FINDINGS if any(check.level == "error" for check in checks) else 0
 
 
 @cli_command

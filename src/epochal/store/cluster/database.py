@@ -158,6 +158,24 @@ class Database:
             raise CatalogAwayError(f"{self.address} takes no changes now.")
         return bool(row[1])
 
+    def servers(self) -> Iterator[tuple[str, str, bool]]:
+        """The servers of the address: the name, why it does not answer, and if it is primary."""
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+        asked = conninfo_to_dict(self._conninfo)
+        hosts, ports = str(asked.get("host", "")).split(","), str(asked.get("port", "")).split(",")
+        for number, host in enumerate(hosts):
+            port = ports[min(number, len(ports) - 1)]
+            single = {"host": host, "port": port or None, "target_session_attrs": "any"}
+            name = ":".join(filter(None, (host, port))) or "the server"
+            try:
+                with psycopg.connect(make_conninfo(self._conninfo, **single)) as connection:
+                    row = connection.execute("select not pg_is_in_recovery()").fetchone()
+                yield name, "", row == (True,)
+            except psycopg.OperationalError as error:
+                yield name, _first_line(str(error)), False
+
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         """A connection for one transaction; one that has failed is closed."""
