@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub.hub_process import HubProcess
+from tests.store.cluster.conftest import cluster as cluster
 
 
 @pytest.fixture

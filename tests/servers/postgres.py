@@ -41,3 +41,16 @@ def new_database(address: str) -> str:
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(f"create database {name}")
     return address.replace("/postgres?", f"/{name}?")
+
+
+def copied_database(address: str) -> str:
+    """Make a copy of a database that nobody uses now; its address."""
+    import psycopg
+
+    before = address.partition("?")[0].rpartition("/")[2]
+    name = f"{before}c"
+    with psycopg.connect(
+        address.replace(f"/{before}?", "/postgres?"), autocommit=True
+    ) as connection:
+        connection.execute(f"create database {name} template {before}")
+    return address.replace(f"/{before}?", f"/{name}?")

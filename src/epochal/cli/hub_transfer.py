@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
@@ -19,6 +20,7 @@ from epochal.cli.command import (
     runs_dir,
 )
 from epochal.cli.output import complain, one_line, remark, say
+from epochal.errors import UsageError
 from epochal.records.format import plural
 from epochal.settings import read_settings
 from epochal.shipping.client import HubClient, HubError, check_url, hub_token, linked_token
@@ -95,15 +97,35 @@ def _push(view: RunView, client: HubClient, removed: set[str], *, watch: bool) -
 @cli_command
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--from", "hub", metavar="URL", help=_ADDRESS)
-def pull(runs: tuple[str, ...], hub: str | None) -> None:
+@click.option("--catalog", metavar="ADDRESS", help="Copy from this database into a folder instead.")
+@click.option("--bucket", metavar="ADDRESS", help="The bucket of that database.")
+def pull(
+    runs: tuple[str, ...], hub: str | None, catalog: str | None, bucket: str | None
+) -> int | None:
     """Fetch runs of a hub into the folder of runs, by id, name or project/name.
 
-    What is there already is not fetched again.
+    What is there already is not fetched again. 'hub pull DIR --catalog … --bucket …' makes a folder
+    that 'hub serve DIR' serves, with the trash, tokens, links, boards and the audit log; with runs
+    after DIR, it has only these. The exit code is then 1 if something differs.
     """
+    if catalog is not None or bucket is not None:
+        if catalog is None or bucket is None or hub is not None:
+            raise UsageError("--catalog and --bucket belong together, without --from.")
+        return _pull_cluster(Path(runs[0]).expanduser(), catalog, bucket, runs[1:])
     with hub_client(hub) as client:
         for key in runs:
             folder = fetch_run(client, id_on_hub(hub, key), runs_dir())
             say(f"{one_line(key)}: {folder.path}", flush=True)
+    return None
+
+
+def _pull_cluster(root: Path, catalog: str, bucket: str, names: Sequence[str]) -> int:
+    from epochal.cli.hub_operations import report_copy
+    from epochal.hub.copying import cluster_data, copy_hub, folder_data
+
+    root.mkdir(parents=True, exist_ok=True)
+    with folder_data(root) as target, cluster_data(catalog, bucket) as source:
+        return report_copy(copy_hub(source, target, names=names, tell=remark))
 
 
 def id_on_hub(hub: str | None, key: str) -> str:

@@ -130,6 +130,9 @@ hub = Group(
             "token": "make, list and revoke the tokens of a hub",
             "share": "make a link that shows some runs to anybody who has it",
             "audit": "print who changed what, the newest first",
+            "doctor": "check the folder of a hub, or its database and bucket",
+            "migrate": "copy the folder of a hub into a database and a bucket",
+            "upgrade": "bring the tables of a database to the version of this program",
             "rebuild": "make the database of several hubs anew from their bucket",
         },
         "Use a hub": {
@@ -140,8 +143,8 @@ hub = Group(
     modules={
         **dict.fromkeys(("token", "share", "audit"), "hub_access"),
         **dict.fromkeys(("push", "pull"), "hub_transfer"),
+        **dict.fromkeys(("doctor", "migrate", "upgrade", "rebuild"), "hub_operations"),
         "serve": "serve",
-        "rebuild": "hub_rebuild",
     },
     help="Share runs of several machines: 'hub serve DIR' starts a hub, 'hub push' sends runs.",
 )

@@ -42,7 +42,7 @@ _LAUNCH_SLACK_S = 600.0
 _MOST_PROJECTS = 10_000
 # A prefix that no object has: listing it says whether the bucket is there.
 _PROBE = "ready/"
-_ONE_MACHINE = (
+ONE_MACHINE = (
     "what is acknowledged is durable on one machine: the database has no synchronous standby."
 )
 
@@ -100,7 +100,7 @@ class ClusterInbox:
         notes: list[str] = []
         try:
             if not self._runs.database.has_standby():
-                notes.append(_ONE_MACHINE)
+                notes.append(ONE_MACHINE)
         except CatalogAwayError:
             missing.append("the database cannot be reached, or takes no changes.")
         try:

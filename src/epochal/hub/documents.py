@@ -10,6 +10,7 @@ import math
 import sqlite3
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -45,6 +46,12 @@ class Documents(Protocol):
         self, kind: str, *, prefix: str = "", limit: int | None = None
     ) -> list[tuple[str, Body]]:
         """The documents of a kind whose keys begin with a prefix, by key, the last ones first."""
+
+    def kinds(self) -> list[str]:
+        """The kinds of which there are documents."""
+
+    def add(self, kind: str, bodies: Mapping[str, Body]) -> None:
+        """Store documents by their keys; those that are there stay as they are."""
 
     def put(self, kind: str, key: str, body: Body | None) -> None:
         """Store a document in place of the one before, or delete it; it is durable then."""
@@ -95,6 +102,17 @@ class FolderDocuments:
             " limit ?"
         )
         return self._rows(query, kind, prefix, prefix + _LAST, -1 if limit is None else limit)
+
+    def kinds(self) -> list[str]:
+        with self._read_lock:
+            rows = self._reading.execute("select distinct kind from documents order by kind")
+            return [kind for (kind,) in rows]
+
+    def add(self, kind: str, bodies: Mapping[str, Body]) -> None:
+        rows = [(kind, key, msgspec.json.encode(body)) for key, body in bodies.items()]
+        with self._lock, self._db:
+            self._db.execute("begin immediate")
+            self._db.executemany("insert or ignore into documents values (?,?,?)", rows)
 
     def put(self, kind: str, key: str, body: Body | None) -> None:
         with self._lock:

@@ -164,7 +164,7 @@ class ObjectBucket:
         self._store = _connect(address)
         self._address = address.rstrip("/")
         # Whether the store can be asked to store an object only if there is none.
-        self._has_conditions = True
+        self.has_conditions = True
 
     @property
     def address(self) -> str:
@@ -174,7 +174,7 @@ class ObjectBucket:
         if replace:
             self._send(key, data, "overwrite")
             return True
-        if not self._has_conditions or _size_of(data) > _PART_BYTES:
+        if not self.has_conditions or _size_of(data) > _PART_BYTES:
             # Parts of a large object have no condition, and some stores know none at all. Keys of
             # objects that are never replaced name their content, so a second writer does no harm.
             if self._size(key) is not None:
@@ -196,7 +196,7 @@ class ObjectBucket:
         except BucketError as error:
             if "501 Not Implemented" not in str(error.__cause__):
                 raise
-            self._has_conditions = False
+            self.has_conditions = False
             return self.put(key, data)
         return True
 

@@ -6,22 +6,36 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.records.format import plural
 from epochal.store.bucket import BUCKET_SCHEMES
 
-if TYPE_CHECKING:
-    from epochal.journal.row import RunRow
-    from epochal.store.row import TrashedRun
-
-    Named = RunRow | TrashedRun
-
 LATEST = "latest"
 _SHOWN = 8
 _SEPARATOR = re.compile(r"[/._ -]")
 _SCHEMES = ("http://", "https://", *BUCKET_SCHEMES)
+
+
+class Named(Protocol):
+    """What a run can be named by."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def project(self) -> str:
+        """The project that it belongs to."""
+
+    @property
+    def folder(self) -> str:
+        """The folder that it lies in."""
 
 
 def is_address(text: object) -> bool:

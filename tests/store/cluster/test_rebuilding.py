@@ -14,7 +14,7 @@ from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.cluster.sealing import Sealer, SealRule
 from epochal.store.published import read_index
 from tests.doubles.cluster import STEM, Cluster, lines, register
-from tests.servers.postgres import new_database
+from tests.servers.postgres import copied_database, new_database
 
 NOW = SealRule(settled_s=0.0, idle_s=0.0, oldest_s=0.0)
 
@@ -79,11 +79,46 @@ def test_a_database_with_runs_is_left_alone(lost: ClusterRuns, cluster: Cluster)
     inbox.register("one", {"id": "one", "name": "new", "project": "q"})
     with pytest.raises(UsageError, match="has 2 runs already"):
         rebuild(lost)
-    assert rebuild(lost, adds=True) == (2, 1, [])
-    assert rebuild(lost, adds=True) == (0, 3, [])
+    assert rebuild(lost, adds=True) == (2, 0, 1, [])
+    assert rebuild(lost, adds=True) == (0, 0, 3, [])
     one = lost.find("one")
     assert one is not None
     assert one.project == "q"
+
+
+def test_a_database_of_yesterday_gets_what_the_bucket_has_more(cluster: Cluster) -> None:
+    before = cluster.hub()
+    inbox = cluster.inbox(before)
+    for run_id in ("one", "same"):
+        register(inbox, run_id)
+        inbox.append(run_id, STEM, first=0, lines=lines(0, 10))
+    seal_and_publish(before)
+    inbox.append("one", STEM, first=10, lines=lines(10, 15))
+    before.database.close()
+    yesterday = copied_database(cluster.address)
+    today = cluster.hub()
+    inbox = cluster.inbox(today)
+    register(inbox, "two")
+    inbox.append("one", STEM, first=15, lines=lines(15, 30))
+    inbox.append("one", "loop.0002.0000", first=0, lines=lines(0, 3))
+    inbox.put_labels("one", {"notes": "good"}, {})
+    seal_and_publish(today)
+    replaced = today.stored_file("same", "segments", f"{STEM}.parquet")
+
+    cluster.address = yesterday
+    restored = cluster.hub()
+    assert rebuild(restored, adds=True) == (1, 1, 2, [])
+    assert rebuild(restored, adds=True) == (0, 0, 3, [])
+    assert len(restored.lines("one", STEM, first=0).splitlines()) == 30
+    assert len(restored.lines("one", "loop.0002.0000", first=0).splitlines()) == 3
+    assert restored.state("one").labels == {"notes": "good"}
+    assert restored.stored_file("same", "segments", f"{STEM}.parquet") == replaced
+    inbox = cluster.inbox(restored)
+    assert inbox.append("one", STEM, first=30, lines=lines(30, 32)) == 32
+    inbox.append("same", STEM, first=10, lines=lines(10, 20))
+    seal_and_publish(restored)
+    assert restored.lines("one", STEM, first=0) == lines(0, 32)
+    assert restored.lines("same", STEM, first=0) == lines(0, 20)
 
 
 def test_a_bucket_of_another_database_is_left_alone(lost: ClusterRuns, cluster: Cluster) -> None:

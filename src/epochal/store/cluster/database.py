@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from epochal.errors import EpochalError, MissingPackageError, UsageError
-from epochal.store.cluster.schema import PARTITIONS, TABLES, VERSION
+from epochal.store.cluster.schema import PARTITIONS, STEPS, TABLES, VERSION
 
 if TYPE_CHECKING:
     import psycopg
@@ -106,18 +106,49 @@ class Database:
             cursor.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
             version = _version(cursor)
             if version is None:
-                for statement in TABLES.split(";\n"):
-                    if statement.strip():
-                        cursor.execute(statement.replace("%(version)s", str(VERSION)), binary=False)
-            elif version != VERSION:
-                raise UsageError(
-                    f"the tables of {self.address} have the version {version}, and this hub needs"
-                    f" {VERSION}: use the version of Epochal that made them."
-                )
+                _execute(cursor, TABLES.replace("%(version)s", str(VERSION)))
+            elif problem := self._problem_of(version):
+                raise UsageError(problem)
             for (statement,) in cursor.execute(PARTITIONS, binary=False).fetchall():
                 cursor.execute(statement)
 
         self.run(make)
+
+    def upgrade(self) -> Iterator[int]:
+        """Bring older tables to the version of this program; each version that is reached.
+
+        Every step is a transaction, and whoever upgrades at the same time waits for it. Raises
+        ``UsageError`` for a database without tables, and for tables of a newer version.
+        """
+
+        def step(cursor: Cursor) -> int | None:
+            cursor.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            version = _version(cursor)
+            if version is None or version > VERSION:
+                raise UsageError(self._problem_of(version))
+            if version == VERSION:
+                return None
+            _execute(cursor, STEPS[version + 1])
+            cursor.execute("update epochal.version set version = %s", (version + 1,))
+            return version + 1
+
+        while (reached := self.run(step)) is not None:
+            yield reached
+
+    def version_problem(self) -> str:
+        """Why the tables cannot be used by this program; empty where they can."""
+        return self._problem_of(self.run(_version))
+
+    def _problem_of(self, version: int | None) -> str:
+        if version is None:
+            return f"{self.address} has no tables yet: the first hub makes them."
+        tables = f"the tables of {self.address} have the version {version}, and this program needs"
+        if version < VERSION:
+            return (
+                f"{tables} {VERSION}: stop the hubs, make a backup, and run 'epochal hub upgrade"
+                f" --catalog {self.address}'."
+            )
+        return f"{tables} {VERSION}: 'pip install -U epochal'." if version > VERSION else ""
 
     def has_standby(self) -> bool:
         """Whether a commit returns only when a synchronous standby has it as well.
@@ -133,6 +164,24 @@ class Database:
         if row is None or not row[0]:
             raise CatalogAwayError(f"{self.address} takes no changes now.")
         return bool(row[1])
+
+    def servers(self) -> Iterator[tuple[str, str, bool]]:
+        """The servers of the address: the name, why it does not answer, and if it is primary."""
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+        asked = conninfo_to_dict(self._conninfo)
+        hosts, ports = str(asked.get("host", "")).split(","), str(asked.get("port", "")).split(",")
+        for number, host in enumerate(hosts):
+            port = ports[min(number, len(ports) - 1)]
+            single = {"host": host, "port": port or None, "target_session_attrs": "any"}
+            name = ":".join(filter(None, (host, port))) or "the server"
+            try:
+                with psycopg.connect(make_conninfo(self._conninfo, **single)) as connection:
+                    row = connection.execute("select not pg_is_in_recovery()").fetchone()
+                yield name, "", row == (True,)
+            except psycopg.OperationalError as error:
+                yield name, _first_line(str(error)), False
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -174,6 +223,12 @@ class Database:
 
         # Nothing is prepared: poolers hand each transaction to another connection.
         return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+
+
+def _execute(cursor: Cursor, statements: str) -> None:
+    for statement in statements.split(";\n"):
+        if statement.strip():
+            cursor.execute(statement, binary=False)
 
 
 def _version(cursor: Cursor) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +45,19 @@ class ClusterDocuments:
         )
         asked = (kind, prefix, prefix + _LAST, limit)
         return self._database.run(lambda cursor: cursor.execute(text, asked).fetchall())
+
+    def kinds(self) -> list[str]:
+        text = "select distinct kind from epochal.documents order by kind"
+        rows = self._database.run(lambda cursor: cursor.execute(text).fetchall())
+        return [kind for (kind,) in rows]
+
+    def add(self, kind: str, bodies: Mapping[str, dict[str, Any]]) -> None:
+        text = (
+            "insert into epochal.documents (kind, key, body) values (%s, %s, %s)"
+            " on conflict do nothing"
+        )
+        rows = [(kind, key, msgspec.json.encode(body)) for key, body in bodies.items()]
+        self._database.run(lambda cursor: cursor.executemany(text, rows))
 
     def put(self, kind: str, key: str, body: dict[str, Any] | None) -> None:
         new = None if body is None else msgspec.json.encode(body)

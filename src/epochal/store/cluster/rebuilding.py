@@ -2,7 +2,7 @@
 
 The bucket has runs, labels, summaries, sealed parts and blobs. Lines that were not sealed come
 again from their senders, as far as these still have them. Tokens, links, the audit log and boards
-are in the database alone: they come from a backup of it.
+are in the database alone: they come from a backup of it, which is then completed from the bucket.
 """
 
 from __future__ import annotations
@@ -41,9 +41,13 @@ _AT_ONCE = 200
 
 
 class Rebuilt(NamedTuple):
-    """How many runs were added, how many were there already, and what is wrong with others."""
+    """How many runs were added, and what is wrong with others.
+
+    Of those that were there already, ``num_renewed`` were older than in the bucket.
+    """
 
     num_added: int
+    num_renewed: int
     num_known: int
     problems: list[str]
 
@@ -80,18 +84,20 @@ def rebuild(
             " or say that missing runs are to be added."
         )
     problems: list[str] = []
-    num_added = 0
+    num_added = num_renewed = 0
     projects = read_bucket(runs.bucket).projects
     listed = [(name, run) for name in sorted(projects) for run in read_index(runs.bucket, name)]
     for start in range(0, len(listed), _AT_ONCE):
         some = listed[start : start + _AT_ONCE]
         originals, faults = _read(runs.bucket, some, known)
         problems += faults
-        num_added += runs.database.run(partial(_add, originals=originals))
+        added, renewed = runs.database.run(partial(_add, originals=originals))
+        num_added, num_renewed = num_added + added, num_renewed + renewed
         tell(f"{start + len(some):,} of {len(listed):,} runs")
     if not problems or leaves_out:
         adopt_bucket(runs, projects)
-    return Rebuilt(num_added, sum(run.id in known for _, run in listed), problems)
+    num_known = sum(run.id in known for _, run in listed)
+    return Rebuilt(num_added, num_renewed, num_known, problems)
 
 
 def _ids(cursor: Cursor) -> set[str]:
@@ -118,9 +124,9 @@ def _read(
     return originals, [answer for answer in answers if isinstance(answer, str) and answer]
 
 
-def _add(cursor: Cursor, *, originals: list[_Original]) -> int:
-    """Add runs with their parts and blobs; how many were not there."""
-    num_added = 0
+def _add(cursor: Cursor, *, originals: list[_Original]) -> tuple[int, int]:
+    """Add runs with their parts and blobs; how many were not there, and how many were older."""
+    num_added = num_renewed = 0
     # Runs that changed, and those among them that the bucket does not show as they are now.
     changed: list[str] = []
     due: list[str] = []
@@ -135,13 +141,14 @@ def _add(cursor: Cursor, *, originals: list[_Original]) -> int:
         elif row[0] == original.project:
             is_newer = cursor.execute(_NEWER, _run_values(original)).rowcount
             if _add_files(cursor, original) or is_newer:
+                num_renewed += 1
                 due.append(run_id)
     newest = max((original.run.changed for original in originals), default=0)
     text = "update epochal.counter set value = greatest(value, %s)"
     cursor.execute(text, (newest,))
     touch(cursor, changed, is_due=False)
     touch(cursor, due)
-    return num_added
+    return num_added, num_renewed
 
 
 def _insert(cursor: Cursor, original: _Original) -> bool:

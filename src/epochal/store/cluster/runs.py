@@ -317,9 +317,9 @@ class ClusterRuns:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def state(self, run_id: str) -> RunState:
-        """What is here of a run."""
-        return self.database.run(lambda cursor: _state(cursor, run_id))
+    def state(self, run_id: str, *, is_removed: bool = False) -> RunState:
+        """What is here of a run, or of one that is in the trash."""
+        return self.database.run(partial(_state, run_id=run_id, is_removed=is_removed))
 
     def stored_file(self, run_id: str, kind: FileKind, name: str) -> StoredFile | None:
         """A segment that has all lines of its part, or a blob; None where there is none."""
@@ -496,9 +496,10 @@ class ClusterRuns:
 
     # -- the trash --------------------------------------------------------------------------------
 
-    def remove(self, run_id: str) -> None:
-        """Move a run to the trash."""
-        self._move(run_id, "coalesce(removed, now())")
+    def remove(self, run_id: str, *, at: float | None = None) -> None:
+        """Move a run to the trash, now or at a time in the past, in Unix seconds."""
+        when = "now()" if at is None else f"to_timestamp({at!r})"
+        self._move(run_id, f"coalesce(removed, {when})")
 
     def restore(self, run_id: str) -> None:
         """Take a run out of the trash."""
@@ -659,8 +660,10 @@ def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
     )
 
 
-def _state(cursor: Cursor, run_id: str) -> RunState:
-    run = _present(_run_of(cursor, run_id), run_id)
+def _state(cursor: Cursor, run_id: str, *, is_removed: bool) -> RunState:
+    run = _run_of(cursor, run_id)
+    if run is None or (run.removed is not None) != is_removed:
+        raise unknown_run(run_id)
     parts: dict[str, PartState] = {}
     segments: dict[str, SegmentState] = {}
     text = (

@@ -20,6 +20,8 @@ in ``sweep`` are deleted after the recovery window, unless a part or a blob has 
 from __future__ import annotations
 
 VERSION = 1
+# The statements that make each version of the one before it. ``TABLES`` are those of the newest.
+STEPS: dict[int, str] = {}
 
 TABLES = """
 create schema if not exists epochal;

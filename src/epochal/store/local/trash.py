@@ -37,10 +37,13 @@ _TRIES = 1000
 
 def move_to_trash(info: RunRow) -> TrashedRun:
     """Move a run's folder to the trash beside it; see ``epochal.store.store.Store.remove``."""
-    path = Path(info.folder)
     check_removable(info)
-    now = time.time()
-    stamp = time.strftime(_STAMP, time.gmtime(now))
+    return put_in_trash(Path(info.folder), time.time())
+
+
+def put_in_trash(path: Path, when: float) -> TrashedRun:
+    """Move a folder to the trash beside it, as one that was deleted at a time in Unix seconds."""
+    stamp = time.strftime(_STAMP, time.gmtime(when))
     for number in range(1, _TRIES):
         group = path.parent / TRASH_FOLDER / (stamp if number == 1 else f"{stamp}-{number}")
         if os.path.lexists(group / path.name):
@@ -50,9 +53,9 @@ def move_to_trash(info: RunRow) -> TrashedRun:
             os.rename(path, group / path.name)
         except FileNotFoundError:
             if not path.exists():
-                raise RunNotFoundError(f"{info.project}/{info.name} is no longer there.") from None
+                raise RunNotFoundError(f"{path} is no longer there.") from None
             continue  # another process has just erased the emptied group
-        return _described(group / path.name, path, now)
+        return _described(group / path.name, path, when)
     raise UsageError(f"there is no free place for {path.name!r} in {path.parent / TRASH_FOLDER}.")
 
 
