@@ -21,7 +21,7 @@ from epochal.hub.documents import FolderDocuments
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.inbox import ConflictError, UnknownRunError
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget, FullError
+from epochal.hub.limits import Budget, FullError, Limits
 from epochal.journal.layout import json_bytes
 from epochal.shipping.protocol import merged_labels
 from tests.doubles.journals import failing_sync
@@ -116,7 +116,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def test_a_full_budget_refuses_and_keeps_what_is_there(tmp_path: Path, ledger: Ledger) -> None:
     ledger.claim("one", "p", "alice")
     identity = len(json_bytes(IDENTITY))
-    budget = Budget(tmp_path, ledger, most_per_writer=300 + identity)
+    budget = Budget(tmp_path, ledger, Limits(most_per_writer=300 + identity))
     inbox = FolderInbox(tmp_path, charge=budget.charge)
     inbox.register("one", IDENTITY)
     assert inbox.append("one", STEM, first=0, lines=lines(0, 5)) == 5
@@ -126,7 +126,7 @@ def test_a_full_budget_refuses_and_keeps_what_is_there(tmp_path: Path, ledger: L
 
 
 def test_the_last_of_the_disk_is_kept(tmp_path: Path, ledger: Ledger) -> None:
-    budget = Budget(tmp_path, ledger, reserve=1000, free=lambda _: 1100)
+    budget = Budget(tmp_path, ledger, Limits(), reserve=1000, free=lambda _: 1100)
     budget.charge("one", 100)
     with pytest.raises(FullError, match="disk of the hub is full"):
         budget.charge("one", 101)
@@ -134,7 +134,7 @@ def test_the_last_of_the_disk_is_kept(tmp_path: Path, ledger: Ledger) -> None:
 
 def test_a_whole_budget_is_measured(tmp_path: Path, ledger: Ledger) -> None:
     (tmp_path / "file").write_bytes(b"x" * 5_000_000)
-    budget = Budget(tmp_path, ledger, most=5_100_000)
+    budget = Budget(tmp_path, ledger, Limits(most=5_100_000))
     with pytest.raises(FullError, match="the hub stores"):
         budget.charge("one", 200_000)
 

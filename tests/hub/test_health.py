@@ -13,7 +13,7 @@ from epochal.hub.cluster_inbox import ClusterInbox
 from epochal.hub.counters import Counter, Histogram, HubCounters
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget, FullError
+from epochal.hub.limits import Budget, FullError, Limits
 from epochal.hub.serving import FolderRuns, SharedRuns
 from epochal.shipping.client import HubClient, HubError
 from epochal.store.bucket import open_bucket
@@ -32,7 +32,7 @@ def test_a_folder_that_is_full_or_cannot_be_written_is_not_ready(tmp_path: Path)
     with contextlib.closing(Ledger(tmp_path)) as ledger:
         clock = iter(range(0, 10_000, 10))
         budget = Budget(
-            tmp_path, ledger, clock=lambda: float(next(clock)), free=lambda _path: free[0]
+            tmp_path, ledger, Limits(), clock=lambda: float(next(clock)), free=lambda _path: free[0]
         )
         inbox = FolderInbox(tmp_path, charge=budget.charge)
         assert inbox.readiness() == ((), ())

@@ -17,7 +17,7 @@ import pytest
 import epochal
 from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget, FullError
+from epochal.hub.limits import Budget, FullError, Limits
 from epochal.hub.retention import RetentionRule, read_rules
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubError
@@ -256,7 +256,7 @@ def test_a_writer_gets_its_quota_back_for_what_was_erased(tmp_path: Path) -> Non
     kept.mkdir(parents=True)
     write_json(kept / "run.json", {"id": "one", "padding": "x" * 90})
     with contextlib.closing(Ledger(tmp_path)) as ledger:
-        budget = Budget(tmp_path, ledger, most_per_writer=120.0, reserve=0)
+        budget = Budget(tmp_path, ledger, Limits(most_per_writer=120.0), reserve=0)
         for run_id in ("one", "two"):
             ledger.claim(run_id, "p", "machine")
         with pytest.raises(FullError, match="of its quota of 120 B"):

@@ -18,7 +18,7 @@ from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.hub.documents import FolderDocuments
 from epochal.hub.ledger import Ledger, Links
-from epochal.hub.limits import Budget, FullError
+from epochal.hub.limits import Budget, FullError, Limits
 from epochal.journal.layout import write_json
 from epochal.shipping.client import HubClient
 from epochal.shipping.worker import ship_now
@@ -102,10 +102,10 @@ def test_spaces_around_a_token_do_not_count(hub: HubProcess) -> None:
 def test_what_does_not_fit_says_how_much_it_is(tmp_path: Path) -> None:
     with contextlib.closing(Ledger(tmp_path)) as ledger:
         ledger.claim("a", "p", "cluster")
-        quota = Budget(tmp_path, ledger, most_per_writer=1000)
+        quota = Budget(tmp_path, ledger, Limits(most_per_writer=1000))
         with pytest.raises(FullError, match=r"1\.\d KiB more do not fit: 'cluster' has stored 0 B"):
             quota.charge("a", 1500)
-        whole = Budget(tmp_path, ledger, most=100)
+        whole = Budget(tmp_path, ledger, Limits(most=100))
         with pytest.raises(FullError, match=r"more do not fit: the hub stores .* at most 100 B"):
             whole.charge("a", 1500)
 

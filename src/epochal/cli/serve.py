@@ -187,18 +187,20 @@ def serve(
     --catalog postgresql://USER@HOST/NAME --bucket s3://BUCKET/PREFIX. [retention] in
     DIR/epochal.toml decides which runs go to the trash.
     """
+    from epochal.hub.limits import Limits
     from epochal.hub.opening import open_folder_hub, open_shared_hub
     from epochal.hub.serving import serve_hub
 
+    limits = Limits(max_size, quota)
     tls, proxy = _tls(tls_cert, tls_key), _proxy(user_header, trust, user_role)
     if (catalog is None) == (folder is None) or (catalog is None and bucket is not None):
         raise UsageError("name the folder DIR of the hub, or --catalog with --bucket.")
     if catalog is not None:
-        hub = open_shared_hub(catalog, bucket, tell=_tell)
+        hub = open_shared_hub(catalog, bucket, limits=limits, tell=_tell)
     else:
         assert folder is not None
         root = folder.expanduser()
-        hub = open_folder_hub(root, most=max_size, most_per_writer=quota, tell=_tell)
+        hub = open_folder_hub(root, limits=limits, tell=_tell)
     with hub as opened:
         server = serving.find_address(
             [opened.place],

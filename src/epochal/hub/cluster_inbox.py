@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from epochal.hub.inbox import (
     other_content,
     other_project,
 )
+from epochal.hub.limits import Limits
 from epochal.hub.line_queue import COLLECT_S, LineQueue
 from epochal.hub.summaries import checked_metrics, checked_summary
-from epochal.journal.layout import slugify
+from epochal.journal.layout import json_bytes, slugify
 from epochal.journal.summaries import metrics_bytes, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
@@ -35,6 +37,7 @@ from epochal.store.bucket import ObjectNotFoundError, pieces_of
 from epochal.store.cluster.database import CatalogAwayError
 from epochal.store.cluster.lines import Block
 from epochal.store.cluster.runs import ClusterRuns, StoredFile
+from epochal.store.cluster.usage import bytes_by
 from epochal.store.published import object_key, upload_prefix
 
 # Rank 0 may start so much earlier than the other ranks of its launch.
@@ -50,8 +53,9 @@ ONE_MACHINE = (
 class ClusterInbox:
     """The runs of a cluster, as shippers see them; see ``epochal.hub.inbox``.
 
-    ``charge`` is called with a run's id and the bytes that are about to be stored; it raises
-    ``FullError`` when they do not fit. Lines wait ``collect_s`` for those of other senders.
+    ``limits`` are checked against what is stored when lines are, so several hubs together exceed
+    them by no more than each of them stores at once. Lines wait ``collect_s`` for those of other
+    senders.
     ``on_commit`` is called with the bytes of lines that were made durable, and the seconds that it
     took.
     """
@@ -63,13 +67,14 @@ class ClusterInbox:
         self,
         runs: ClusterRuns,
         *,
-        charge: Callable[[str, int], None] = lambda _run_id, _num_bytes: None,
+        limits: Limits | None = None,
         on_commit: Callable[[int, float], None] = lambda _num_bytes, _seconds: None,
         collect_s: float = COLLECT_S,
     ) -> None:
         self._runs = runs
-        self._charge = charge
-        self._queue = LineQueue(runs.append, collect_s=collect_s, on_commit=on_commit)
+        self._limits = Limits() if limits is None else limits
+        append = partial(runs.append, charging=self._limits.charging if self._limits else None)
+        self._queue = LineQueue(append, collect_s=collect_s, on_commit=on_commit)
         # The projects of runs that were asked for last: a run stays in its project.
         self._projects: OrderedDict[str, str] = OrderedDict()
 
@@ -110,11 +115,14 @@ class ClusterInbox:
             notes.append("the bucket cannot be reached: sealing and files wait.")
         return Readiness(tuple(missing), tuple(notes))
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
+    def register(
+        self, run_id: str, identity: Mapping[str, Any], *, writer: str = ""
+    ) -> protocol.RunState:
         checked = protocol.checked_identity(run_id, identity)
         project = slugify(checked["project"])
-        with _known():
-            run = self._runs.register(run_id, checked)
+        if self._limits and self.project_of(run_id) is None:
+            self._check_fits(writer, len(json_bytes(checked)))
+        run = self._runs.register(run_id, checked, writer=writer)
         if run.project != project:
             raise other_project(run_id, run.project)
         return self.state(run_id)
@@ -134,7 +142,6 @@ class ClusterInbox:
 
     def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
         check_lines(lines)
-        self._charge(run_id, len(lines))
         with _known():
             return self._queue.append(Block(run_id, named_part(stem).stem, first, lines))
 
@@ -163,8 +170,9 @@ class ClusterInbox:
         if have < size or not size:
             if offset != have:
                 return have
-            if chunk:
-                self._charge(run_id, len(chunk))
+            if self._limits:
+                replaced = self._runs.file_bytes(run_id, kind, name)
+                self._check_fits(upload.run.writer, size - replaced)
             have = upload.add(chunk, offset=offset)
         return have if have < size else self._complete(upload)
 
@@ -208,6 +216,11 @@ class ClusterInbox:
 
     # -- files ------------------------------------------------------------------------------------
 
+    def _check_fits(self, writer: str, num_bytes: int) -> None:
+        """Raise ``FullError`` where so many bytes more do not fit."""
+        used = self._runs.database.run(lambda cursor: bytes_by(cursor, "writer"))
+        self._limits.charging(used)(writer, num_bytes)
+
     def _is_whole(self, file: StoredFile) -> bool:
         """Whether the object of a file is there with its digest."""
         digest = hashlib.sha256()
@@ -227,10 +240,10 @@ class ClusterInbox:
             file = StoredFile(upload.object, upload.size, upload.sha256, records)
             self._runs.put_object(file.object, path)
         if upload.kind == "blobs":
-            self._runs.put_blob(upload.run_id, upload.name, file)
+            self._runs.put_blob(upload.run.id, upload.name, file)
         else:
             stem = upload.name.removesuffix(".parquet")
-            have = self._runs.put_segment(upload.run_id, stem, file)
+            have = self._runs.put_segment(upload.run.id, stem, file)
             if have is not None:
                 upload.drop()
                 raise fewer_records(upload.name, records, have)
@@ -263,10 +276,9 @@ class _Upload:
         sha256: str,
     ) -> None:
         self._runs = runs
-        self.run_id, self.kind, self.name, self.size = run_id, kind, name, size
-        self.sha256 = sha256
+        self.kind, self.name, self.size, self.sha256 = kind, name, size, sha256
         with _known():
-            self.folder = runs.folder_of(run_id)
+            self.run = runs.present(run_id)
         self.num_bytes = runs.uploaded(run_id, kind, name, sha256)
         # A file of one piece is never an object of its own.
         self._only: bytes | None = None
@@ -274,14 +286,14 @@ class _Upload:
     @property
     def object(self) -> str:
         """The key of the whole file."""
-        return object_key(self.folder, self.kind, self.name, self.sha256)
+        return object_key(self.run.folder, self.kind, self.name, self.sha256)
 
     def add(self, chunk: bytes, *, offset: int) -> int:
         """Store a piece; how many bytes are here then."""
         if len(chunk) == self.size:
             self._only = chunk
         elif chunk:
-            done = (self.run_id, self.kind, self.name, self.sha256)
+            done = (self.run.id, self.kind, self.name, self.sha256)
             if not offset:  # noted first: pieces that nobody completes are swept
                 self._runs.add_uploaded(*done, offset=0, num_bytes=0)
             self._runs.bucket.put(self._piece(offset), chunk, replace=True)
@@ -318,7 +330,7 @@ class _Upload:
 
     @property
     def _prefix(self) -> str:
-        return upload_prefix(self.folder, self.kind, self.name, self.sha256)
+        return upload_prefix(self.run.folder, self.kind, self.name, self.sha256)
 
     def _piece(self, offset: int) -> str:
         return f"{self._prefix}/{offset:015d}"

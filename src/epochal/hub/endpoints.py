@@ -237,7 +237,7 @@ class Receiving:
                 self._ledger.claim(
                     run_id, protocol.checked_identity(run_id, identity)["project"], who.name
                 )
-            state = self._inbox.register(run_id, identity)
+            state = self._inbox.register(run_id, identity, writer=who.name)
             if known is None:
                 self._ledger.note(who.name, "register", run=run_id, details=state.folder)
             return state

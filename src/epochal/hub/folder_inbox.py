@@ -206,8 +206,10 @@ class FolderInbox:
         with contextlib.nullcontext() if run is None else run.lock:
             yield
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
-        """Take in who a run is, at its start and when it changes; what is here of it."""
+    def register(
+        self, run_id: str, identity: Mapping[str, Any], *, writer: str = ""
+    ) -> protocol.RunState:
+        """Take in who a run is; the ledger knows its writer."""
         checked = protocol.checked_identity(run_id, identity)
         with self._lock:
             path = self._folders().get(run_id)

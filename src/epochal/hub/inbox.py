@@ -61,9 +61,12 @@ class Inbox(Protocol):
     def project_of(self, run_id: str) -> str | None:
         """The project of a run that is here; None for an unknown run."""
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
+    def register(
+        self, run_id: str, identity: Mapping[str, Any], *, writer: str = ""
+    ) -> protocol.RunState:
         """Take in who a run is, at its start and when it changes; what is here of it.
 
+        ``writer`` is the token that sends it first, to whose quota it counts.
         Raises ``ConflictError`` for a run that belongs to another project.
         """
 

@@ -7,7 +7,8 @@ import shutil
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,14 +92,13 @@ class GuessLimitMiddleware:
             await refused(scope, receive, send)
 
 
-# How much a hub stores in its folder: in all, of each writer, and never the last of its disk.
+# How much a hub stores: in all, of each writer, and in a folder never the last of its disk.
 #
 # What does not fit is refused with a sentence, and stays where it was recorded. Nothing is deleted
 # here.
 
 # Kept free for what else the machine does, and for the hub's own files.
 RESERVE_BYTES = 256 << 20
-# Runs are deleted and sealed meanwhile, so what is there is measured again now and then.
 _MEASURE_EVERY_S = 600.0
 # Between two checks of the disk, what was charged counts as stored.
 _CHECK_EVERY_S = 1.0
@@ -108,57 +108,83 @@ class FullError(EpochalError):
     """A budget of bytes is spent: the shipper keeps its records and tries later."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many bytes a hub stores: in all, and of each writer; None for no limit."""
+
+    most: float | None = None
+    most_per_writer: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.most is not None or self.most_per_writer is not None
+
+    def charging(self, by_writer: Mapping[str, int]) -> Callable[[str, int], None]:
+        """Counts bytes of a writer that are about to be stored, where so many are stored now.
+
+        It raises ``FullError`` when they do not fit. What takes no more than before always does.
+        """
+        used, total = Counter(by_writer), sum(by_writer.values())
+
+        def charge(writer: str, num_bytes: int) -> None:
+            nonlocal total
+            if num_bytes <= 0:
+                return
+            if self.most is not None and total + num_bytes > self.most:
+                raise FullError(
+                    f"{format_bytes(num_bytes)} more do not fit: the hub stores"
+                    f" {format_bytes(total)} of at most {format_bytes(self.most)}. Delete runs"
+                    " there, then empty the trash."
+                )
+            had, most = used[writer], self.most_per_writer
+            if writer and most is not None and had + num_bytes > most:
+                raise FullError(
+                    f"{format_bytes(num_bytes)} more do not fit: {writer!r} has stored"
+                    f" {format_bytes(had)} of its quota of {format_bytes(most)}. Delete runs on"
+                    " the hub and empty its trash, or ask who runs it for more."
+                )
+            used[writer] += num_bytes
+            total += num_bytes
+
+        return charge
+
+
 class Budget:
-    """The limits of the hub in a folder, in bytes; None for no limit."""
+    """What may be stored in the folder of a hub, which also keeps the last of its disk free.
+
+    Runs are deleted and sealed meanwhile, so what is there is measured again now and then.
+    """
 
     def __init__(
         self,
         root: Path,
         ledger: Ledger,
+        limits: Limits,
         *,
-        most: float | None = None,
-        most_per_writer: float | None = None,
         reserve: int = RESERVE_BYTES,
         clock: Callable[[], float] = time.monotonic,
         free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     ) -> None:
         self._root = root
         self._ledger = ledger
-        self._most = most
-        self._most_per_writer = most_per_writer
+        self._limits = limits
         self._reserve = reserve
         self._clock = clock
         self._free = free
         self._lock = threading.Lock()
         self._measured_s = -math.inf
         self._checked_s, self._left = -math.inf, 0
-        self._used = 0
-        self._by_writer: Counter[str] = Counter()
+        self._charge = limits.charging({})
 
     def charge(self, run_id: str, num_bytes: int) -> None:
         """Count bytes that are about to be stored; raises ``FullError`` when they do not fit."""
         with self._lock:
             self._check_disk(num_bytes)
-            if self._most is None and self._most_per_writer is None:
+            if not self._limits:
                 return
             if self._clock() - self._measured_s >= _MEASURE_EVERY_S:
-                self._measure()
-            if self._most is not None and self._used + num_bytes > self._most:
-                raise FullError(
-                    f"{format_bytes(num_bytes)} more do not fit: the hub stores"
-                    f" {format_bytes(self._used)} of at most {format_bytes(self._most)}. Delete"
-                    " runs there, then empty the trash."
-                )
-            writer = self._ledger.writer_of(run_id) or "unknown"
-            had = self._by_writer[writer]
-            if self._most_per_writer is not None and had + num_bytes > self._most_per_writer:
-                raise FullError(
-                    f"{format_bytes(num_bytes)} more do not fit: {writer!r} has stored"
-                    f" {format_bytes(had)} of its quota of {format_bytes(self._most_per_writer)}."
-                    " Delete runs on the hub and empty its trash, or ask who runs it for more."
-                )
-            self._used += num_bytes
-            self._by_writer[writer] += num_bytes
+                self._charge = self._limits.charging(self._measured())
+                self._measured_s = self._clock()
+            self._charge(self._ledger.writer_of(run_id) or "", num_bytes)
 
     def measure_again(self) -> None:
         """Measure what is stored before the next charge: something was erased."""
@@ -173,12 +199,13 @@ class Budget:
         if self._left < self._reserve:
             raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")
 
-    def _measure(self) -> None:
-        self._used, self._by_writer = folder_bytes(self._root), Counter()
-        if self._most_per_writer is not None:
+    def _measured(self) -> Counter[str]:
+        """What is stored of each writer, and under '' everything else."""
+        found: Counter[str] = Counter()
+        if self._limits.most_per_writer is not None:
             trashed = (RunFolder(path.parent) for path in self._root.glob("*/.trash/*/*/run.json"))
             for folder in (*run_folders(self._root), *trashed):
                 run_id = str(json_or_empty(folder.identity).get("id"))
-                writer = self._ledger.writer_of(run_id) or "unknown"
-                self._by_writer[writer] += folder_bytes(folder.path)
-        self._measured_s = self._clock()
+                found[self._ledger.writer_of(run_id) or ""] += folder_bytes(folder.path)
+        found[""] += folder_bytes(self._root) - found.total()
+        return found

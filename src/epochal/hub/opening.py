@@ -10,7 +10,7 @@ from pathlib import Path
 
 from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger, only_hub
-from epochal.hub.limits import Budget
+from epochal.hub.limits import Budget, Limits
 from epochal.hub.maintenance import Maintenance
 from epochal.hub.retention import Retention, read_rules
 from epochal.hub.serving import FolderRuns, HubRuns, SharedRuns, Task, open_noting
@@ -37,12 +37,12 @@ class OpenedHub:
 
 @contextlib.contextmanager
 def open_folder_hub(
-    root: Path, *, most: float | None, most_per_writer: float | None, tell: Callable[[str], object]
+    root: Path, *, limits: Limits, tell: Callable[[str], object]
 ) -> Iterator[OpenedHub]:
     """The hub over a folder, which only one process may be."""
     root.mkdir(parents=True, exist_ok=True)
     with only_hub(root), contextlib.closing(Ledger(root)) as ledger:
-        budget = Budget(root, ledger, most=most, most_per_writer=most_per_writer)
+        budget = Budget(root, ledger, limits)
         rules = read_rules(root)
         runs = FolderRuns(root, budget.charge)
         opening = partial(open_noting, runs, ledger, runs.whole)
@@ -53,7 +53,11 @@ def open_folder_hub(
 
 @contextlib.contextmanager
 def open_shared_hub(
-    catalog: str, bucket: str | None = None, *, tell: Callable[[str], object] = lambda _line: None
+    catalog: str,
+    bucket: str | None = None,
+    *,
+    limits: Limits | None = None,
+    tell: Callable[[str], object] = lambda _line: None,
 ) -> Iterator[OpenedHub]:
     """One of the hubs over a database and a bucket; makes the tables of an empty database.
 
@@ -64,7 +68,8 @@ def open_shared_hub(
         ledger = Ledger(ClusterDocuments(database))
         opened = open_bucket(_bucket_of(ledger, bucket, database.address))
         cluster = ClusterRuns(database, opened)
-        runs, tasks = SharedRuns(cluster, cache=cache_folder()), [Maintenance(cluster, tell=tell)]
+        runs = SharedRuns(cluster, cache=cache_folder(), limits=limits)
+        tasks = [Maintenance(cluster, tell=tell)]
         try:
             yield OpenedHub(f"{database.address} and {opened.address}", runs, ledger, tasks)
         finally:

@@ -28,7 +28,7 @@ from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.health import HealthProbes
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger, Links
-from epochal.hub.limits import GuessLimitMiddleware
+from epochal.hub.limits import GuessLimitMiddleware, Limits
 from epochal.journal.layout import SearchBounds
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
@@ -133,11 +133,11 @@ class SharedRuns:
 
     whole = SharedPart()
 
-    def __init__(self, runs: ClusterRuns, *, cache: Path) -> None:
+    def __init__(self, runs: ClusterRuns, *, cache: Path, limits: Limits | None = None) -> None:
         self._runs = runs
         self._cache = cache
         self.counters = HubCounters()
-        self.inbox = ClusterInbox(runs, on_commit=self.counters.commit)
+        self.inbox = ClusterInbox(runs, limits=limits, on_commit=self.counters.commit)
 
     @property
     def name(self) -> str:

@@ -231,6 +231,7 @@ def _stored(run: PublishedRun, project: str) -> StoredRun:
         identity=bytes(run.identity),
         labels=bytes(run.labels),
         summary=summary_of(run),
+        writer=run.writer,
         stored_bytes=run.stored_bytes,
         received=run.received,
         removed=run.removed,

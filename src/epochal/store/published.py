@@ -74,7 +74,7 @@ class PublishedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A line of an index; times in Unix seconds. ``identity`` is what lists need of ``run.json``.
 
     ``summary`` is null for a run whose sender has sent none. ``removed`` is when the run was moved
-    to the trash.
+    to the trash, and ``writer`` the name of the token that sent it first.
     """
 
     id: str
@@ -84,6 +84,7 @@ class PublishedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     identity: msgspec.Raw
     labels: msgspec.Raw
     summary: msgspec.Raw = _NULL
+    writer: str = ""
     stored_bytes: int = 0
     removed: float | None = None
 

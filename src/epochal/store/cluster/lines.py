@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from epochal.errors import EpochalError, FormatError, RunNotFoundError
 from epochal.journal.line import decode
 from epochal.shipping.protocol import BATCH_BYTES, lines_after
+from epochal.store.cluster.usage import add_bytes, bytes_by
 
 if TYPE_CHECKING:
     from epochal.store.cluster.database import Cursor
+
+
+# Called with a writer and the bytes that are about to be stored; raises where they do not fit.
+Charge: TypeAlias = Callable[[str, int], None]
+# Makes one, given how much is stored of each writer.
+Charging: TypeAlias = Callable[[Mapping[str, int]], Charge]
 
 
 class Block(NamedTuple):
@@ -32,9 +39,13 @@ def unknown_run(run_id: str) -> RunNotFoundError:
     return RunNotFoundError(f"the hub does not know the run {run_id}.")
 
 
-def append_lines(cursor: Cursor, blocks: Sequence[Block]) -> list[int | EpochalError]:
+def append_lines(
+    cursor: Cursor, blocks: Sequence[Block], charging: Charging | None = None
+) -> list[int | EpochalError]:
     """Store blocks of many parts; how many lines each has then, or why it was not stored."""
-    have = _lock_parts(cursor, {(block.run, block.stem) for block in blocks})
+    found = _lock_parts(cursor, {(block.run, block.stem) for block in blocks})
+    charge = None if charging is None else charging(bytes_by(cursor, "writer"))
+    have = {key: records for key, (records, _) in found.items()}
     before = dict(have)
     answers: list[int | EpochalError] = []
     new: list[Block] = []
@@ -44,6 +55,12 @@ def append_lines(cursor: Cursor, blocks: Sequence[Block]) -> list[int | EpochalE
             answers.append(unknown_run(block.run))
             continue
         if block.first <= known and (lines := lines_after(block.lines, known - block.first)):
+            try:
+                if charge is not None:
+                    charge(found[block.run, block.stem][1], len(lines))
+            except EpochalError as error:  # the blocks of others are stored
+                answers.append(error)
+                continue
             new.append(Block(block.run, block.stem, known, lines))
             known += lines.count(b"\n")
             have[block.run, block.stem] = known
@@ -53,19 +70,24 @@ def append_lines(cursor: Cursor, blocks: Sequence[Block]) -> list[int | EpochalE
     return answers
 
 
-def _lock_parts(cursor: Cursor, keys: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """How many lines some parts have, which are locked; none for runs that are not here."""
+def _lock_parts(
+    cursor: Cursor, keys: set[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[int, str]]:
+    """How many lines some parts have, which are locked, and whose they are.
+
+    Nothing for runs that are not here.
+    """
     text = (
-        "select run, stem, records from epochal.parts"
+        "select run, stem, records, writer from epochal.parts"
         " join unnest(%s::text[], %s::text[]) as asked(run, stem) using (run, stem)"
         " join epochal.runs on runs.id = parts.run"
         " where runs.removed is null order by run, stem for update of parts"
     )
 
-    def lock(some: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    def lock(some: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
         runs, stems = [run for run, _ in some], [stem for _, stem in some]
         rows = cursor.execute(text, (runs, stems)).fetchall()
-        return {(run, stem): records for run, stem, records in rows}
+        return {(run, stem): (records, writer) for run, stem, records, writer in rows}
 
     found = lock(sorted(keys))
     if missing := sorted(keys - found.keys()):
@@ -108,16 +130,7 @@ def _store(cursor: Cursor, new: Sequence[Block], have: Mapping[tuple[str, str], 
     added: Counter[str] = Counter()
     for block in new:
         added[block.run] += len(block.lines)
-    ordered = sorted(added.items())
-    cursor.execute(
-        "select 1 from epochal.runs where id = any(%s) order by id for no key update",
-        ([run for run, _ in ordered],),
-    )
-    cursor.execute(
-        "update epochal.runs set received = now(), stored_bytes = stored_bytes + new.num_bytes"
-        " from unnest(%s::text[], %s::int8[]) as new(id, num_bytes) where runs.id = new.id",
-        ([run for run, _ in ordered], [size for _, size in ordered]),
-    )
+    add_bytes(cursor, added, is_received=True)
 
 
 def _codec() -> Any:

@@ -280,6 +280,7 @@ def _line(run: StoredRun) -> PublishedRun:
         identity=msgspec.Raw(msgspec.json.encode(listed)),
         labels=msgspec.Raw(run.labels),
         summary=msgspec.Raw(run.summary or b"null"),
+        writer=run.writer,
         stored_bytes=run.stored_bytes,
         removed=run.removed,
     )

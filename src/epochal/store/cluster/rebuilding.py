@@ -19,6 +19,7 @@ from epochal.journal.layout import json_bytes, slugify
 from epochal.store.bucket import Bucket
 from epochal.store.cluster.publishing import adopt_bucket
 from epochal.store.cluster.runs import ClusterRuns, free_name, sweep, touch
+from epochal.store.cluster.usage import count_again
 from epochal.store.published import (
     PublishedParts,
     PublishedRun,
@@ -146,6 +147,7 @@ def _add(cursor: Cursor, *, originals: list[_Original]) -> tuple[int, int]:
     newest = max((original.run.changed for original in originals), default=0)
     text = "update epochal.counter set value = greatest(value, %s)"
     cursor.execute(text, (newest,))
+    count_again(cursor, [*changed, *due])
     touch(cursor, changed, is_due=False)
     touch(cursor, due)
     return num_added, num_renewed
@@ -184,11 +186,11 @@ def _objects(cursor: Cursor, run_id: str) -> set[str]:
 
 _RUN = """
 insert into epochal.runs (
-    id, project, slug, launch_id, identity, labels, summary, stored_bytes, received, removed,
+    id, project, slug, launch_id, identity, labels, summary, writer, received, removed,
     changed, published
 ) values (
     %(id)s, %(project)s, %(slug)s, %(launch_id)s, %(identity)s, %(labels)s, %(summary)s,
-    %(stored_bytes)s, to_timestamp(%(received)s), to_timestamp(%(removed)s), %(changed)s,
+    %(writer)s, to_timestamp(%(received)s), to_timestamp(%(removed)s), %(changed)s,
     %(published)s
 ) on conflict do nothing
 """
@@ -231,7 +233,7 @@ def _run_values(original: _Original) -> dict[str, Any]:
         "identity": original.identity,
         "labels": bytes(original.run.labels),
         "summary": summary_of(original.run),
-        "stored_bytes": original.run.stored_bytes,
+        "writer": original.run.writer,
         "received": original.run.received,
         "removed": original.run.removed,
         "changed": original.run.changed,

@@ -32,7 +32,8 @@ from epochal.store.bucket import Bucket, pieces_of
 from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
 from epochal.store.cluster.documents import ClusterDocuments
-from epochal.store.cluster.lines import Block, append_lines, read_lines, unknown_run
+from epochal.store.cluster.lines import Block, Charging, append_lines, read_lines, unknown_run
+from epochal.store.cluster.usage import add_bytes
 from epochal.store.published import BUCKET_FILE, INDEX_NAME, RUN_FILES, upload_prefix
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ class _End(msgspec.Struct):
 
 
 class StoredRun(NamedTuple):
-    """A row of the table of runs; times in Unix seconds. ``summary`` is as its sender sent it."""
+    """A row of the table of runs; times in Unix seconds. ``summary`` is as its sender sent it.
+
+    ``writer`` is the token that sent it first, '' where that is not known.
+    """
 
     id: str
     project: str
@@ -61,6 +65,7 @@ class StoredRun(NamedTuple):
     identity: bytes
     labels: bytes
     summary: bytes | None
+    writer: str
     stored_bytes: int
     received: float
     removed: float | None
@@ -95,7 +100,7 @@ class StoredFile:
 
 # What a ``StoredRun`` is made of.
 COLUMNS = (
-    "id, project, slug, identity, labels, summary, stored_bytes,"
+    "id, project, slug, identity, labels, summary, writer, stored_bytes,"
     " extract(epoch from received)::float8, extract(epoch from removed)::float8, changed"
 )
 
@@ -177,25 +182,27 @@ class ClusterRuns:
         rows = self.database.run(lambda cursor: cursor.execute(text, (list(runs),)).fetchall())
         return dict(rows)
 
-    def register(self, run_id: str, identity: Mapping[str, Any]) -> StoredRun:
+    def register(self, run_id: str, identity: Mapping[str, Any], *, writer: str = "") -> StoredRun:
         """Take in who a run is; a name that another run of the project has gets a number.
 
-        A run keeps its project and its name. One that is in the trash is not found.
+        A run keeps its project, its name and its writer. One that is in the trash comes back,
+        unless its sender names another project.
         """
 
         def work(cursor: Cursor) -> StoredRun:
             run = _run_of(cursor, run_id, locks=True)
             if run is None:
-                _insert(cursor, run_id, identity)
+                _insert(cursor, run_id, identity, writer)
+            elif run.project != slugify(str(identity["project"])):
+                return run
             else:
-                _present(run, run_id)
                 before = msgspec.json.decode(run.identity)
                 kept = {key: before[key] for key in ("name", "project") if key in before}
-                if before == {**identity, **kept}:
+                if before == {**identity, **kept} and run.removed is None:
                     return run
                 text = (
-                    "update epochal.runs set identity = %s, launch_id = %s, identified = now()"
-                    " where id = %s"
+                    "update epochal.runs set identity = %s, launch_id = %s, identified = now(),"
+                    " removed = null, received = now() where id = %s"
                 )
                 body = json_bytes({**identity, **kept})
                 cursor.execute(text, (body, _launch_of(identity), run_id))
@@ -214,12 +221,9 @@ class ClusterRuns:
         row = self.database.run(lambda cursor: cursor.execute(text, asked).fetchone())
         return None if row is None else str(row[0])
 
-    def folder_of(self, run_id: str) -> str:
-        """The folder of a run in the bucket."""
-        run = self.find(run_id)
-        if run is None:
-            raise unknown_run(run_id)
-        return run.folder
+    def present(self, run_id: str) -> StoredRun:
+        """The run of an id that is not in the trash."""
+        return _present(self.find(run_id), run_id)
 
     def edit_labels(
         self, run_id: str, edit: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -271,13 +275,15 @@ class ClusterRuns:
 
     # -- lines ------------------------------------------------------------------------------------
 
-    def append(self, blocks: Sequence[Block]) -> list[int | EpochalError]:
+    def append(
+        self, blocks: Sequence[Block], charging: Charging | None = None
+    ) -> list[int | EpochalError]:
         """Store the lines of many senders in one transaction; how many each part has then.
 
         Lines that are here already are acknowledged again, and lines beyond a gap are not taken.
         The answer to a block that cannot be stored is an error; the others are stored.
         """
-        return self.database.run(lambda cursor: append_lines(cursor, blocks))
+        return self.database.run(lambda cursor: append_lines(cursor, blocks, charging))
 
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
@@ -369,11 +375,14 @@ class ClusterRuns:
             have: int = records if lease_owner is None else sealed
             if file.records < have:
                 return have
+            num_bytes = _part_bytes(cursor, run_id, stem)
             _replace_segment(cursor, run_id, stem, file, last_crc)
             keep(cursor, file.object)
             if before is not None and before != file.object:
                 sweep(cursor, [before])
-            touch(cursor, [run_id], file.num_bytes)
+            growth = _part_bytes(cursor, run_id, stem) - num_bytes
+            add_bytes(cursor, {run_id: growth}, is_received=lease_owner is None)
+            touch(cursor, [run_id])
             return None
 
         return self.database.run(work)
@@ -389,6 +398,7 @@ class ClusterRuns:
             # Locked first: whoever seals the last part meanwhile publishes the blob as well.
             cursor.execute("select 1 from epochal.runs where id = %s for update", (run_id,))
             row = cursor.execute(is_waiting, (run_id,)).fetchone()
+            growth = file.num_bytes - _blob_bytes(cursor, run_id, name)
             cursor.execute(
                 "insert into epochal.blobs (run, name, object, num_bytes, sha256)"
                 " values (%s, %s, %s, %s, %s) on conflict (run, name) do update set"
@@ -397,9 +407,17 @@ class ClusterRuns:
                 (run_id, name, file.object, file.num_bytes, file.sha256),
             )
             keep(cursor, file.object)
-            touch(cursor, [run_id], file.num_bytes, is_due=row is None or not row[0])
+            add_bytes(cursor, {run_id: growth}, is_received=True)
+            touch(cursor, [run_id], is_due=row is None or not row[0])
 
         self.database.run(work)
+
+    def file_bytes(self, run_id: str, kind: FileKind, name: str) -> int:
+        """How much a file takes now, which another one may replace: lines as well as an object."""
+        if kind == "segments":
+            stem = name.removesuffix(".parquet")
+            return self.database.run(lambda cursor: _part_bytes(cursor, run_id, stem))
+        return self.database.run(lambda cursor: _blob_bytes(cursor, run_id, name))
 
     def uploaded(self, run_id: str, kind: FileKind, name: str, sha256: str) -> int:
         """How many bytes are here of a file that is not complete."""
@@ -538,6 +556,7 @@ class ClusterRuns:
                 sweep(cursor, [key for (key,) in cursor.execute(text, (run_id,)).fetchall()])
             for table in ("lines", "readings"):
                 cursor.execute(f"delete from epochal.{table} where run = %s", (run_id,))
+            add_bytes(cursor, {run_id: -run.stored_bytes}, is_received=False)
             cursor.execute("delete from epochal.runs where id = %s", (run_id,))
 
         self.database.run(work)
@@ -546,7 +565,7 @@ class ClusterRuns:
 # -- transactions ---------------------------------------------------------------------------------
 
 
-def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0, *, is_due: bool = True) -> None:
+def touch(cursor: Cursor, runs: Sequence[str], *, is_due: bool = True) -> None:
     """Have everybody who polls see that runs have changed; the last step of a transaction.
 
     The number is taken from a row that stays locked until the commit, so nobody sees a higher one
@@ -556,10 +575,10 @@ def touch(cursor: Cursor, runs: Sequence[str], num_bytes: int = 0, *, is_due: bo
     cursor.execute("select 1 from epochal.runs where id = any(%s) order by id for update", (ids,))
     cursor.execute(
         "with next as (update epochal.counter set value = value + 1 returning value)"
-        " update epochal.runs set changed = next.value, stored_bytes = stored_bytes + %s,"
+        " update epochal.runs set changed = next.value,"
         " due = case when %s then next.value else due end"
         " from next where id = any(%s)",
-        (num_bytes, is_due, ids),
+        (is_due, ids),
     )
 
 
@@ -592,6 +611,23 @@ def _replace_segment(
             *(file.object, file.num_bytes, file.sha256, run_id, stem),
         ),
     )
+
+
+def _part_bytes(cursor: Cursor, run_id: str, stem: str) -> int:
+    """The size of a part: its object, and its lines that are in none."""
+    text = (
+        "select coalesce(object_bytes, 0) + coalesce((select sum(num_bytes) from epochal.lines"
+        " where lines.run = parts.run and lines.stem = parts.stem and first >= sealed), 0)::int8"
+        " from epochal.parts where run = %s and stem = %s"
+    )
+    row = cursor.execute(text, (run_id, stem)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _blob_bytes(cursor: Cursor, run_id: str, name: str) -> int:
+    text = "select num_bytes from epochal.blobs where run = %s and name = %s"
+    row = cursor.execute(text, (run_id, name)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _lines_of(segment: Segment, num_lines: int, first: int) -> Iterator[bytes]:
@@ -646,7 +682,7 @@ def free_name(cursor: Cursor, project: str, name: str) -> str:
     return candidate
 
 
-def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
+def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any], writer: str) -> None:
     """Insert a run under the first name that is free in its project."""
     project = slugify(str(identity["project"]))
     if project == BUCKET_FILE:
@@ -654,9 +690,9 @@ def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any]) -> None:
     name = free_name(cursor, project, str(identity["name"]))
     body = json_bytes({**identity, "name": name})
     cursor.execute(
-        "insert into epochal.runs (id, project, slug, launch_id, identity, changed)"
-        " values (%s, %s, %s, %s, %s, 0)",
-        (run_id, project, slugify(name), _launch_of(identity), body),
+        "insert into epochal.runs (id, project, slug, launch_id, identity, writer, changed)"
+        " values (%s, %s, %s, %s, %s, %s, 0)",
+        (run_id, project, slugify(name), _launch_of(identity), body, writer),
     )
 
 

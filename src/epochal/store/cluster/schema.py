@@ -11,6 +11,9 @@ Sealed lines stay in ``lines`` until their partition is dropped.
 sender has sealed the part. ``is_finished``: the last line is the end of an attempt. ``unsealed`` is
 when the oldest line that is not sealed came.
 
+``runs.stored_bytes`` is the size of the run's objects and of its lines that are not sealed, before
+their compression. ``usage`` has the sums of it; ``writer`` is the token that registered a run.
+
 ``runs.due`` is the number of the last change that the bucket has to show, and ``published`` of the
 last one that it shows. Readers of the bucket believe ``indexes``, which are written last. Objects
 in ``sweep`` are deleted after the recovery window, unless a part or a blob has them by then.
@@ -43,6 +46,7 @@ create table if not exists epochal.runs (
     identity bytea not null,
     labels bytea not null default '{}',
     summary bytea,
+    writer text not null,
     stored_bytes bigint not null default 0,
     created timestamptz not null default now(),
     received timestamptz not null default now(),
@@ -75,6 +79,12 @@ create table if not exists epochal.parts (
     primary key (run, stem)
 );
 create index if not exists parts_unsealed on epochal.parts (received) where records > sealed;
+create table if not exists epochal.usage (
+    writer text not null,
+    project text not null,
+    stored_bytes bigint not null,
+    primary key (writer, project)
+);
 create table if not exists epochal.lines (
     received timestamptz not null default now(),
     run text not null,
