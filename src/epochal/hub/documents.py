@@ -56,6 +56,12 @@ class Documents(Protocol):
     def put(self, kind: str, key: str, body: Body | None) -> None:
         """Store a document in place of the one before, or delete it; it is durable then."""
 
+    def swap(self, kind: str, key: str, before: Body | None, after: Body) -> bool:
+        """Store a document unless it is another one than before; False then.
+
+        Of several who swap the same one, at most one succeeds.
+        """
+
 
 class FolderDocuments:
     """The documents of the hub in a folder, in one file.
@@ -121,6 +127,16 @@ class FolderDocuments:
             else:
                 row = (kind, key, msgspec.json.encode(body))
                 self._db.execute("insert or replace into documents values (?,?,?)", row)
+
+    def swap(self, kind: str, key: str, before: Body | None, after: Body) -> bool:
+        new = msgspec.json.encode(after)
+        with self._lock:
+            if before is None:
+                query = "insert or ignore into documents values (?,?,?)"
+                return self._db.execute(query, (kind, key, new)).rowcount == 1
+            query = "update documents set body=? where kind=? and key=? and body=?"
+            values = (new, kind, key, msgspec.json.encode(before))
+            return self._db.execute(query, values).rowcount == 1
 
     def _rows(self, query: str, *values: object) -> list[tuple[str, Body]]:
         with self._read_lock:

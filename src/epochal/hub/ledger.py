@@ -264,6 +264,7 @@ def sender_of(folder: Path, run_id: str) -> str | None:
 
 
 _LINK_PREFIX = "share_"
+_LINKS_KEY = "links-key"
 _KEY_BYTES = 32
 _MOST_RUNS = 500
 
@@ -272,7 +273,8 @@ class Links:
     """Makes and reads the links of one hub."""
 
     def __init__(self, documents: Documents, *, clock: Callable[[], float] = time.time) -> None:
-        self._keys = Recent(documents, "links-key")
+        self._documents = documents
+        self._keys = Recent(documents, _LINKS_KEY)
         self._clock = clock
 
     def make(self, runs: Sequence[str], *, until: float) -> str:
@@ -313,13 +315,21 @@ class Links:
 
     def revoke_all(self) -> None:
         """Make every link of this hub invalid."""
-        self._keys.put("", {"key": secrets.token_hex(_KEY_BYTES)})
+        self._keys.put("", _new_key())
 
     def _sign(self, body: str) -> bytes:
-        if not self._keys.bodies():
-            self.revoke_all()
-        key = bytes.fromhex(self._keys.bodies()[""]["key"])
+        key = bytes.fromhex((self._keys.bodies().get("") or self._first_key())["key"])
         return hmac.new(key, body.encode(), hashlib.sha256).digest()
+
+    def _first_key(self) -> Body:
+        """The key of all hubs over these documents, whichever of them makes it."""
+        new = _new_key()
+        is_first = self._documents.swap(_LINKS_KEY, "", None, new)
+        return new if is_first else self._documents.get(_LINKS_KEY, "") or new
+
+
+def _new_key() -> Body:
+    return {"key": secrets.token_hex(_KEY_BYTES)}
 
 
 def _encode(data: bytes) -> str:

@@ -63,6 +63,20 @@ class ClusterDocuments:
         new = None if body is None else msgspec.json.encode(body)
         self.edit(kind, key, lambda _: new)
 
+    def swap(
+        self, kind: str, key: str, before: dict[str, Any] | None, after: dict[str, Any]
+    ) -> bool:
+        new = msgspec.json.encode(after)
+        if before is None:
+            text = "insert into epochal.documents values (%s, %s, %s) on conflict do nothing"
+            values: tuple[object, ...] = (kind, key, new)
+        else:
+            text = (
+                "update epochal.documents set body = %s where kind = %s and key = %s and body = %s"
+            )
+            values = (new, kind, key, msgspec.json.encode(before))
+        return self._database.run(lambda cursor: cursor.execute(text, values).rowcount == 1)
+
     def edit(self, kind: str, key: str, edit: Callable[[bytes | None], bytes | None]) -> None:
         """Store what ``edit`` makes of a document, None for one that is deleted or not there.
 
