@@ -30,11 +30,12 @@ class HubInProcess(HubClient):
         root: Path,
         *,
         inbox: Inbox | None = None,
+        ledger: Ledger | None = None,
         on_lines: Callable[[int], object] = lambda _: None,
         on_file: Callable[[str], object] = lambda _: None,
     ) -> None:
         super().__init__("http://localhost")
-        self.ledger = Ledger(root)
+        self.ledger = Ledger(root) if ledger is None else ledger
         controls = HubControls(self.ledger, is_allowed=False)
         inbox = FolderInbox(root) if inbox is None else inbox
         self._receiving = Receiving(inbox, self.ledger, controls)

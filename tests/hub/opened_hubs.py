@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from epochal.hub.limits import Limits
 from epochal.hub.opening import OpenedHub, open_folder_hub, open_shared_hub
+from epochal.hub.retention import set_rules
 from epochal.journal.layout import RunFolder
 from tests.servers.postgres import new_database
 
@@ -33,15 +33,20 @@ def open_hub(
         if request.param == "shared":
             address = new_database(request.getfixturevalue("postgres"))
 
-        def open_one(limits: Limits | None = None, told: list[str] | None = None) -> OpenedHub:
+        def open_one(
+            limits: Limits | None = None, told: list[str] | None = None, rules: str = ""
+        ) -> OpenedHub:
             limits, tell = limits or Limits(), ([] if told is None else told).append
+            root = tmp_path / "hub"
+            root.mkdir(exist_ok=True)
+            (root / "epochal.toml").write_text(rules)
             if request.param == "folder":
-                hub: Any = open_folder_hub(tmp_path / "hub", limits=limits, tell=tell)
-            else:
-                bucket = str(tmp_path / "bucket")
-                hub = open_shared_hub(address, bucket, limits=limits, tell=tell)
-            opened: OpenedHub = stack.enter_context(hub)
-            return opened
+                return stack.enter_context(open_folder_hub(root, limits=limits, tell=tell))
+            bucket = str(tmp_path / "bucket")
+            hub = stack.enter_context(open_shared_hub(address, bucket, limits=limits, tell=tell))
+            if rules:
+                set_rules(hub.ledger, root / "epochal.toml", "somebody")
+            return hub
 
         yield open_one
 

@@ -10,22 +10,30 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import epochal
+from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger
 from epochal.hub.limits import Budget, FullError, Limits
+from epochal.hub.opening import OpenedHub, open_shared_hub
 from epochal.hub.retention import RetentionRule, read_rules
+from epochal.hub.serving import open_noting
 from epochal.journal.layout import RunFolder, write_json
 from epochal.shipping.client import HubError
 from epochal.shipping.worker import ShippingWorker, ship_now
 from epochal.store.local.catalog import folder_store
+from tests.doubles.hub_in_process import HubInProcess
 from tests.hub.hub_process import HubProcess
+from tests.hub.opened_hubs import Open, open_hub
 from tests.hub.test_shipping import journal, record, wait_until
+from tests.servers.postgres import new_database
 
+__all__ = ["open_hub"]
 DAY = 86400.0
 Start = Callable[..., HubProcess]
 
@@ -151,7 +159,7 @@ def test_a_hub_says_at_its_start_what_it_would_do(tmp_path: Path) -> None:
     hub.read_until("): p/old.")
     hub.stop()
     text = "".join(hub.output)
-    assert "The hub looks every 1 h, first in 1 h." in text
+    assert "The hub looks every 1 h, and first 1 h after the rules were changed." in text
     assert "would move or erase now: nothing." in text
     assert "would move or erase now: to the trash: 1 run (" in text
     assert "): p/old." in text
@@ -168,6 +176,107 @@ def test_the_trash_of_a_project_is_erased_by_its_rule(with_rules: Start, tmp_pat
     assert [what for what, _ in audit(hub.root)] == ["erased", "moved to the trash"]
     assert trashed(hub.root) == set()
     assert {run.info.name for run in epochal.open(hub.root).runs()} == {"in p"}
+
+
+# -- in a folder and in a cluster alike -----------------------------------------------------------
+
+RULES = """
+[retention]
+every = "1s"
+trash_after = "1s"
+erase_after = "1s"
+keep_tags = ["paper"]
+
+[retention.projects.archive]
+trash_after = "never"
+"""
+
+
+def names(hub: OpenedHub) -> set[str]:
+    with contextlib.closing(open_noting(hub.runs, hub.ledger, hub.runs.whole)) as store:
+        return {run.outline().name for run in store.runs()}
+
+
+def notes(hub: OpenedHub) -> list[tuple[str, str]]:
+    lines = [line for line in reversed(hub.ledger.audit()) if line["who"] == "retention"]
+    return [(line["what"], line["details"].partition(":")[0]) for line in lines]
+
+
+def test_hubs_take_turns_to_apply_their_rules(open_hub: Open, tmp_path: Path) -> None:
+    told: list[str] = []
+    hubs = [open_hub(told=told, rules=RULES)]
+    with contextlib.suppress(UsageError):  # a folder has one hub
+        hubs.append(open_hub(told=told, rules=RULES))
+    client = HubInProcess(tmp_path, inbox=hubs[0].runs.inbox, ledger=hubs[0].ledger)
+    for name, project in (("old", "p"), ("tagged", "p"), ("kept", "archive")):
+        folder = record(tmp_path / "runs", name, project=project)
+        if name == "tagged":
+            write_json(folder.labels, {"tags": ["paper"]})
+        ship_now(folder, client)
+
+    def look() -> bool:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda hub: hub.retention.look(), hubs * 2))
+        return len(notes(hubs[0])) == 2
+
+    wait_until(look)
+    assert notes(hubs[0]) == [("moved to the trash", "p/old"), ("erased", "p/old")]
+    assert names(hubs[0]) == {"tagged", "kept"}
+    assert any("They would move or erase now: " in line for line in told)
+
+
+def test_rules_that_nobody_looked_at_wait_an_interval(open_hub: Open, tmp_path: Path) -> None:
+    hub = open_hub(rules=RULES.replace("1s", "2s", 1))
+    client = HubInProcess(tmp_path, inbox=hub.runs.inbox, ledger=hub.ledger)
+    ship_now(record(tmp_path / "runs", "old"), client)
+    wait_until(lambda: hub.retention.preview().startswith("to the trash: 1 run ("))
+    documents = hub.ledger.documents
+    for rules in (str(hub.retention.rules), "others"):  # no hub was running, or they were changed
+        due = {"rules": rules, "t": time.time() - (5000.0 if rules != "others" else 1.0)}
+        documents.put("retention", "due", due)
+        hub.retention.look()
+        assert notes(hub) == []
+    documents.put("retention", "due", {"rules": str(hub.retention.rules), "t": time.time() - 1.0})
+    hub.retention.look()
+    assert notes(hub) == [("moved to the trash", "p/old")]
+
+
+def test_a_run_in_the_trash_comes_back_when_it_is_sent_again(
+    open_hub: Open, tmp_path: Path
+) -> None:
+    hub = open_hub()
+    client = HubInProcess(tmp_path, inbox=hub.runs.inbox, ledger=hub.ledger)
+    folder = record(tmp_path / "runs")
+    ship_now(folder, client)
+    with contextlib.closing(open_noting(hub.runs, hub.ledger, hub.runs.whole)) as store:
+        store.remove(store.run("a"))
+    with pytest.raises(HubError, match="was deleted on this hub"):
+        ship_now(folder, client, unless_removed=True)
+    assert names(hub) == set()
+    ship_now(folder, client)
+    assert names(hub) == {"a"}
+
+
+def test_a_command_shows_and_sets_the_rules_of_all_hubs(
+    postgres: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, file = new_database(postgres), tmp_path / "epochal.toml"
+    with open_shared_hub(address, str(tmp_path / "bucket")) as hub:
+        assert main(["hub", "retention", "--hub", address]) == 0
+        assert "nothing is deleted by itself" in capsys.readouterr().out
+        file.write_text('[retention]\ntrash_after = "soon"\n')
+        assert main(["hub", "retention", "--hub", address, "--set", str(file)]) == 2
+        assert "not a time such as" in capsys.readouterr().err
+        file.write_text(RULES)
+        assert main(["hub", "retention", "--hub", address, "--set", str(file)]) == 0
+        assert hub.retention.rules == read_rules(tmp_path)
+        assert hub.ledger.audit()[0]["what"] == "retention rules"
+    assert main(["hub", "retention", "--hub", str(tmp_path)]) == 0
+    assert "They would move or erase now: nothing." in capsys.readouterr().out
+    assert main(["hub", "retention", "--hub", str(tmp_path), "--set", str(file)]) == 2
+
+
+# -- what was deleted -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow

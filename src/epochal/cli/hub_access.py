@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from epochal.hub.ledger import Ledger
     from epochal.server.access import Role
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_NO_RULES = "There are no rules: nothing is deleted by itself."
 ROLES = click.Choice(("read", "write", "admin"))  # each includes the ones before it
 _DAY_S = 86_400.0
 
@@ -145,6 +148,30 @@ def audit(hub: str, lines: int) -> None:
         # In a pipe or a file nothing of the log is cut off.
         width = terminal_columns() if sys.stdout.isatty() else None
         say(table([name.upper() for name in header], cells, width=width, shrink=(2, 4)))
+
+
+@data_command
+@_hub_option
+@click.option("--set", "path", type=_FILE, help="Have all hubs apply [retention] of this file.")
+def retention(hub: str, path: Path | None) -> None:
+    """Print the retention rules of a hub, and what they would move or erase now.
+
+    Hubs that share a database apply the rules that --set stored there, for the first time an
+    interval later (an hour, unless the rules say 'every'). Those of a hub over a folder stand in
+    epochal.toml in that folder.
+    """
+    from epochal.hub.opening import open_beside
+    from epochal.hub.retention import set_rules
+
+    with open_beside(hub) as opened:
+        if path is not None:
+            if "://" not in hub:
+                raise UsageError(f"the rules of this hub stand in {hub}/epochal.toml.")
+            set_rules(opened.ledger, path, _user())
+        rules = opened.retention.rules
+        would = opened.retention.preview()
+    data = {"rules": str(rules) if rules else None, "now": would}
+    answer(data, f"{rules} They would move or erase now: {would}." if rules else _NO_RULES)
 
 
 def _user() -> str:

@@ -133,6 +133,7 @@ hub = Group(
             "doctor": "check the folder of a hub, or its database and bucket",
             "migrate": "copy the folder of a hub into a database and a bucket",
             "upgrade": "bring the tables of a database to the version of this program",
+            "retention": "print which old runs go, or give all hubs their rules",
             "rebuild": "make the database of several hubs anew from their bucket",
         },
         "Use a hub": {
@@ -141,7 +142,7 @@ hub = Group(
         },
     },
     modules={
-        **dict.fromkeys(("token", "share", "audit"), "hub_access"),
+        **dict.fromkeys(("token", "share", "audit", "retention"), "hub_access"),
         **dict.fromkeys(("push", "pull"), "hub_transfer"),
         **dict.fromkeys(("doctor", "migrate", "upgrade", "rebuild"), "hub_operations"),
         "serve": "serve",

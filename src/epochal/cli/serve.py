@@ -185,7 +185,7 @@ def serve(
 
     A hub keeps the runs in the folder DIR. Several hubs share a database and a bucket instead:
     --catalog postgresql://USER@HOST/NAME --bucket s3://BUCKET/PREFIX. [retention] in
-    DIR/epochal.toml decides which runs go to the trash.
+    DIR/epochal.toml decides which runs go to the trash; for several hubs see 'hub retention'.
     """
     from epochal.hub.limits import Limits
     from epochal.hub.opening import open_folder_hub, open_shared_hub

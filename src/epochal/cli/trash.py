@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -15,14 +14,9 @@ from epochal.cli.output import answer, confirm, remark, said_json, say_table
 from epochal.errors import UsageError
 from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, plural
-from epochal.store.local.trash import (
-    KINDS,
-    TRASH,
-    check_removable,
-    disk_usage,
-    folder_bytes,
-    is_removable,
-)
+from epochal.store.catalog import TRASH
+from epochal.store.local.trash import KINDS, check_removable, is_removable
+from epochal.store.row import TrashedRun
 from epochal.store.status import format_age
 from epochal.store.store import Store
 
@@ -80,7 +74,8 @@ def trash(action: str, runs: tuple[str, ...], older: float, yes: bool) -> None:
         _restore(store, runs)
         return
     found = [store.trash.find(key) for key in runs] if runs else store.trash.runs()
-    rows = [(run, folder_bytes(Path(run.folder))) for run in found if run.deleted <= now - older]
+    found = [run for run in found if run.deleted <= now - older]
+    rows = [*zip(found, [usage.total() for usage in store.catalog.usage(found)], strict=True)]
     size = sum(bytes_ for _, bytes_ in rows)
     what = f"{plural(len(rows), 'run')} ({format_bytes(size)})"
     if action == "list":
@@ -126,8 +121,9 @@ def prune(
     if older is None and max_size is None:
         raise UsageError("prune needs a limit: --older AGE, --max-size SIZE, or both.")
     store, now = local_store(), time.time()
-    views = {str(view.path): view for view in store.runs()}
-    sizes = {path: folder_bytes(one.path) for path, one in views.items() if one.tracker is None}
+    views = {view.outline().folder: view for view in store.runs() if view.tracker is None}
+    usage = store.catalog.usage([view.outline() for view in views.values()])
+    sizes = dict(zip(views, [one.total() for one in usage], strict=True))
     free = [view.info for view in (views.values() if where is None else store.runs(where))]
     free = [info for info in free if is_removable(info) and not (keep_tagged and info.tags)]
     free.sort(key=_written)
@@ -161,11 +157,21 @@ def _print_table(last: str, rows: Sequence[tuple[str, str, int, float]]) -> None
     say_table(header, cells, shrink=(0, 1), right=(2, 3))
 
 
+def _usage(store: Store) -> dict[str, Counter[str]]:
+    """Bytes by project and kind, of runs of ours and of the trash."""
+    found: dict[str, Counter[str]] = {}
+    ours = [run.outline() for run in store.runs() if run.tracker is None]
+    runs: list[RunRow | TrashedRun] = [*ours, *store.trash.runs()]
+    for run, num_bytes in zip(runs, store.catalog.usage(runs), strict=True):
+        found.setdefault(run.project, Counter()).update(num_bytes)
+    return found
+
+
 @data_command
 def du() -> None:
     """Show how many bytes runs and the trash take, by project and kind of file."""
     with local_store() as store:
-        usage = disk_usage(store.runs(), store.trash.runs())
+        usage = _usage(store)
     total = sum(usage.values(), Counter[str]())
     kinds = [kind for kind in KINDS if total[kind]]
     projects = sorted(usage.items(), key=lambda one: one[1].total(), reverse=True)

@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from epochal.base.guard import Guard
@@ -28,7 +29,7 @@ _ABANDONED_S = 86_400.0
 
 
 @dataclass(slots=True)
-class _Duty:
+class Duty:
     """Something that is done every so many seconds, until it has nothing to do."""
 
     name: str
@@ -38,35 +39,18 @@ class _Duty:
     problem: str = ""
 
 
-class Maintenance:
-    """The duties of one hub of a cluster.
+class Duties:
+    """Does what is due, in one thread for each list of duties; ``tell`` prints a line."""
 
-    Objects that nobody needs are deleted after ``recovery_s`` seconds. ``tell`` prints a line.
-    """
-
-    def __init__(
-        self,
-        runs: ClusterRuns,
-        *,
-        tell: Callable[[str], object],
-        rule: SealRule | None = None,
-        recovery_s: float = RECOVERY_S,
-    ) -> None:
-        self._runs = runs
+    def __init__(self, *threads: Sequence[Duty], tell: Callable[[str], object]) -> None:
+        self._threads = threads
         self._tell = tell
-        self._recovery_s = recovery_s
         self._stopping = threading.Event()
-        self._sealer = Sealer(runs, rule)
-        self._publisher = Publisher(runs)
-        # Sealing takes long: it does not hold up the others.
-        self._threads: Sequence[Sequence[_Duty]] = (
-            [_Duty("sealing", _SEAL_EVERY_S, self._seal)],
-            [
-                _Duty("partitions", _PARTITIONS_EVERY_S, self._partitions),
-                _Duty("publishing", _PUBLISH_EVERY_S, self._publish),
-                _Duty("sweeping", _SWEEP_EVERY_S, self._sweep),
-            ],
-        )
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a duty should leave the rest for another time."""
+        return self._stopping.is_set()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -87,7 +71,7 @@ class Maintenance:
             for thread in threads:
                 thread.join(5.0)
 
-    def _work(self, duties: Sequence[_Duty], guard: Guard) -> None:
+    def _work(self, duties: Sequence[Duty], guard: Guard) -> None:
         while not self._stopping.is_set():
             for duty in duties:
                 if time.monotonic() >= duty.due_s:
@@ -96,7 +80,7 @@ class Maintenance:
             left_s = min(duty.due_s for duty in duties) - time.monotonic()
             self._stopping.wait(max(0.1, left_s))
 
-    def _do(self, duty: _Duty) -> None:
+    def _do(self, duty: Duty) -> None:
         """Do a duty; a problem that has a name is told when it is a new one."""
         try:
             duty.work()
@@ -104,14 +88,49 @@ class Maintenance:
         except EpochalError as error:
             if duty.problem != str(error):
                 duty.problem = str(error)
-                self._tell(f"Maintenance, {duty.name}: {error}")
+                self._tell(f"The hub, {duty.name}: {error}")
+
+
+class Maintenance:
+    """The duties of one hub of a cluster, and some more that are done beside them.
+
+    Objects that nobody needs are deleted after ``recovery_s`` seconds. ``tell`` prints a line.
+    """
+
+    def __init__(
+        self,
+        runs: ClusterRuns,
+        *more: Duty,
+        tell: Callable[[str], object],
+        rule: SealRule | None = None,
+        recovery_s: float = RECOVERY_S,
+    ) -> None:
+        self._runs = runs
+        self._recovery_s = recovery_s
+        self._sealer = Sealer(runs, rule)
+        self._publisher = Publisher(runs)
+        # Sealing takes long: it does not hold up the others.
+        self._duties = Duties(
+            [Duty("sealing", _SEAL_EVERY_S, self._seal)],
+            [
+                Duty("partitions", _PARTITIONS_EVERY_S, self._partitions),
+                Duty("publishing", _PUBLISH_EVERY_S, self._publish),
+                Duty("sweeping", _SWEEP_EVERY_S, self._sweep),
+            ],
+            *([duty] for duty in more),
+            tell=tell,
+        )
+
+    def running(self) -> AbstractContextManager[None]:
+        """Do everything in threads, until the block ends."""
+        return self._duties.running()
 
     def _seal(self) -> None:
-        while not self._stopping.is_set() and self._sealer.seal_next():
+        while not self._duties.is_stopping and self._sealer.seal_next():
             pass
 
     def _publish(self) -> None:
-        while not self._stopping.is_set() and self._publisher.publish_runs():
+        while not self._duties.is_stopping and self._publisher.publish_runs():
             pass
         self._publisher.publish_indexes()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from epochal.errors import UsageError
 from epochal.hub.ledger import Ledger, only_hub
 from epochal.hub.limits import Budget, Limits
-from epochal.hub.maintenance import Maintenance
-from epochal.hub.retention import Retention, read_rules
+from epochal.hub.maintenance import Duties, Maintenance
+from epochal.hub.retention import Retention, read_rules, shared_rules
 from epochal.hub.serving import FolderRuns, HubRuns, SharedRuns, Task, open_noting
 from epochal.settings import cache_folder
 from epochal.store.bucket import open_bucket
@@ -32,7 +32,8 @@ class OpenedHub:
     place: str
     runs: HubRuns
     ledger: Ledger
-    tasks: Sequence[Task]
+    retention: Retention
+    tasks: Sequence[Task] = ()
 
 
 @contextlib.contextmanager
@@ -43,12 +44,9 @@ def open_folder_hub(
     root.mkdir(parents=True, exist_ok=True)
     with only_hub(root), contextlib.closing(Ledger(root)) as ledger:
         budget = Budget(root, ledger, limits)
-        rules = read_rules(root)
-        runs = FolderRuns(root, budget.charge)
-        opening = partial(open_noting, runs, ledger, runs.whole)
-        locked = runs.inbox.locked
-        retention = Retention(rules, opening, ledger, budget, locked=locked, tell=tell)
-        yield OpenedHub(str(root), runs, ledger, [retention])
+        rules, runs = read_rules(root), FolderRuns(root, budget.charge)
+        retention = Retention(lambda: rules, runs, ledger, tell=tell, on_erase=budget.measure_again)
+        yield OpenedHub(str(root), runs, ledger, retention, [Duties([retention.duty()], tell=tell)])
 
 
 @contextlib.contextmanager
@@ -69,9 +67,11 @@ def open_shared_hub(
         opened = open_bucket(_bucket_of(ledger, bucket, database.address))
         cluster = ClusterRuns(database, opened)
         runs = SharedRuns(cluster, cache=cache_folder(), limits=limits)
-        tasks = [Maintenance(cluster, tell=tell)]
+        retention = Retention(partial(shared_rules, ledger), runs, ledger, tell=tell)
+        tasks = [Maintenance(cluster, retention.duty(), tell=tell)]
+        place = f"{database.address} and {opened.address}"
         try:
-            yield OpenedHub(f"{database.address} and {opened.address}", runs, ledger, tasks)
+            yield OpenedHub(place, runs, ledger, retention, tasks)
         finally:
             runs.close()
 
@@ -102,13 +102,20 @@ def _bucket_of(ledger: Ledger, bucket: str | None, catalog: str) -> str:
 @contextlib.contextmanager
 def open_hub(hub: str) -> Iterator[tuple[Ledger, Store]]:
     """What a hub keeps, for a command beside it: its folder, or the address of its catalog."""
+    with open_beside(hub) as opened:
+        yield opened.ledger, open_noting(opened.runs, opened.ledger, opened.runs.whole)
+
+
+@contextlib.contextmanager
+def open_beside(hub: str) -> Iterator[OpenedHub]:
+    """The hub that ``hub`` names, for a command while it may be running."""
     if "://" in hub:
         with open_shared_hub(hub) as opened:
-            yield opened.ledger, open_noting(opened.runs, opened.ledger, opened.runs.whole)
+            yield opened
         return
     root = Path(hub).expanduser()
     if not root.is_dir():
         raise UsageError(f"--hub: there is no folder {hub!r}.")
     with contextlib.closing(Ledger(root)) as ledger:
         runs = FolderRuns(root)
-        yield ledger, open_noting(runs, ledger, runs.whole)
+        yield OpenedHub(str(root), runs, ledger, Retention(partial(read_rules, root), runs, ledger))

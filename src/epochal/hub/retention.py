@@ -1,16 +1,14 @@
 """Applies the retention rules of a hub: old runs go to the trash, and from there in the end.
 
-Nothing goes silently. The hub says its rules when it starts, and what they would do; the first
-time they are applied is one interval later. Every run that goes is a line of the hub's output and
-of the audit log.
+Nothing goes silently. The hub says its rules when it starts, and what they would do; they are
+applied one interval after they were changed for the first time. Every run that goes is a line of
+the hub's output and of the audit log. Hubs over one database have the same rules, and take turns.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,20 +16,21 @@ from typing import Any
 
 from epochal.errors import EpochalError, UsageError
 from epochal.hub.ledger import Ledger
-from epochal.hub.limits import Budget
+from epochal.hub.maintenance import Duty
+from epochal.hub.serving import HubRuns, open_noting
 from epochal.journal.layout import slugify
 from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, plural
-from epochal.server.state import server_guard
-from epochal.settings import Located, mistake, nearest, read_table
+from epochal.settings import Located, Source, mistake, nearest, read_table
 from epochal.settings.kinds import read_age
-from epochal.store.local.trash import folder_bytes, is_removable
+from epochal.store.local.trash import is_removable
 from epochal.store.row import TrashedRun
 from epochal.store.run import RunView
 from epochal.store.status import format_age
 from epochal.store.store import Store
 
-# How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` and its options say.
+# How long a hub keeps runs: what ``[retention]`` of its ``epochal.toml`` says, or of the file that
+# was given to all hubs over a database.
 #
 #     [retention]
 #     trash_after = "90d"       # runs that the hub received nothing of for so long go to the trash
@@ -102,14 +101,27 @@ class RetentionRules:
         rules = [f"{self.default}."]
         rules += [f"Project {name}: {rule}." for name, rule in sorted(self.by_project.items())]
         every = format_age(self.every_s)
-        return f"Retention: {' '.join(rules)} The hub looks every {every}, first in {every}."
+        return (
+            f"Retention: {' '.join(rules)} The hub looks every {every}, and first {every} after"
+            " the rules were changed."
+        )
+
+    def since(self, now: float) -> dict[str, float | None]:
+        """By project, since when nothing was received of runs that go; '' stands for the others."""
+        rules = {"": self.default, **self.by_project}
+        after = {project: rule.trash_after_s for project, rule in rules.items()}
+        return {project: None if s is None else now - s for project, s in after.items()}
 
 
 def read_rules(root: Path) -> RetentionRules:
     """The rules of the hub in a folder: ``[retention]`` in its ``epochal.toml``."""
     path = root / FILE
+    return _rules_of(read_table(path, "retention") if path.is_file() else {})
+
+
+def _rules_of(values: Mapping[str, Located]) -> RetentionRules:
     tables: dict[str, dict[str, Any]] = {_DEFAULT: {}}
-    for key, located in (read_table(path, "retention") if path.is_file() else {}).items():
+    for key, located in values.items():
         table, _, name = key.rpartition(".")
         if table and not table.startswith(_PROJECTS):
             raise UsageError(
@@ -147,8 +159,28 @@ def _read(key: str, name: str, located: Located) -> dict[str, Any]:
     raise UsageError(f"{located.source}: {named} is not a setting; {nearest(name, known)}")
 
 
+def set_rules(ledger: Ledger, path: Path, who: str) -> RetentionRules:
+    """Have all hubs of a database apply ``[retention]`` of a file."""
+    table = read_table(path, "retention")
+    rules = _rules_of(table)
+    ledger.documents.put(*_RULES, {key: located.value for key, located in table.items()})
+    ledger.note(who, "retention rules", details=str(rules))
+    return rules
+
+
+def shared_rules(ledger: Ledger) -> RetentionRules:
+    """The rules that all hubs of a database apply."""
+    source = Source(argument="the rules of the hubs")
+    table = ledger.documents.get(*_RULES) or {}
+    return _rules_of({key: Located(value, source) for key, value in table.items()})
+
+
 _WHO = "retention"
+_RULES, _DUE = (_WHO, "rules"), (_WHO, "due")
 _MOST_NAMED = 20
+_LOOK_EVERY_S = 10.0
+# What is so late was due while no hub was running.
+_LATE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,93 +190,113 @@ class Plan:
     trash: Sequence[RunView]
     erase: Sequence[TrashedRun]
 
-    def __str__(self) -> str:
+    def text(self, store: Store) -> str:
+        """The plan as people read it."""
         chosen: dict[str, Sequence[RunRow | TrashedRun]] = {
             "to the trash": [run.info for run in self.trash],
             "erased": self.erase,
         }
-        parts = [f"{what}: {_named(runs)}" for what, runs in chosen.items() if runs]
+        parts = [f"{what}: {_named(store, runs)}" for what, runs in chosen.items() if runs]
         return "; ".join(parts) or "nothing"
 
 
 class Retention:
-    """The rules over one folder of runs.
+    """The rules over the runs of a hub; of hubs that share their runs, one applies them at a time.
 
-    ``locked`` keeps shippers from writing to a run while it is moved; ``tell`` prints a line.
+    ``read_rules`` says what the rules are now. ``on_erase`` is called after runs were erased, and
+    ``tell`` prints a line.
     """
 
     def __init__(
         self,
-        rules: RetentionRules,
-        open_store: Callable[[], Store],
+        read_rules: Callable[[], RetentionRules],
+        runs: HubRuns,
         ledger: Ledger,
-        budget: Budget,
         *,
-        locked: Callable[[str], AbstractContextManager[object]],
-        tell: Callable[[str], object],
+        tell: Callable[[str], object] = lambda _line: None,
+        on_erase: Callable[[], object] = lambda: None,
     ) -> None:
-        self._rules = rules
-        self._open_store = open_store
+        self._read_rules = read_rules
+        self._runs = runs
         self._ledger = ledger
-        self._budget = budget
-        self._locked = locked
         self._tell = tell
+        self._on_erase = on_erase
+        self._announced = ""
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Say what the rules are, and apply them again and again in a thread."""
-        stopping, guard = threading.Event(), server_guard()
+    @property
+    def rules(self) -> RetentionRules:
+        """The rules that hold now."""
+        return self._read_rules()
 
-        def work() -> None:
-            guard.run(_WHO, self.announce)
-            while not stopping.wait(self._rules.every_s):
-                guard.run(_WHO, self.apply)
+    def duty(self) -> Duty:
+        """Looks at the rules often enough to apply them in time."""
+        return Duty(_WHO, min(_LOOK_EVERY_S, self.rules.every_s), self.look)
 
-        thread = threading.Thread(target=work, name="epochal-retention", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopping.set()
-            thread.join(5.0)
+    def look(self) -> None:
+        """Apply the rules if they are due; say what they are when they are new to this hub."""
+        rules = self.rules
+        is_due = self._is_due(rules)
+        if str(rules) != self._announced:
+            self._announced = str(rules)
+            if rules:
+                self._tell(f"{rules} They would move or erase now: {self.preview()}.")
+        if is_due:
+            self.apply(rules)
 
-    def announce(self) -> None:
-        """Say the rules, and what they would do now."""
-        if not self._rules:
-            return
-        self._tell(str(self._rules))
-        with contextlib.closing(self._open_store()) as store:
-            self._tell(f"Retention would move or erase now: {self.plan(store)}.")
+    def _is_due(self, rules: RetentionRules) -> bool:
+        """Whether to apply the rules now; of several hubs that ask, one gets this answer.
 
-    def plan(self, store: Store) -> Plan:
-        """What the rules select now; never live runs."""
-        old = [view for view in store.runs() if self._is_old(view)]
-        trash = [view for view in old if is_removable(view.info)]
-        trash.sort(key=lambda view: view.source.newest_s)
-        erase = [run for run in store.trash.runs() if self._is_over(run)]
-        return Plan(trash, erase)
+        Rules that were changed, or that nobody has looked at for long, are due an interval later.
+        """
+        if not rules:
+            return False
+        before, now = self._ledger.documents.get(*_DUE), self._runs.now()
+        is_known = (
+            before is not None
+            and before["rules"] == str(rules)
+            and now < before["t"] + rules.every_s + _LATE_S
+        )
+        if is_known and before is not None and now < before["t"]:
+            return False
+        after = {"rules": str(rules), "t": now + rules.every_s}
+        return self._ledger.documents.swap(*_DUE, before, after) and is_known
 
-    def apply(self) -> None:
+    def preview(self) -> str:
+        """What the rules would do now."""
+        with self._opened() as store:
+            return self._plan(self.rules, store).text(store)
+
+    def apply(self, rules: RetentionRules) -> None:
         """Move and erase what the rules select."""
-        if not self._rules:
-            return
-        with contextlib.closing(self._open_store()) as store:
-            plan = self.plan(store)
+        with self._opened() as store:
+            plan = self._plan(rules, store)
             for view in plan.trash:
-                self._each(f"{view.info.project}/{view.info.name}", self._move, store, view)
+                name = f"{view.info.project}/{view.info.name}"
+                self._each(name, self._move, store, view, rules)
             for run in plan.erase:
                 self._each(f"{run.project}/{run.name}", self._erase, store, run)
         if plan.erase:
-            self._budget.measure_again()
+            self._on_erase()
 
-    def _move(self, store: Store, view: RunView) -> None:
-        info = view.info
-        with self._locked(info.id):
-            if not self._is_old(view):  # something has arrived meanwhile
-                return
-            silent_s = _silent_s(view)
+    def _opened(self) -> AbstractContextManager[Store]:
+        return contextlib.closing(open_noting(self._runs, self._ledger, self._runs.whole))
+
+    def _plan(self, rules: RetentionRules, store: Store) -> Plan:
+        """What the rules select now; never live runs."""
+        now = self._runs.now()
+        silent = self._runs.silent(store, rules.since(now))
+        trash = [run for run in silent if _may_go(rules, run)]
+        trash.sort(key=self._runs.received)
+        erase = [run for run in store.trash.runs() if _is_over(rules, run, now)]
+        return Plan(trash, erase)
+
+    def _move(self, store: Store, view: RunView, rules: RetentionRules) -> None:
+        info, rule = view.info, rules.of(view.info.project)
+        with self._runs.locked(info.id):
+            silent_s = self._runs.now() - self._runs.received(view)
+            if rule.trash_after_s is None or silent_s < rule.trash_after_s:
+                return  # something has arrived meanwhile
             store.remove(view)
-        rule = self._rules.of(info.project)
         why = f"nothing was received for {format_age(silent_s)}"
         if rule.erase_after_s is not None:
             why += f"; the trash is erased after {format_age(rule.erase_after_s)}"
@@ -252,7 +304,7 @@ class Retention:
 
     def _erase(self, store: Store, run: TrashedRun) -> None:
         store.trash.erase(run)
-        why = f"it was in the trash for {format_age(time.time() - run.deleted)}"
+        why = f"it was in the trash for {format_age(self._runs.now() - run.deleted)}"
         self._note("erased", run.id, f"{run.project}/{run.name}", why)
 
     def _each(self, name: str, act: Callable[..., None], *args: object) -> None:
@@ -265,36 +317,21 @@ class Retention:
         self._ledger.note(_WHO, what, run=run_id, details=f"{name}: {why}")
         self._tell(f"Retention: {name} was {what}: {why}.")
 
-    def _is_old(self, view: RunView) -> bool:
-        brief = view.outline()
-        rule = self._rules.of(brief.project)
-        if rule.trash_after_s is None or view.tracker is not None or rule.keeps(brief.tags):
-            return False
-        return _silent_s(view) >= rule.trash_after_s
 
-    def _is_over(self, run: TrashedRun) -> bool:
-        after_s = self._rules.of(run.project).erase_after_s
-        return after_s is not None and time.time() - run.deleted >= after_s
+def _may_go(rules: RetentionRules, run: RunView) -> bool:
+    brief = run.outline()
+    return not rules.of(brief.project).keeps(brief.tags) and is_removable(run.info)
 
 
-def _named(runs: Sequence[RunRow | TrashedRun]) -> str:
+def _is_over(rules: RetentionRules, run: TrashedRun, now: float) -> bool:
+    after_s = rules.of(run.project).erase_after_s
+    return after_s is not None and now - run.deleted >= after_s
+
+
+def _named(store: Store, runs: Sequence[RunRow | TrashedRun]) -> str:
     names = [f"{run.project}/{run.name}" for run in runs]
-    size = sum(folder_bytes(Path(run.folder)) for run in runs)
+    size = sum(usage.total() for usage in store.catalog.usage(runs))
     more = len(names) - _MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     listed = ", ".join(names[:_MOST_NAMED])
     return f"{plural(len(names), 'run')} ({format_bytes(size)}): {listed}{rest}"
-
-
-def _silent_s(run: RunView) -> float:
-    """How long ago anything of a run was received last; 0 where that is not known.
-
-    By the clock of who received it, not by what the run says: a run of last year that is sent today
-    is new to the hub.
-    """
-    try:
-        run.refresh()
-    except (OSError, EpochalError):
-        return 0.0
-    now = time.time()
-    return now - (run.source.newest_s or run.created or now)

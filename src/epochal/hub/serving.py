@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from epochal.api.serving import ServerAddress, write_archive
-from epochal.errors import UsageError
+from epochal.errors import EpochalError, UsageError
 from epochal.health.rule_settings import reader_rules
 from epochal.hub.admission import Admission
 from epochal.hub.audit import AuditMiddleware
@@ -29,7 +29,7 @@ from epochal.hub.health import HealthProbes
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger, Links
 from epochal.hub.limits import GuessLimitMiddleware, Limits
-from epochal.journal.layout import SearchBounds
+from epochal.journal.layout import SearchBounds, slugify
 from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
@@ -72,6 +72,22 @@ class HubRuns(Protocol):
 
     def catalog(self, part: Part) -> Catalog:
         """The catalog over a part of the runs, and over nothing else."""
+
+    def now(self) -> float:
+        """The time in Unix seconds, by the clock that says when a run was received."""
+
+    def received(self, run: RunView) -> float:
+        """When anything of a run was received last."""
+
+    def silent(self, store: Store, since: Mapping[str, float | None]) -> Iterator[RunView]:
+        """Runs of which nothing was received since a moment.
+
+        The moment may be another one for each project, ``since['']`` is that of all others. None:
+        their runs are left out.
+        """
+
+    def locked(self, run_id: str) -> AbstractContextManager[object]:
+        """Let nothing of a run be received meanwhile, where it would be lost."""
 
     def close(self) -> None:
         """Store what waits; no request follows."""
@@ -116,6 +132,26 @@ class FolderRuns:
         rules, cache = reader_rules(), cache_folder()
         return FolderCatalog(*part.folders, cache=cache, rules=rules, only=part.only)
 
+    def now(self) -> float:
+        return time.time()
+
+    def received(self, run: RunView) -> float:
+        try:
+            run.refresh()
+        except (OSError, EpochalError):
+            return self.now()
+        # By the clock of the disk: a run of last year that comes today is new here.
+        return run.source.newest_s or run.created or self.now()
+
+    def silent(self, store: Store, since: Mapping[str, float | None]) -> Iterator[RunView]:
+        for run in store.runs():
+            moment = since.get(slugify(run.outline().project), since[""])
+            if moment is not None and self.received(run) <= moment:
+                yield run
+
+    def locked(self, run_id: str) -> AbstractContextManager[object]:
+        return self.inbox.locked(run_id)
+
     def close(self) -> None:
         """Nothing waits."""
 
@@ -156,6 +192,23 @@ class SharedRuns:
             only=part.only,
             rules=reader_rules(),
         )
+
+    def now(self) -> float:
+        return self._runs.now()
+
+    def received(self, run: RunView) -> float:
+        stored = self._runs.find(run.id)
+        return self.now() if stored is None else stored.received
+
+    def silent(self, store: Store, since: Mapping[str, float | None]) -> Iterator[RunView]:
+        for run_id in self._runs.silent(since):
+            run = store.find(run_id)
+            if run is not None:
+                yield run
+
+    def locked(self, run_id: str) -> AbstractContextManager[object]:
+        # A sender that goes on takes its run out of the trash, with all that is there.
+        return contextlib.nullcontext()
 
     def close(self) -> None:
         self.inbox.close()

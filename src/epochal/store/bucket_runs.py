@@ -106,6 +106,11 @@ class BucketRuns:
         """Nothing: a part that was sealed is a change of its run."""
         return {}
 
+    def stored_bytes(self, runs: Sequence[str]) -> dict[str, int]:
+        """How much some runs took when they were published."""
+        known = self._known()
+        return {run_id: known[run_id].stored_bytes for run_id in runs if run_id in known}
+
     # -- one run ----------------------------------------------------------------------------------
 
     def state(self, run_id: str) -> RunState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,9 @@ from epochal.store.row import TrashedRun
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
 
+# Kinds of bytes: of what was deleted, and of runs whose files nobody tells apart.
+TRASH = "trash"
+RUNS = "runs"
 # So long a list reads runs that carry no summary.
 SUMMARISE_S = 2.0
 
@@ -82,6 +86,12 @@ class Catalog(Protocol):
 
     def forget(self, run: RunView) -> None:
         """Leave out a run that has just been moved to the trash."""
+
+    def usage(self, runs: Sequence[RunRow | TrashedRun]) -> Sequence[Counter[str]]:
+        """How many bytes each of some runs takes, by kind.
+
+        Raises ``UsageError`` where only those can tell who keep the runs.
+        """
 
     @property
     def trash(self) -> Trash:

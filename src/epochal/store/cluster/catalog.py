@@ -12,7 +12,7 @@ import hashlib
 import math
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +33,7 @@ from epochal.query import filter as q
 from epochal.records import whole_number
 from epochal.shipping.fetching import RunReader
 from epochal.store.cache import MemoryBudget
-from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.catalog import RUNS, SUMMARISE_S, TRASH, KnownRuns
 from epochal.store.cluster.runs import News, StoredRun
 from epochal.store.folder import FolderSource
 from epochal.store.held import HeldRun
@@ -76,6 +76,9 @@ class StoredRuns(RunReader, Protocol):
 
     def sizes(self, runs: Sequence[str]) -> dict[str, int]:
         """How many lines some runs have, where that is known."""
+
+    def stored_bytes(self, runs: Sequence[str]) -> dict[str, int]:
+        """How much some runs take, those in the trash as well."""
 
     def put_summary(self, run_id: str, summary: bytes) -> None:
         """Keep the summary of a run that has ended, if that is possible."""
@@ -184,6 +187,13 @@ class ClusterCatalog:
     def _put(self, run_id: str, row: RunRow, signature: str) -> None:
         # Of a run that is not settled more could be known.
         self._index.put(run_id, row, None, signature=signature, is_settled=row.is_summarised)
+
+    def usage(self, runs: Sequence[RunRow | TrashedRun]) -> Sequence[Counter[str]]:
+        sizes = self._runs.stored_bytes([run.id for run in runs])
+        kinds = [TRASH if isinstance(run, TrashedRun) else RUNS for run in runs]
+        return [
+            Counter({kind: sizes.get(run.id, 0)}) for run, kind in zip(runs, kinds, strict=True)
+        ]
 
     # -- single runs ------------------------------------------------------------------------------
 

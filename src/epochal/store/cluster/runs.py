@@ -182,6 +182,35 @@ class ClusterRuns:
         rows = self.database.run(lambda cursor: cursor.execute(text, (list(runs),)).fetchall())
         return dict(rows)
 
+    def stored_bytes(self, runs: Sequence[str]) -> dict[str, int]:
+        """How much some runs take, those in the trash as well."""
+        text = "select id, stored_bytes from epochal.runs where id = any(%s)"
+        rows = self.database.run(lambda cursor: cursor.execute(text, (list(runs),)).fetchall())
+        return dict(rows)
+
+    def now(self) -> float:
+        """The time in Unix seconds by the clock of the database."""
+        text = "select extract(epoch from now())::float8"
+        row = self.database.run(lambda cursor: cursor.execute(text).fetchone())
+        assert row is not None
+        return float(row[0])
+
+    def silent(self, since: Mapping[str, float | None]) -> list[str]:
+        """Runs of which nothing was received since a moment, the longest silent first.
+
+        The moment may be another one for each project, ``since['']`` is that of all others. None:
+        their runs are left out.
+        """
+        text = (
+            "select id from epochal.runs"
+            " left join unnest(%s::text[], %s::float8[]) as since(project, moment) using (project)"
+            " where removed is null and received <= to_timestamp("
+            " case when since.project is null then %s else moment end) order by received"
+        )
+        asked = (list(since), list(since.values()), since[""])
+        rows = self.database.run(lambda cursor: cursor.execute(text, asked).fetchall())
+        return [run_id for (run_id,) in rows]
+
     def register(self, run_id: str, identity: Mapping[str, Any], *, writer: str = "") -> StoredRun:
         """Take in who a run is; a name that another run of the project has gets a number.
 

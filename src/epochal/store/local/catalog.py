@@ -7,6 +7,7 @@ import math
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -32,7 +33,8 @@ from epochal.store.local.listed import (
     known_runs,
     newest_first,
 )
-from epochal.store.local.trash import FolderTrash
+from epochal.store.local.trash import FolderTrash, folder_usage
+from epochal.store.row import TrashedRun
 from epochal.store.run import RunView
 from epochal.store.selection import Selection
 from epochal.store.store import Store
@@ -261,6 +263,9 @@ class FolderCatalog:
             bounds=self._bounds if converted is None else None,
             converted=converted,
         )
+
+    def usage(self, runs: Sequence[RunRow | TrashedRun]) -> Sequence[Counter[str]]:
+        return [*map(folder_usage, runs)]
 
     def forget(self, run: RunView) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from epochal.base.atomic_file import make_folder, sync_folder
@@ -22,6 +22,7 @@ from epochal.errors import FormatError, RunNotFoundError, UsageError
 from epochal.journal.labels import read_labels
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
 from epochal.journal.row import RunRow
+from epochal.store.catalog import RUNS, TRASH
 from epochal.store.lookup import choose
 from epochal.store.row import TrashedRun
 from epochal.store.run import RunView
@@ -211,29 +212,18 @@ def _described(folder: Path, origin: Path, deleted: float) -> TrashedRun:
     )
 
 
-TRASH = "trash"
 OTHER = "other"
 # The kind of a file is that of the folder of the run it lies in.
 _KINDS = {"journal": "journals"}
 _KINDS |= {name: name for name in ("segments", "blobs", "checkpoints", "files")}
-KINDS = (*_KINDS.values(), OTHER, TRASH)
+KINDS = (*_KINDS.values(), RUNS, OTHER, TRASH)
 
 
-def disk_usage(
-    runs: Iterable[RunView], trashed: Iterable[TrashedRun] = ()
-) -> dict[str, Counter[str]]:
-    """Bytes by project and kind, of runs of ours and of the trash."""
-    usage: dict[str, Counter[str]] = {}
-    for run in runs:
-        if run.tracker is None:
-            usage.setdefault(run.outline().project, Counter()).update(_bytes_by_kind(run.path))
-    for deleted in trashed:
-        size = folder_bytes(Path(deleted.folder))
-        usage.setdefault(deleted.project, Counter())[TRASH] += size
-    return usage
-
-
-def _bytes_by_kind(folder: Path) -> Counter[str]:
+def folder_usage(run: RunRow | TrashedRun) -> Counter[str]:
+    """Bytes of the folder of a run by kind."""
+    folder = Path(run.folder)
+    if isinstance(run, TrashedRun):
+        return Counter({TRASH: folder_bytes(folder)})
     kinds: Counter[str] = Counter()
     # A run may be gone meanwhile, or not for us to look into.
     with contextlib.suppress(OSError), os.scandir(folder) as entries:

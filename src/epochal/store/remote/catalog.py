@@ -12,6 +12,7 @@ import math
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,9 @@ class HttpCatalog:
         for run in behind:
             run.refresh()
         return told
+
+    def usage(self, runs: Sequence[RunRow | TrashedRun]) -> Sequence[Counter[str]]:
+        raise UsageError(f"{self._server.url} does not say how many bytes its runs take.")
 
     def forget(self, run: RunView) -> None:
         with self._lock:
