@@ -9,7 +9,7 @@ import itertools
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -105,6 +105,17 @@ class HubCounters:
     def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
         """Have a value that is read when somebody asks."""
         self._families[name] = ("gauge", about, lambda: iter((_Sample("", "", read()),)))
+
+    def gauges(
+        self, name: str, about: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """The same, with a value for each value of a label."""
+
+        def samples() -> Iterator[_Sample]:
+            for value, number in sorted(read().items()):
+                yield _Sample("", f'{{{label}="{value}"}}', number)
+
+        self._families[name] = ("gauge", about, samples)
 
     def receive(self, lines: bytes) -> None:
         """Count lines that have come."""

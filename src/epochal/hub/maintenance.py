@@ -8,22 +8,25 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from epochal.base.guard import Guard
 from epochal.errors import EpochalError
+from epochal.hub.counters import HubCounters
 from epochal.server.state import server_guard
 from epochal.store.cluster.publishing import Publisher, check_bucket
 from epochal.store.cluster.runs import ClusterRuns
-from epochal.store.cluster.sealing import Sealer, SealRule
+from epochal.store.cluster.sealing import Sealer, SealRule, count_leases
 from epochal.store.cluster.sweeping import RECOVERY_S, drop_partitions, sweep_objects
+from epochal.store.cluster.usage import bytes_by
 
 _SEAL_EVERY_S = 5.0
 _PUBLISH_EVERY_S = 10.0
 _PARTITIONS_EVERY_S = 600.0
 _SWEEP_EVERY_S = 600.0
+_MEASURE_EVERY_S = 15.0
 # An upload of which no piece came for so long is given up; its sender begins again.
 _ABANDONED_S = 86_400.0
 
@@ -102,11 +105,20 @@ class Maintenance:
         runs: ClusterRuns,
         *more: Duty,
         tell: Callable[[str], object],
+        counters: HubCounters | None = None,
         rule: SealRule | None = None,
         recovery_s: float = RECOVERY_S,
     ) -> None:
         self._runs = runs
         self._recovery_s = recovery_s
+        # As they were last: whoever asks for counters does not wait for the database.
+        self._stored: Mapping[str, float] = {}
+        self._num_leases = 0
+        if counters is not None:
+            about = "Bytes of runs by project, of all hubs; those in the trash count."
+            counters.gauges("stored_bytes", about, "project", lambda: self._stored)
+            about = "Parts that are being sealed, by all hubs."
+            counters.gauge("sealing_leases", about, lambda: self._num_leases)
         self._sealer = Sealer(runs, rule)
         self._publisher = Publisher(runs)
         # Sealing takes long: it does not hold up the others.
@@ -117,6 +129,7 @@ class Maintenance:
                 Duty("publishing", _PUBLISH_EVERY_S, self._publish),
                 Duty("sweeping", _SWEEP_EVERY_S, self._sweep),
             ],
+            [Duty("measuring", _MEASURE_EVERY_S, self._measure)],
             *([duty] for duty in more),
             tell=tell,
         )
@@ -133,6 +146,11 @@ class Maintenance:
         while not self._duties.is_stopping and self._publisher.publish_runs():
             pass
         self._publisher.publish_indexes()
+
+    def _measure(self) -> None:
+        database = self._runs.database
+        self._stored = database.run(lambda cursor: bytes_by(cursor, "project"))
+        self._num_leases = database.run(count_leases)
 
     def _partitions(self) -> None:
         self._runs.database.prepare()

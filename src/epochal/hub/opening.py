@@ -68,7 +68,7 @@ def open_shared_hub(
         cluster = ClusterRuns(database, opened)
         runs = SharedRuns(cluster, cache=cache_folder(), limits=limits)
         retention = Retention(partial(shared_rules, ledger), runs, ledger, tell=tell)
-        tasks = [Maintenance(cluster, retention.duty(), tell=tell)]
+        tasks = [Maintenance(cluster, retention.duty(), tell=tell, counters=runs.counters)]
         place = f"{database.address} and {opened.address}"
         try:
             yield OpenedHub(place, runs, ledger, retention, tasks)

@@ -257,7 +257,7 @@ def test_commands_read_a_bucket(cluster: Cluster, capsys: pytest.CaptureFixture[
     assert "20 points" in capsys.readouterr().out
     assert main(["manage", "du", "--json", "--dir", cluster.bucket]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["data"]["disk"] == {"p": {"runs": runs.stored_bytes(["one"])["one"]}}
+    assert said["disk"] == {"p": {"runs": runs.stored_bytes(["one"])["one"]}}
     assert main(["trash", "put", "one", "--dir", cluster.bucket]) == 2
     assert main(["demo", "--dir", cluster.bucket]) == 2
     assert "can only be read" in capsys.readouterr().err

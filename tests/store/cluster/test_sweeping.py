@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from epochal.hub.counters import HubCounters
 from epochal.hub.maintenance import Maintenance
 from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.cluster.sealing import Sealer, SealRule
@@ -162,10 +163,13 @@ def test_hubs_maintain_a_cluster_by_themselves(cluster: Cluster) -> None:
     inbox.append("one", STEM, first=0, lines=lines(0, 20) + FINISH)
     age(hubs[0], 3700.0)
     bucket = hubs[0].bucket
-    tasks = [Maintenance(runs, tell=told.append) for runs in hubs]
+    counters = HubCounters()
+    tasks = [Maintenance(runs, tell=told.append, counters=counters) for runs in hubs]
     with tasks[0].running(), tasks[1].running():
         wait_for(lambda: "bucket.json" in keys(hubs[0]))
         wait_for(lambda: hubs[0].state("one").segments)
         wait_for(lambda: read_parts(bucket, "p/one").parts[STEM].sealed == 21)
+        wait_for(lambda: 'epochal_hub_stored_bytes{project="p"} ' in counters.text())
+        wait_for(lambda: "\nepochal_hub_sealing_leases 1\n" in counters.text())  # of the newer run
     assert read_bucket(bucket).projects.keys() == {"p"}
     assert any("sealing" in line and "newer Epochal" in line for line in told)

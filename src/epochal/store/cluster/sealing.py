@@ -86,6 +86,13 @@ returning parts.run, parts.stem, project || '/' || slug, sealed, object,
 """
 
 
+def count_leases(cursor: Cursor) -> int:
+    """How many parts are sealed now, by all hubs."""
+    text = "select count(*) from epochal.parts where records > sealed and lease_until > now()"
+    row = cursor.execute(text).fetchone()
+    return 0 if row is None else int(row[0])
+
+
 class Sealer:
     """Seals what is due; several may work at once, in one process or in many.
 
