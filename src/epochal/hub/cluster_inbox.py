@@ -316,7 +316,7 @@ class _Upload:
             self._runs.bucket.delete(
                 [stored.key for stored in self._runs.bucket.list(f"{self._prefix}/")]
             )
-            self._runs.end_upload(self.run_id, self.kind, self.name, self.sha256)
+            self._runs.end_upload(self.run.id, self.kind, self.name, self.sha256)
 
     def _pieces(self) -> Iterator[bytes]:
         offset = 0

@@ -276,6 +276,6 @@ def test_a_copy_of_a_bucket_is_readable(cluster: Cluster, tmp_path: Path) -> Non
 def test_no_run_and_no_project_has_the_name_of_a_file(cluster: Cluster) -> None:
     runs = cluster.hub()
     inbox = cluster.inbox(runs)
-    assert runs.folder_of(register(inbox, INDEX_NAME)) == f"p/{INDEX_NAME}-2"
+    assert runs.present(register(inbox, INDEX_NAME)).folder == f"p/{INDEX_NAME}-2"
     with pytest.raises(UsageError, match=r"no project can be named 'bucket\.json'"):
         register(inbox, "two", project=BUCKET_FILE)

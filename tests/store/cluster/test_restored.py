@@ -90,7 +90,7 @@ def test_a_restored_database_gets_what_the_bucket_has(
     assert {run.id for run in read_index(restored.bucket, "p")} == expected.keys()
     for run_id, num_lines in expected.items():
         assert restored.lines(run_id, STEM, first=0) == lines(0, num_lines)
-        part = read_parts(restored.bucket, restored.folder_of(run_id)).parts[STEM]
+        part = read_parts(restored.bucket, restored.present(run_id).folder).parts[STEM]
         assert (part.sealed, part.object in objects(restored)) == (num_lines, True)
     one = restored.find("one")
     assert one is not None
