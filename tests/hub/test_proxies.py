@@ -249,12 +249,17 @@ def test_values_arrive_through_caddy_while_they_are_logged(
         check_live(deployed, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("place", ["deploy", "guide"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("deploy/Caddyfile", "deploy/Caddyfile.company"),
+        *("docs/how-to/hub.md", "docs/how-to/hub-company.md"),
+    ],
+)
 def test_caddy_accepts_the_files(tmp_path: Path, place: str) -> None:
-    text = (DEPLOY / "Caddyfile").read_text()
-    if place == "guide":
-        guide = (DEPLOY.parent / "docs/how-to/hub.md").read_text()
-        (text,) = re.findall(r"```\n(hub\.example\.org \{.*?)```", guide, re.DOTALL)
+    text = (DEPLOY.parent / place).read_text()
+    if place.endswith(".md"):
+        (text,) = re.findall(r"```\n(hub\.example\.org \{.*?)```", text, re.DOTALL)
     (tmp_path / "Caddyfile").write_text(text)
     command = [program("caddy"), "validate", "--adapter", "caddyfile", "--config", "Caddyfile"]
     environ = {**os.environ, "HUB_HOST": "hub.example.org", "HOME": str(tmp_path)}
