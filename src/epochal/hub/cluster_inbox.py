@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from epochal.journal.layout import slugify
 from epochal.journal.summaries import metrics_bytes, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
-from epochal.store.bucket import ObjectNotFoundError, pieces_of
+from epochal.store.bucket import BucketError, ObjectNotFoundError, pieces_of
 from epochal.store.cluster.database import CatalogAwayError
 from epochal.store.cluster.lines import Block
 from epochal.store.cluster.runs import ClusterRuns, StoredFile
@@ -42,6 +43,10 @@ _LAUNCH_SLACK_S = 600.0
 _MOST_PROJECTS = 10_000
 # A prefix that no object has: listing it says whether the bucket is there.
 _PROBE = "ready/"
+# A failure counts for so long: who finds a hub not ready sends it nothing that could succeed.
+_RECENT_S = 10.0
+_NO_LINES = "the database stores no lines now."
+_NO_FILES = "the bucket stores no files now: sealing and files wait."
 ONE_MACHINE = (
     "what is acknowledged is durable on one machine: the database has no synchronous standby."
 )
@@ -69,7 +74,9 @@ class ClusterInbox:
     ) -> None:
         self._runs = runs
         self._charge = charge
-        self._queue = LineQueue(runs.append, collect_s=collect_s, on_commit=on_commit)
+        self._queue = LineQueue(self._store, collect_s=collect_s, on_commit=on_commit)
+        # What failed last, and when; it is asked again only if senders come.
+        self._failures: dict[str, float] = {}
         # The projects of runs that were asked for last: a run stays in its project.
         self._projects: OrderedDict[str, str] = OrderedDict()
 
@@ -108,7 +115,29 @@ class ClusterInbox:
         except EpochalError:
             # Lines are acknowledged without it, so a balancer must not hide every hub.
             notes.append("the bucket cannot be reached: sealing and files wait.")
+        # A full disk can still be read.
+        if self._has_failed(_NO_LINES) and not missing:
+            missing.append(_NO_LINES)
+        if self._has_failed(_NO_FILES):
+            notes.append(_NO_FILES)
         return Readiness(tuple(missing), tuple(notes))
+
+    def _has_failed(self, what: str) -> bool:
+        return time.monotonic() - self._failures.get(what, -math.inf) < _RECENT_S
+
+    @contextlib.contextmanager
+    def _noting(self, what: str, error: type[EpochalError]) -> Iterator[None]:
+        """Note a failure for those who ask whether this hub is ready, until it succeeds."""
+        try:
+            yield
+        except error:
+            self._failures[what] = time.monotonic()
+            raise
+        self._failures.pop(what, None)
+
+    def _store(self, blocks: Sequence[Block]) -> Sequence[int | EpochalError]:
+        with self._noting(_NO_LINES, CatalogAwayError):
+            return self._runs.append(blocks)
 
     def register(self, run_id: str, identity: Mapping[str, Any]) -> protocol.RunState:
         checked = protocol.checked_identity(run_id, identity)
@@ -160,13 +189,14 @@ class ClusterInbox:
             raise other_content(kind, name)
         upload = _Upload(self._runs, run_id, kind, name, size, sha256)
         have = upload.num_bytes
-        if have < size or not size:
-            if offset != have:
-                return have
-            if chunk:
-                self._charge(run_id, len(chunk))
-            have = upload.add(chunk, offset=offset)
-        return have if have < size else self._complete(upload)
+        with self._noting(_NO_FILES, BucketError):
+            if have < size or not size:
+                if offset != have:
+                    return have
+                if chunk:
+                    self._charge(run_id, len(chunk))
+                have = upload.add(chunk, offset=offset)
+            return have if have < size else self._complete(upload)
 
     def put_labels(
         self,
