@@ -149,8 +149,8 @@ class ClusterInbox:
         return self.state(run_id)
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
-        since = max(0.0, time.time() - age_s - _LAUNCH_SLACK_S)
-        run_id = self._runs.launched(launch_id, slugify(project), since=since)
+        within_s = age_s + _LAUNCH_SLACK_S
+        run_id = self._runs.launched(launch_id, slugify(project), within_s=within_s)
         if run_id is None:
             raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
         return run_id
