@@ -6,6 +6,7 @@ The faults are real ones of real processes, except the clock: the hub's ``time.t
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from epochal.shipping.client import HubClient
@@ -64,12 +66,18 @@ class Hub:
 
 
 class Wire:
-    """A TCP proxy to a port; a cut ends every connection within what it was sending."""
+    """A TCP proxy to a port or a socket of this machine.
 
-    def __init__(self, port: int) -> None:
-        self._to = port
+    A cut ends every connection within what it was sending. Each connection is also cut after as
+    many bytes, in both directions, as ``limit`` says when it begins.
+    """
+
+    def __init__(self, to: int | str, *, limit: Callable[[], float] = lambda: math.inf) -> None:
+        self._to = to
+        self._limit = limit
         self._open: list[socket.socket] = []
         self.is_cut = False
+        self.num_cut = 0
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -95,18 +103,30 @@ class Wire:
             try:
                 if self.is_cut:
                     raise ConnectionResetError
-                far = socket.create_connection(("127.0.0.1", self._to))
+                far = self._connect()
             except OSError:
                 _close(near)
                 continue
             self._open += [near, far]
+            left = [self._limit()]
             for pair in ((near, far), (far, near)):
-                threading.Thread(target=self._copy, args=pair, daemon=True).start()
+                threading.Thread(target=self._copy, args=(*pair, left), daemon=True).start()
 
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+    def _connect(self) -> socket.socket:
+        if isinstance(self._to, int):
+            return socket.create_connection(("127.0.0.1", self._to))
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self._to)
+        return far
+
+    def _copy(self, source: socket.socket, target: socket.socket, left: list[float]) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                target.sendall(data)
+                target.sendall(data[: int(min(max(left[0], 0), len(data)))])
+                left[0] -= len(data)
+                if left[0] <= 0:
+                    self.num_cut += 1
+                    break
         _close(source)
         _close(target)
 

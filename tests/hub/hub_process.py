@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def serving_hub(
     ledger: Ledger,
     *,
     admission: Admission | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> Iterator[Server]:
     """A hub over a folder, or over these runs, in a thread of this process."""
     runs = FolderRuns(hub) if isinstance(hub, Path) else hub

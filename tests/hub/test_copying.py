@@ -48,6 +48,7 @@ def fill(root: Path, *, runs: int = 3, steps: int = 50) -> str:
         store.boards.save("p", Board("losses", query="loss < 1"), None)
         token = ledger.add_token("sender", "write", ["p"])
         ledger.note("somebody", "did something")
+        ledger.claim(run.id, "p", "sender")
         Links(ledger.documents).make(["a"], until=time.time() + 100)
     assert main(["manage", "pack", "run-2", "--dir", str(root)]) == 0
     return token
@@ -105,6 +106,8 @@ def test_everything_moves_to_a_cluster_and_back(
     assert "3 runs with " in printed
     assert "are the same on both sides" in printed
     runs = cluster.hub()
+    quotas = {run.slug: run.writer for run in runs.news(None, dict).changed}
+    assert quotas == {"run-0": "sender", "run-1": "", "run-2": ""}
     blocks = num_rows(runs, "lines")
     assert main(["hub", "migrate", str(root), *addresses(cluster)]) == 0  # nothing is doubled
     assert "The trash has had 1 run already." in capsys.readouterr().out

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from epochal.journal.layout import json_bytes, slugify
 from epochal.journal.summaries import metrics_bytes, summary_bytes
 from epochal.shipping import protocol
 from epochal.shipping.offering import named_part
-from epochal.store.bucket import ObjectNotFoundError, pieces_of
+from epochal.store.bucket import BucketError, ObjectNotFoundError, pieces_of
 from epochal.store.cluster.database import CatalogAwayError
 from epochal.store.cluster.lines import Block
 from epochal.store.cluster.runs import ClusterRuns, StoredFile
@@ -45,6 +45,10 @@ _LAUNCH_SLACK_S = 600.0
 _MOST_PROJECTS = 10_000
 # A prefix that no object has: listing it says whether the bucket is there.
 _PROBE = "ready/"
+# A failure counts for so long: who finds a hub not ready sends it nothing that could succeed.
+_RECENT_S = 10.0
+_NO_LINES = "the database stores no lines now."
+_NO_FILES = "the bucket stores no files now: sealing and files wait."
 ONE_MACHINE = (
     "what is acknowledged is durable on one machine: the database has no synchronous standby."
 )
@@ -73,8 +77,9 @@ class ClusterInbox:
     ) -> None:
         self._runs = runs
         self._limits = Limits() if limits is None else limits
-        append = partial(runs.append, charging=self._limits.charging if self._limits else None)
-        self._queue = LineQueue(append, collect_s=collect_s, on_commit=on_commit)
+        self._queue = LineQueue(self._store, collect_s=collect_s, on_commit=on_commit)
+        # What failed last, and when; it is asked again only if senders come.
+        self._failures: dict[str, float] = {}
         # The projects of runs that were asked for last: a run stays in its project.
         self._projects: OrderedDict[str, str] = OrderedDict()
 
@@ -113,7 +118,30 @@ class ClusterInbox:
         except EpochalError:
             # Lines are acknowledged without it, so a balancer must not hide every hub.
             notes.append("the bucket cannot be reached: sealing and files wait.")
+        # A full disk can still be read.
+        if self._has_failed(_NO_LINES) and not missing:
+            missing.append(_NO_LINES)
+        if self._has_failed(_NO_FILES):
+            notes.append(_NO_FILES)
         return Readiness(tuple(missing), tuple(notes))
+
+    def _has_failed(self, what: str) -> bool:
+        return time.monotonic() - self._failures.get(what, -math.inf) < _RECENT_S
+
+    @contextlib.contextmanager
+    def _noting(self, what: str, error: type[EpochalError]) -> Iterator[None]:
+        """Note a failure for those who ask whether this hub is ready, until it succeeds."""
+        try:
+            yield
+        except error:
+            self._failures[what] = time.monotonic()
+            raise
+        self._failures.pop(what, None)
+
+    def _store(self, blocks: Sequence[Block]) -> Sequence[int | EpochalError]:
+        charging = self._limits.charging if self._limits else None
+        with self._noting(_NO_LINES, CatalogAwayError):
+            return self._runs.append(blocks, charging=charging)
 
     def register(
         self, run_id: str, identity: Mapping[str, Any], *, writer: str = ""
@@ -128,8 +156,8 @@ class ClusterInbox:
         return self.state(run_id)
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
-        since = max(0.0, time.time() - age_s - _LAUNCH_SLACK_S)
-        run_id = self._runs.launched(launch_id, slugify(project), since=since)
+        within_s = age_s + _LAUNCH_SLACK_S
+        run_id = self._runs.launched(launch_id, slugify(project), within_s=within_s)
         if run_id is None:
             raise UnknownRunError(f"no run of the launch {launch_id!r} is here.")
         return run_id
@@ -167,14 +195,15 @@ class ClusterInbox:
             raise other_content(kind, name)
         upload = _Upload(self._runs, run_id, kind, name, size, sha256)
         have = upload.num_bytes
-        if have < size or not size:
-            if offset != have:
-                return have
-            if self._limits:
-                replaced = self._runs.file_bytes(run_id, kind, name)
-                self._check_fits(upload.run.writer, size - replaced)
-            have = upload.add(chunk, offset=offset)
-        return have if have < size else self._complete(upload)
+        with self._noting(_NO_FILES, BucketError):
+            if have < size or not size:
+                if offset != have:
+                    return have
+                if self._limits:
+                    replaced = self._runs.file_bytes(run_id, kind, name)
+                    self._check_fits(upload.run.writer, size - replaced)
+                have = upload.add(chunk, offset=offset)
+            return have if have < size else self._complete(upload)
 
     def put_labels(
         self,

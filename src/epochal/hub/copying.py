@@ -52,6 +52,7 @@ class Original(NamedTuple):
     """A run that is copied; ``removed`` is when it was moved to the trash, None for the others.
 
     ``known`` returns ``summary.json`` and ``metrics.json``, None for one that is not there.
+    ``writer`` is the token that sent it first.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Original(NamedTuple):
     reader: RunReader
     state: Callable[[], RunState]
     known: Callable[[], tuple[bytes | None, bytes | None]]
+    writer: str = ""
     removed: float | None = None
 
 
@@ -80,7 +82,9 @@ class FolderData:
             folder = RunFolder(Path(run.folder))
             trashed = _in_folder(folder, FolderInbox(folder.path.parent))
             here.append(trashed._replace(removed=run.deleted))
-        return here
+        claims = dict(self.documents.all("claim"))
+        writers = {run_id: str(claim["writer"]) for run_id, claim in claims.items()}
+        return [run._replace(writer=writers.get(run.id, "")) for run in here]
 
     def boards(self, projects: Collection[str]) -> Boards:
         """The boards, also those of projects that may have no runs."""
@@ -119,6 +123,7 @@ class ClusterData:
             reader=self._runs,
             state=partial(self._runs.state, stored.id, is_removed=stored.removed is not None),
             known=lambda: (stored.summary, self._runs.metrics(stored.id)),
+            writer=stored.writer,
             removed=stored.removed,
         )
 
@@ -280,7 +285,7 @@ class _RunCopy:
             raise FormatError("run.json does not say which run it is.")
         state = self.run.state()
         identity = {**state.identity, "project": self.run.project}
-        there = self.inbox.register(self.run.id, identity)
+        there = self.inbox.register(self.run.id, identity, writer=self.run.writer)
         labels = there.labels
         if state.labels and not labels:
             labels = self.inbox.put_labels(self.run.id, state.labels, {})

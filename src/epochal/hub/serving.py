@@ -67,6 +67,9 @@ class HubRuns(Protocol):
     def whole(self) -> Part:
         """The part that has all of them."""
 
+    def clock(self) -> float:
+        """The time in Unix seconds, the same for all hubs over these runs."""
+
     def part_of(self, who: Principal) -> Part | None:
         """Which part of the runs a person may see; None for nothing."""
 
@@ -117,6 +120,9 @@ class FolderRuns:
     @property
     def name(self) -> str:
         return folders_digest([self.root])
+
+    def clock(self) -> float:
+        return time.time()
 
     def part_of(self, who: Principal) -> FolderPart | None:
         if who.runs is None:
@@ -179,6 +185,9 @@ class SharedRuns:
     def name(self) -> str:
         text = f"{self._runs.database.address} {self._runs.bucket.address}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    def clock(self) -> float:
+        return self._runs.database.now()
 
     def part_of(self, who: Principal) -> SharedPart | None:
         return SharedPart(only=who.runs) if who.runs is not None else SharedPart(who.projects)
@@ -344,13 +353,14 @@ def create_hub(
     proxy: TrustedProxy | None = None,
     allow_control: bool = False,
     admission: Admission | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
 ) -> App:
     """The application of a hub."""
-    controls = HubControls(ledger, is_allowed=allow_control, clock=clock)
+    controls = HubControls(ledger, is_allowed=allow_control, clock=clock or runs.clock)
     receiving = Receiving(runs.inbox, ledger, controls, admission=admission, counters=runs.counters)
     probes = HealthProbes(runs.inbox, runs.counters)
-    links = Links(ledger.documents, clock=clock)
+    # A link holds for days, and the event loop checks it: it waits for no database.
+    links = Links(ledger.documents, clock=clock or time.time)
 
     def close() -> None:
         receiving.close()

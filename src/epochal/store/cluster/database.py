@@ -7,6 +7,7 @@ failed. So it must be harmless to run it again after it has succeeded.
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TRIES = 4
 _FIRST_PAUSE_S = 0.05
+_CLOCK_EVERY_S = 60.0
 # A request that finds no connection for so long is told that the database is busy.
 _WAIT_S = 10.0
 # Where several hosts are named, the one that takes writes is meant. A connection whose other end
@@ -56,6 +58,8 @@ class Database:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._is_closed = False
+        # How far the clock of the database is ahead of ours, which only goes forward.
+        self._ahead_s, self._clock_due_s = 0.0, -math.inf
 
     def close(self) -> None:
         """Close the connections that are not in use; the others close after their use."""
@@ -95,6 +99,24 @@ class Database:
             time.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s *= 3
         raise CatalogAwayError(f"{self.address} cannot be used now: {_first_line(problem)}.")
+
+    def now(self) -> float:
+        """The time in Unix seconds by the clock of the database, which is that of all hubs.
+
+        It is asked once a minute; raises ``CatalogAwayError`` where it never answered.
+        """
+        text = "select extract(epoch from clock_timestamp())::float8"
+        if time.monotonic() >= self._clock_due_s:
+            try:
+                row = self.run(lambda cursor: cursor.execute(text).fetchone())
+            except CatalogAwayError:
+                if not self._ahead_s:
+                    raise
+            else:
+                assert row is not None
+                self._ahead_s = row[0] - time.monotonic()
+            self._clock_due_s = time.monotonic() + _CLOCK_EVERY_S
+        return time.monotonic() + self._ahead_s
 
     def prepare(self) -> None:
         """Make the tables of an empty database, and the partitions of the next days.

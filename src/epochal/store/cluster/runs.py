@@ -240,13 +240,13 @@ class ClusterRuns:
 
         return self.database.run(work)
 
-    def launched(self, launch_id: str, project: str, *, since: float) -> str | None:
-        """The newest run of a launch that said who it is after a moment in Unix seconds."""
+    def launched(self, launch_id: str, project: str, *, within_s: float) -> str | None:
+        """The newest run of a launch that said who it is within the last so many seconds."""
         text = (
             "select id from epochal.runs where launch_id = %s and project = %s and removed is null"
-            " and identified >= to_timestamp(%s) order by identified desc limit 1"
+            " and extract(epoch from now() - identified) <= %s order by identified desc limit 1"
         )
-        asked = (launch_id, project, since)
+        asked = (launch_id, project, within_s)
         row = self.database.run(lambda cursor: cursor.execute(text, asked).fetchone())
         return None if row is None else str(row[0])
 
