@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -157,6 +158,9 @@ def test_what_differs_is_named_and_stays_as_it_is(
     assert main(["hub", "migrate", str(root), *addresses(cluster)]) == 1
     assert f"p/run-0: {STEM} is another one there" in capsys.readouterr().err
     assert inbox.lines(run_id, STEM, first=0).startswith(lines(0, 10))
+    shutil.copytree(root / "p" / "run-0", root / "p" / "copy")
+    assert main(["hub", "migrate", str(root), *addresses(cluster)]) == 1
+    assert "has the same id, so this is left out" in capsys.readouterr().err
     with only_hub(root):
         assert main(["hub", "migrate", str(root), *addresses(cluster)]) == 2
     assert "another hub is running over" in capsys.readouterr().err

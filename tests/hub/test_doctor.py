@@ -108,12 +108,23 @@ def test_a_role_without_rights_is_an_error(
 
 
 def test_what_is_away_is_an_error(
-    cluster: Cluster, addresses: list[str], postgres: str, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster,
+    addresses: list[str],
+    postgres: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     away = "postgresql://nobody@127.0.0.1:1/x"
     found = examine(capsys, "--catalog", away, "--bucket", "s3://no-such-bucket/x", code=1)
     assert ("server", "error") in found
     assert "no-such-bucket" in found["bucket", "error"]
+    other = [*addresses[:3], str(tmp_path / "bucket")]
+    cluster.hub().database.run(
+        lambda cursor: cursor.execute(
+            "insert into epochal.documents values ('hub', 'bucket', '{\"address\":\"s3://x\"}')"
+        )
+    )
+    assert "its bucket is s3://x" in examine(capsys, *other, code=1)["bucket", "error"]
     empty = examine(capsys, "--catalog", new_database(postgres), *addresses[2:], code=1)
     assert "has no tables yet" in empty["schema", "error"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -64,32 +64,8 @@ class Original(NamedTuple):
     removed: float | None = None
 
 
-class HubData(Protocol):
-    """All that a hub keeps, while no hub serves it or many do."""
-
-    @property
-    def inbox(self) -> Inbox:
-        """What receives runs."""
-
-    @property
-    def documents(self) -> Documents:
-        """Tokens, links, the audit log and the like."""
-
-    def originals(self) -> Sequence[Original]:
-        """All runs, with those in the trash."""
-
-    def boards(self, projects: Collection[str]) -> Boards:
-        """The boards, also those of projects that may have no runs."""
-
-    def has_removed(self, run_id: str) -> bool:
-        """Whether a run is in the trash."""
-
-    def remove(self, run_id: str, at: float) -> None:
-        """Move a run to the trash, as it was at a time in Unix seconds."""
-
-
 class FolderData:
-    """What the hub in a folder keeps; see ``HubData``."""
+    """What the hub in a folder keeps: runs, documents and boards."""
 
     def __init__(self, root: Path, documents: Documents) -> None:
         self._root = root
@@ -98,6 +74,7 @@ class FolderData:
         self._trash = FolderTrash([root]).runs()
 
     def originals(self) -> Sequence[Original]:
+        """All runs; those in the trash come last, the newest deletion first."""
         here = [_in_folder(folder, self.inbox) for folder in run_folders(self._root)]
         for run in self._trash:
             folder = RunFolder(Path(run.folder))
@@ -106,12 +83,15 @@ class FolderData:
         return here
 
     def boards(self, projects: Collection[str]) -> Boards:
+        """The boards, also those of projects that may have no runs."""
         return FolderBoards([self._root], projects, lambda _path: True)
 
     def has_removed(self, run_id: str) -> bool:
+        """Whether a run was in the trash."""
         return any(run.id == run_id for run in self._trash)
 
     def remove(self, run_id: str, at: float) -> None:
+        """Move a run to the trash, as it was at a time in Unix seconds."""
         folder = self.inbox.folder_of(run_id)
         if folder is None:
             raise RunNotFoundError(f"the run {run_id} is no longer there.")
@@ -119,7 +99,7 @@ class FolderData:
 
 
 class ClusterData:
-    """What a database and a bucket have; see ``HubData``."""
+    """The same of a database and a bucket."""
 
     def __init__(self, runs: ClusterRuns, inbox: ClusterInbox) -> None:
         self._runs = runs
@@ -169,6 +149,9 @@ def cluster_data(catalog: str, bucket: str) -> Iterator[ClusterData]:
         contextlib.closing(ClusterInbox(runs, collect_s=0.0)) as inbox,
     ):
         yield ClusterData(runs, inbox)
+
+
+HubData: TypeAlias = FolderData | ClusterData
 
 
 def _in_folder(folder: RunFolder, inbox: FolderInbox) -> Original:
@@ -226,6 +209,7 @@ def copy_hub(
     if names:
         runs = [runs[choose(name, runs)] for name in names]
     copied, told_s = Copied(), time.monotonic()
+    runs = _each_id_once(runs, copied)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         done = [pool.submit(_copy_run, run, target) for run in runs]
         try:
@@ -242,6 +226,18 @@ def copy_hub(
         boards = source.boards(projects).list()
         _copy_boards(boards, target.boards(projects | {one.project for one in boards}), copied)
     return copied
+
+
+def _each_id_once(runs: Sequence[Original], copied: Copied) -> list[Original]:
+    """Leave out copies of a run, such as one that was deleted and then sent again."""
+    found: dict[str, Original] = {}
+    for run in runs:
+        if run.id and run.id in found:
+            name = found[run.id].folder
+            copied.problems.append(f"{run.folder}: {name} has the same id, so this is left out.")
+        else:
+            found[run.id or run.folder] = run
+    return list(found.values())
 
 
 def _add(copied: Copied, other: Copied) -> None:

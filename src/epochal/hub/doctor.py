@@ -20,9 +20,13 @@ from epochal.hub.documents import FOLDER
 from epochal.hub.folder_inbox import FolderInbox
 from epochal.hub.ledger import only_hub
 from epochal.hub.limits import RESERVE_BYTES
+from epochal.hub.opening import BUCKET
 from epochal.records.format import format_bytes, plural
 from epochal.store.bucket import Bucket, BucketError, ObjectBucket, open_bucket
 from epochal.store.cluster.database import Database
+from epochal.store.cluster.documents import ClusterDocuments
+from epochal.store.cluster.publishing import check_bucket
+from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.cluster.sealing import SealRule
 from epochal.store.cluster.sweeping import RECOVERY_S
 from epochal.store.status import format_age
@@ -79,6 +83,7 @@ def check_cluster(catalog: str, bucket: str) -> list[Check]:
         if is_up:
             for name, work in (
                 ("rights", partial(_rights, database)),
+                ("bucket", partial(_belongs, ClusterRuns(database, opened))),
                 ("lines", partial(_unsealed, database)),
                 ("leases", partial(_leases, database)),
                 ("objects", partial(_objects, database, opened)),
@@ -220,6 +225,13 @@ def _bucket(bucket: Bucket) -> Iterator[Check]:
         text = "has no conditional put: hubs ask before they write, which is safe but slower."
         yield Check("bucket", "ok", text)
     yield _clock_check("bucket", seen[0].modified - time.time())
+
+
+def _belongs(runs: ClusterRuns) -> Iterator[Check]:
+    known = ClusterDocuments(runs.database).get(*BUCKET)
+    if known is not None and known["address"] != runs.bucket.address:
+        yield Check("bucket", "error", f"the database says that its bucket is {known['address']}.")
+    check_bucket(runs)
 
 
 def _unsealed(database: Database) -> Iterator[Check]:

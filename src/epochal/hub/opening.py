@@ -22,7 +22,7 @@ from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.store import Store
 
 # The document that says which bucket belongs to a catalog.
-_BUCKET = ("hub", "bucket")
+BUCKET = ("hub", "bucket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,11 @@ def open_cluster(catalog: str, bucket: str) -> Iterator[ClusterRuns]:
 
 def _bucket_of(ledger: Ledger, bucket: str | None, catalog: str) -> str:
     """The address of the bucket that belongs to a catalog."""
-    known = ledger.documents.get(*_BUCKET)
+    known = ledger.documents.get(*BUCKET)
     if known is None:
         if bucket is None:
             raise UsageError(f"no hub has run over {catalog} yet: start one with --bucket.")
-        ledger.documents.put(*_BUCKET, {"address": bucket.rstrip("/")})
+        ledger.documents.put(*BUCKET, {"address": bucket.rstrip("/")})
         return bucket
     address = str(known["address"])
     if bucket is not None and bucket.rstrip("/") != address:
