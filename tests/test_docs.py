@@ -256,7 +256,7 @@ def epochal_commands(page: str) -> list[list[str]]:
 
 
 # Their commands are executed as well, in the order of the page.
-FOLLOWED = ("README.md", "docs/tutorial.md", "docs/json-log.md")
+FOLLOWED = ("README.md", "docs/tutorial.md", "docs/json-log.md", "docs/how-to/other-engines.md")
 
 
 def run_python(code: str, folder: Path) -> None:

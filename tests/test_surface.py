@@ -20,12 +20,12 @@ import epochal.run.console
 import epochal.torch
 
 ROOT = """
-Audio Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph
+Audio Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Frame Graph
 LogVerbosity LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError
 Html Image Markdown SummaryWriter Table Video
 TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ board current_run
-explain_phases finish init load
-log open speed_of_light track watch watch_data watch_memory watch_moe
+explain_phases finish frame init load
+log open points speed_of_light track watch watch_data watch_memory watch_moe
 """.split()
 
 CONSOLE = """

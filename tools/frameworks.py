@@ -30,6 +30,7 @@ FRAMEWORKS: Mapping[str, Sequence[str]] = {
     "mlflow": ("mlflow",),
     "optuna": ("optuna",),
     "ray": ("ray[tune,train]",),
+    "ray_data": ("ray", "pandas"),
     "stable_baselines3": ("stable-baselines3",),
     "trl": ("trl",),
     "xgboost": ("xgboost", "scikit-learn"),

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from epochal import health as health
     from epochal import torch as torch
+    from epochal.api.frame import Frame as Frame
+    from epochal.api.frame import frame as frame
+    from epochal.api.frame import points as points
     from epochal.api.monitor import EpochMetrics as EpochMetrics
     from epochal.api.monitor import EpochRecord as EpochRecord
     from epochal.api.monitor import Monitor as Monitor
@@ -67,6 +70,7 @@ _HOMES = {
         "epochal.errors": "EpochalError RunFinishedError RunNotFoundError UsageError",
         "epochal.integrations.summary_writer": "SummaryWriter",
         "epochal.exchange.media.types": "Audio Html Image Markdown Table Video",
+        "epochal.api.frame": "Frame frame points",
         "epochal.api.monitor": "EpochMetrics EpochRecord Monitor RankMetrics",
         "epochal.api.reading": "load open",
         "epochal.run.board": "board",
