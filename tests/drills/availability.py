@@ -8,6 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+
+import psycopg
 
 from epochal.shipping.client import HubClient, HubError
 
@@ -24,19 +27,19 @@ def longest_gap_s(times: Sequence[float], begin: float, end: float) -> float:
 
 
 @dataclass
-class ReadProbe:
-    """Reads something all the time, from the next hub where one fails; notes each success."""
+class Probe:
+    """Does something all the time, in the next way where one fails; notes each success."""
 
-    clients: Sequence[HubClient]
-    read: Callable[[HubClient], object]
+    ways: Sequence[Callable[[], object]]
+    errors: tuple[type[Exception], ...]
     times: list[float] = field(default_factory=list)
 
     def work(self, stopping: threading.Event) -> None:
         number = 0
         while not stopping.is_set():
             try:
-                self.read(self.clients[number % len(self.clients)])
-            except HubError:
+                self.ways[number % len(self.ways)]()
+            except self.errors:
                 number += 1
                 stopping.wait(_EVERY_S / 4)
                 continue
@@ -47,10 +50,32 @@ class ReadProbe:
 @contextlib.contextmanager
 def read_probe(
     urls: Sequence[str], token: str, read: Callable[[HubClient], object]
-) -> Iterator[ReadProbe]:
-    """A probe in a thread, while the block runs."""
+) -> Iterator[Probe]:
+    """A probe that reads from the hubs, while the block runs."""
+    with contextlib.ExitStack() as stack:
+        clients = [HubClient(url, token, timeout_s=_TIMEOUT_S) for url in urls]
+        for client in clients:
+            stack.callback(client.close)
+        ways = [partial(read, client) for client in clients]
+        yield stack.enter_context(_working(Probe(ways, (HubError,))))
+
+
+@contextlib.contextmanager
+def write_probe(address: str) -> Iterator[Probe]:
+    """A probe that writes to the database without a hub, while the block runs."""
+
+    def write() -> None:
+        with psycopg.connect(address, connect_timeout=2, autocommit=True) as connection:
+            connection.execute("create table if not exists probe (t timestamptz)")
+            connection.execute("insert into probe values (now())")
+
+    with _working(Probe([write], (psycopg.Error,))) as probe:
+        yield probe
+
+
+@contextlib.contextmanager
+def _working(probe: Probe) -> Iterator[Probe]:
     stopping = threading.Event()
-    probe = ReadProbe([HubClient(url, token, timeout_s=_TIMEOUT_S) for url in urls], read)
     thread = threading.Thread(target=probe.work, args=(stopping,), daemon=True)
     thread.start()
     try:
@@ -58,5 +83,3 @@ def read_probe(
     finally:
         stopping.set()
         thread.join()
-        for client in probe.clients:
-            client.close()

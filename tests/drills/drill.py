@@ -27,7 +27,7 @@ import psutil
 
 from epochal.shipping.client import HubClient, HubError
 from epochal.shipping.protocol import RunState
-from tests.drills.availability import ReadProbe, longest_gap_s, read_probe
+from tests.drills.availability import Probe, longest_gap_s, read_probe, write_probe
 from tests.drills.hubs import DrillHubs, check_installed, drill_hubs
 from tests.drills.reader import Steps, read_afresh
 from tests.drills.sender import PROJECT, read_ledger
@@ -166,7 +166,7 @@ class Drill:
         KINDS[kind](self)
         noted = {run: max(steps, noted[run]) for run, steps in self.noted().items()}
         self.hubs.database.wait_until_whole()
-        wait_for(partial(self.has_gone_on, noted), what="acknowledgements", timeout_s=180)
+        wait_for(partial(self.has_gone_on, noted), what="acknowledgements", timeout_s=300)
         self.faults.append(Fault(kind, t, time.time()))
         self.check_stored()
         say(f"{len(self.faults):3d}. {kind}: whole after {time.time() - t:.1f} s")
@@ -207,7 +207,7 @@ class Drill:
         for process in (*self.senders.values(), *self.trainings.values()):
             process.wait(300)
         runs = self.place / "runs"
-        wait_for(lambda: not companions(runs), what="the end of the companions", timeout_s=180)
+        wait_for(lambda: not companions(runs), what="the end of the companions", timeout_s=300)
         environment = {**os.environ, **self.hubs.environment, "EPOCHAL_DIR": str(runs)}
         command = [sys.executable, "-m", "epochal", "hub", "push", PROJECT]
         command += ["--to", self.hubs.urls[0]]
@@ -253,6 +253,10 @@ class Drill:
             if not differences(must, there):
                 break
             time.sleep(5.0)
+        for run in must:
+            state = self.ask(partial(HubClient.state, run_id=run)) if run in self.senders else None
+            if state and (open_ := {*state.parts} - {name[:-8] for name in state.segments}):
+                say(f"{run}: not sealed: {sorted(open_)}")
         return self.compare(self.hubs.bucket, must)
 
 
@@ -292,7 +296,7 @@ def companions(folder: Path) -> list[int]:
     return pids
 
 
-def report(drill: Drill, probes: Mapping[str, ReadProbe]) -> None:
+def report(drill: Drill, probes: Mapping[str, Probe]) -> None:
     """Print the longest gaps by kind of fault."""
     acks = {run: [one.t for one in read_ledger(drill.ledger(run))] for run in drill.senders}
     every = sorted(t for times in acks.values() for t in times)
@@ -303,7 +307,7 @@ def report(drill: Drill, probes: Mapping[str, ReadProbe]) -> None:
         reads = (longest_gap_s(probe.times, *period) for probe in probes.values())
         gaps[fault.kind].append((longest_gap_s(every, *period), worst, *reads))
     say("longest gap in seconds, median and most: acknowledgements of any sender, of one sender,")
-    say(f"reads of {', of '.join(probes)}")
+    say(", ".join(probes))
     for kind, rows in sorted(gaps.items()):
         columns = [sorted(column) for column in zip(*rows, strict=True)]
         cells = [f"{column[len(column) // 2]:5.1f} {column[-1]:5.1f}" for column in columns]
@@ -321,11 +325,12 @@ def run_drill(place: Path, *, seed: int, seconds: float, kinds: Sequence[str]) -
         for _ in range(NUM_TRAININGS):
             drill.start_training()
         wait_for(partial(drill.has_gone_on, drill.noted()), what="first acknowledgements")
-        reads = {"lines": read_lines, "a list": read_list}
+        reads = {"reads of lines": read_lines, "lists of runs": read_list}
         probes = {
             name: stack.enter_context(read_probe(hubs.urls, hubs.token, read))
             for name, read in reads.items()
         }
+        probes["writes without a hub"] = stack.enter_context(write_probe(hubs.database.address))
         say(f"seed {seed}: {NUM_SENDERS} senders, {NUM_TRAININGS} trainings, two hubs")
         deadline, queue = time.monotonic() + seconds, list[str]()
         while time.monotonic() < deadline:

@@ -156,7 +156,7 @@ class PatroniCluster:
 
     def wait_until_whole(self) -> None:
         """Return when there are a primary, a synchronous standby and one more that follows."""
-        wait_for(self._is_whole, what="a primary with two standbys", timeout_s=180)
+        wait_for(self._is_whole, what="a primary with two standbys", timeout_s=300)
 
     def _is_whole(self) -> bool:
         members = self.members().values()

@@ -69,7 +69,7 @@ def as_user(command: list[str]) -> list[str]:
 
 
 def wait_for(
-    question: Callable[[], Answer | None], *, what: str, timeout_s: float = 60.0
+    question: Callable[[], Answer | None], *, what: str, timeout_s: float = 300.0
 ) -> Answer:
     """Ask again until there is an answer; a connection that fails is none."""
     deadline = time.monotonic() + timeout_s

@@ -20,6 +20,8 @@ from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder
 from epochal.shipping.offering import named_part
 from epochal.shipping.shipper import file_digest
+from epochal.store.bucket import BucketError
+from epochal.store.cluster.database import CatalogAwayError
 from epochal.store.cluster.runs import ClusterRuns, LostLeaseError, StoredFile
 from epochal.store.published import object_key
 
@@ -61,7 +63,9 @@ class Lease(NamedTuple):
 _DUE = """
 with due as (
     select run, stem from epochal.parts as part
-    where records > sealed and (lease_until is null or lease_until < now()) and (
+    where records > sealed
+    and (lease_until is null or lease_until < now()
+        or lease_owner in (%(owner)s, %(left)s)) and (
         received < now() - make_interval(secs => %(idle_s)s)
         or unsealed < now() - make_interval(secs => %(oldest_s)s)
         or received < now() - make_interval(secs => %(settled_s)s) and (
@@ -104,16 +108,23 @@ class Sealer:
         self._rule = SealRule() if rule is None else rule
         self._lease_s = lease_s
         self._on_object = on_object
+        # The lease of a part that was not sealed because the database or the bucket was away.
+        self._left = ""
 
     def seal_next(self) -> bool:
         """Seal a part that is due; False where nothing is.
 
         Raises ``FormatError`` for a part that cannot be sealed. It is tried again when its lease
-        has expired; until then others are due.
+        has expired; until then others are due. One that could not be sealed because the database
+        or the bucket was away is due at once.
         """
         lease = self._lease()
         if lease is not None:
-            self._seal(lease)
+            try:
+                self._seal(lease)
+            except (BucketError, CatalogAwayError):
+                self._left = lease.owner
+                raise
         return lease is not None
 
     def _lease(self) -> Lease | None:
@@ -121,6 +132,7 @@ class Sealer:
         rule = self._rule
         asked = {
             "owner": secrets.token_hex(8),
+            "left": self._left,
             "lease_s": self._lease_s,
             "settled_s": rule.settled_s,
             "idle_s": rule.idle_s,
