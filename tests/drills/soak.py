@@ -53,6 +53,7 @@ class Soak:
     memory: list[tuple[float, ...]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     num_lines: int = 0
+    num_verified: int = 0
 
     def url(self, index: int) -> str:
         return self.hubs.urls[index % 2]
@@ -96,6 +97,7 @@ class Soak:
         while not shipper.ship():
             time.sleep(0.2)
         shipper.verify()
+        self.num_verified += 1
 
     # -- measuring --------------------------------------------------------------------------------
 
@@ -104,7 +106,8 @@ class Soak:
         chance = random.Random(1)
         while not self.stopping.wait(_POLL_S):
             index = chance.randrange(len(self.folders))
-            with contextlib.suppress(HubError), self.client(index + 1) as client:
+            # A run that has not come yet has no part.
+            with contextlib.suppress(HubError, LookupError), self.client(index + 1) as client:
                 run_id = self.folders[index].path.name
                 first = client.state(run_id).parts[PART.stem].lines
                 if lines := self._await(client, run_id, PART.stem, first):
@@ -181,14 +184,18 @@ def run_soak(place: Path, *, minutes: float, num_runs: int) -> None:
         soak = Soak(hubs, folders)
         works: list[Callable[[], None]] = [soak.write, soak.measure_logged, soak.measure_sent]
         works.append(soak.measure_memory)
-        threads = [threading.Thread(target=work) for work in works]
-        threads += [threading.Thread(target=soak.ship, args=(one,)) for one in range(num_runs)]
+        threads = [threading.Thread(target=work, daemon=True) for work in works]
+        threads += [
+            threading.Thread(target=soak.ship, args=(one,), daemon=True) for one in range(num_runs)
+        ]
         before, before_s = _used(soak), time.monotonic()
         for thread in threads:
             thread.start()
-        time.sleep(60 * minutes)
-        used, seconds = _used(soak) - before, time.monotonic() - before_s
-        soak.stopping.set()
+        try:
+            time.sleep(60 * minutes)
+            used, seconds = _used(soak) - before, time.monotonic() - before_s
+        finally:
+            soak.stopping.set()
         for thread in threads:
             thread.join()
         report(soak, used, seconds)
@@ -204,7 +211,8 @@ def report(soak: Soak, used: Used, seconds: float) -> None:
     runs = len(soak.folders)
     rows = [
         f"{runs} runs, {soak.num_lines / seconds:,.0f} lines/s of {len(METRICS)} metrics,"
-        f" {seconds / 60:.1f} min, {len(soak.errors)} failed requests"
+        f" {seconds / 60:.1f} min, {len(soak.errors)} failed requests,"
+        f" {soak.num_verified} runs complete at the end"
     ]
     for name, ages in {"logged": soak.logged_s, "sent": soak.sent_s}.items():
         p50, p99 = np.percentile(ages, (50, 99))
