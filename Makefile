@@ -9,13 +9,14 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS = $(shell $(BIN)/python -c "import os; print(os.cpu_count() * 3 // 2)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-frameworks test-lowest rule-check check check-web format format-web bench web docs site clean FORCE
+.PHONY: help demo test test-fast test-frameworks test-hub test-lowest rule-check check check-web format format-web bench web docs site clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (half a minute); ARGS=--open opens it"
 	@echo "make test        every test"
 	@echo "make test-fast   the quick tests, in about a minute and a half on two cores"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
+	@echo "make test-hub    drills of hubs over PostgreSQL under Patroni and Swift; SEED=1 SECONDS=600 MINUTES=20"
 	@echo "make test-lowest the quick tests without torch, with the oldest versions of the dependencies"
 	@echo "make rule-check  what the health rules find in recorded trainings; NAME=dead-layer for one"
 	@echo "make check       format, lint, types, layers, sizes"
@@ -66,6 +67,22 @@ test-fast: $(VENV)/.dev
 # An environment for each under .frameworks/; the results are written into docs/how-to/integrations.md.
 test-frameworks: $(VENV)/.dev
 	$(BIN)/python tools/frameworks.py $(NAME)
+
+# Kills servers, hubs and senders at random for so many seconds, then sends a hundred runs for so many
+# minutes; docs/development/drills.md has the results.
+HUB_PACKAGES = patroni etcd-server etcd-client postgresql swift-proxy swift-account swift-container \
+	swift-object memcached
+SEED = 1
+SECONDS = 600
+MINUTES = 20
+
+test-hub: $(VENV)/.dev
+	@dpkg -s $(HUB_PACKAGES) >/dev/null 2>&1 \
+		|| { command -v apt-get >/dev/null && apt-get update -qq \
+		&& apt-get install -y -qq --no-install-recommends $(HUB_PACKAGES) >/dev/null; } \
+		|| echo "could not install all of: $(HUB_PACKAGES)"
+	$(BIN)/python -m tests.drills.drill --seed $(SEED) --seconds $(SECONDS)
+	$(BIN)/python -m tests.drills.soak --minutes $(MINUTES)
 
 $(VENV)/lowest/.installed: pyproject.toml constraints-lowest.txt | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/lowest

@@ -16,7 +16,7 @@ import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
 from epochal.hub.cluster_inbox import ClusterInbox
-from epochal.store.bucket import ObjectNotFoundError
+from epochal.store.bucket import BucketError, ObjectNotFoundError
 from epochal.store.bucket_runs import bucket_store
 from epochal.store.cluster.publishing import Publisher
 from epochal.store.cluster.runs import ClusterRuns, StoredFile
@@ -182,6 +182,26 @@ class Dying(ObjectBucket):
         return super().put(key, data, replace=replace)
 Publisher(ClusterRuns(Database(sys.argv[1]), Dying(sys.argv[2]))).publish_runs()
 """
+
+
+def test_what_is_due_is_published_at_once_when_the_bucket_is_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = cluster.hub()
+    send(cluster.inbox(runs))
+    publisher = Publisher(runs, index_every_s=0.0)
+
+    def fail(*_: object, **__: object) -> None:
+        raise BucketError("the bucket is away.")
+
+    for work in (publisher.publish_runs, publisher.publish_indexes):
+        with monkeypatch.context() as patched:
+            patched.setattr(runs.bucket, "put", fail)
+            with pytest.raises(BucketError):
+                work()
+        assert not Publisher(runs).publish_runs()  # another hub waits for the end of the lease
+        work()
+    assert len(read_index(runs.bucket, "p")) == 1
 
 
 def test_another_hub_publishes_what_a_killed_one_did_not(cluster: Cluster) -> None:

@@ -20,6 +20,7 @@ from epochal.journal.segments.read import Segment
 from epochal.journal.segments.seal import seal_part
 from epochal.shipping.fetching import mirror_run
 from epochal.shipping.worker import ship_now
+from epochal.store.bucket import BucketError
 from epochal.store.cluster.runs import ClusterRuns
 from epochal.store.cluster.sealing import Sealer, SealRule
 from tests.doubles.cluster import FINISH, STEM, Cluster, age, lines, register
@@ -64,6 +65,25 @@ def test_a_part_is_sealed_with_all_lines_that_came(cluster: Cluster, tmp_path: P
     mirror_run(runs, "one", RunFolder(tmp_path))
     with Segment(tmp_path / "segments" / f"{STEM}.parquet") as segment:
         assert [record["step"] for _, record in segment.records()] == [*range(50)]
+
+
+def test_a_part_is_sealed_at_once_when_the_bucket_is_back(cluster: Cluster) -> None:
+    runs = cluster.hub()
+    inbox = cluster.inbox(runs)
+    register(inbox)
+    inbox.append("one", STEM, first=0, lines=lines(0, 30))
+    problems = [BucketError("the bucket is away.")]
+
+    def fail(_key: str) -> None:
+        if problems:
+            raise problems.pop()
+
+    sealer = Sealer(runs, NOW, on_object=fail)
+    with pytest.raises(BucketError):
+        sealer.seal_next()
+    assert not Sealer(runs, NOW).seal_next()  # another hub waits for the end of the lease
+    assert sealer.seal_next()
+    assert sealed(runs) == 30
 
 
 def test_its_sender_goes_on_behind_a_part_that_was_sealed(cluster: Cluster) -> None:

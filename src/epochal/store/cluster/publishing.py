@@ -7,7 +7,6 @@ another has written meanwhile, so what it wrote is due again.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import msgspec
 
 from epochal.errors import UsageError
 from epochal.journal.process import PROCESS_FIELDS
+from epochal.store.cluster.leases import Leases
 from epochal.store.cluster.runs import COLUMNS, ClusterRuns, StoredRun
 from epochal.store.published import (
     PublishedBlob,
@@ -42,16 +42,18 @@ _UNSUMMARISED = frozenset(("created", "totals", "config", "fork", *PROCESS_FIELD
 _IS_DUE = """
 select exists (
     select from epochal.runs
-    where due > published and (lease_until is null or lease_until < now())
+    where due > published
+    and (lease_until is null or lease_until < now() or lease_owner = %(owner)s)
 )
 """
 _DUE_RUNS = """
 with due as (
     select id from epochal.runs where due > published
-    and (lease_until is null or lease_until < now())
-    order by due limit %s for update skip locked
+    and (lease_until is null or lease_until < now() or lease_owner = %(owner)s)
+    order by due limit %(at_once)s for update skip locked
 )
-update epochal.runs set lease_owner = %s, lease_until = now() + make_interval(secs => %s)
+update epochal.runs set
+    lease_owner = %(owner)s, lease_until = now() + make_interval(secs => %(lease_s)s)
 from due where runs.id = due.id returning runs.id
 """
 _DONE_RUN = """
@@ -84,7 +86,8 @@ insert into epochal.indexes as known (project, lease_owner, lease_until)
 values (%(project)s, %(owner)s, now() + make_interval(secs => %(lease_s)s))
 on conflict (project) do update
 set lease_owner = excluded.lease_owner, lease_until = excluded.lease_until
-where (known.lease_until is null or known.lease_until < now())
+where (known.lease_until is null or known.lease_until < now()
+    or known.lease_owner = %(owner)s)
 and (known.written is null or known.written <= now() - make_interval(secs => %(every_s)s))
 returning project
 """
@@ -108,7 +111,7 @@ class Publisher:
         self, runs: ClusterRuns, *, lease_s: float = LEASE_S, index_every_s: float = INDEX_EVERY_S
     ) -> None:
         self._runs = runs
-        self._lease_s = lease_s
+        self._run_leases, self._index_leases = Leases(lease_s), Leases(lease_s)
         self._index_every_s = index_every_s
 
     def publish_runs(self) -> int:
@@ -116,15 +119,16 @@ class Publisher:
 
         Raises ``UsageError`` for the bucket of another database: its runs would no longer be in it.
         """
-        database, owner = self._runs.database, secrets.token_hex(8)
-        due = database.run(lambda cursor: cursor.execute(_IS_DUE).fetchone())
-        if due is None or not due[0]:
-            return 0
-        check_bucket(self._runs)
-        asked = (_AT_ONCE, owner, self._lease_s)
-        leased = database.run(lambda cursor: cursor.execute(_DUE_RUNS, asked).fetchall())
-        for (run_id,) in leased:
-            self._publish_run(run_id, owner)
+        database = self._runs.database
+        with self._run_leases.taking() as taken:
+            due = database.run(lambda cursor: cursor.execute(_IS_DUE, taken).fetchone())
+            if due is None or not due[0]:
+                return 0
+            check_bucket(self._runs)
+            asked = {**taken, "at_once": _AT_ONCE}
+            leased = database.run(lambda cursor: cursor.execute(_DUE_RUNS, asked).fetchall())
+            for (run_id,) in leased:
+                self._publish_run(run_id, taken["owner"])
         return len(leased)
 
     def _publish_run(self, run_id: str, owner: str) -> None:
@@ -146,21 +150,17 @@ class Publisher:
 
         Raises as ``publish_runs`` does.
         """
-        self._publish_indexes(lambda project: bool(project))
-        self._publish_indexes(lambda project: not project)
+        with self._index_leases.taking() as taken:
+            self._publish_indexes(taken, lambda project: bool(project))
+            self._publish_indexes(taken, lambda project: not project)
 
-    def _publish_indexes(self, is_asked: Callable[[str], bool]) -> None:
+    def _publish_indexes(self, taken: Mapping[str, Any], is_asked: Callable[[str], bool]) -> None:
         database = self._runs.database
         due = database.run(lambda cursor: cursor.execute(_DUE_INDEXES, binary=False).fetchall())
         if due:
             check_bucket(self._runs)
         for project in [name for (name,) in due if is_asked(name)]:
-            asked = {
-                "project": project,
-                "owner": secrets.token_hex(8),
-                "lease_s": self._lease_s,
-                "every_s": self._index_every_s,
-            }
+            asked = {**taken, "project": project, "every_s": self._index_every_s}
             if database.run(partial(_leased, asked=asked)):
                 number, num_runs = self._write_index(project) if project else self._write_bucket()
                 done = {**asked, "number": number, "num_runs": num_runs}

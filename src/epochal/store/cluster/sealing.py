@@ -8,18 +8,18 @@ of the part until it is sealed again.
 from __future__ import annotations
 
 import contextlib
-import secrets
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder
 from epochal.shipping.offering import named_part
 from epochal.shipping.shipper import file_digest
+from epochal.store.cluster.leases import Leases
 from epochal.store.cluster.runs import ClusterRuns, LostLeaseError, StoredFile
 from epochal.store.published import object_key
 
@@ -61,7 +61,8 @@ class Lease(NamedTuple):
 _DUE = """
 with due as (
     select run, stem from epochal.parts as part
-    where records > sealed and (lease_until is null or lease_until < now()) and (
+    where records > sealed
+    and (lease_until is null or lease_until < now() or lease_owner = %(owner)s) and (
         received < now() - make_interval(secs => %(idle_s)s)
         or unsealed < now() - make_interval(secs => %(oldest_s)s)
         or received < now() - make_interval(secs => %(settled_s)s) and (
@@ -109,26 +110,27 @@ class Sealer:
     ) -> None:
         self._runs = runs
         self._rule = SealRule() if rule is None else rule
-        self._lease_s = lease_s
+        self._leases = Leases(lease_s)
         self._on_object = on_object
 
     def seal_next(self) -> bool:
         """Seal a part that is due; False where nothing is.
 
         Raises ``FormatError`` for a part that cannot be sealed. It is tried again when its lease
-        has expired; until then others are due.
+        has expired; until then others are due. One that could not be sealed because the database
+        or the bucket was away is due at once.
         """
-        lease = self._lease()
-        if lease is not None:
-            self._seal(lease)
+        with self._leases.taking() as taken:
+            lease = self._lease(taken)
+            if lease is not None:
+                self._seal(lease)
         return lease is not None
 
-    def _lease(self) -> Lease | None:
+    def _lease(self, taken: Mapping[str, Any]) -> Lease | None:
         """A part that is due, for this call alone; None where nothing is."""
         rule = self._rule
         asked = {
-            "owner": secrets.token_hex(8),
-            "lease_s": self._lease_s,
+            **taken,
             "settled_s": rule.settled_s,
             "idle_s": rule.idle_s,
             "oldest_s": rule.oldest_s,
