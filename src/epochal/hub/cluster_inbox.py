@@ -114,10 +114,11 @@ class ClusterInbox:
         checked = protocol.checked_identity(run_id, identity)
         project = slugify(checked["project"])
         with _known():
-            run = self._runs.register(run_id, checked)
-        if run.project != project:
-            raise other_project(run_id, run.project)
-        return self.state(run_id)
+            state = self._runs.register(run_id, checked)
+        present = state.folder.partition("/")[0]
+        if present != project:
+            raise other_project(run_id, present)
+        return state
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
         since = max(0.0, time.time() - age_s - _LAUNCH_SLACK_S)
