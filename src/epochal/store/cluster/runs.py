@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from epochal.errors import EpochalError, RunNotFoundError, UsageError
+from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import json_bytes, slugify
 from epochal.journal.line import encode
 from epochal.shipping.offering import named_part
@@ -28,6 +28,7 @@ from epochal.shipping.protocol import (
     SegmentState,
     is_file_name,
 )
+from epochal.shipping.shipper import file_digest
 from epochal.store.bucket import Bucket, pieces_of
 from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
@@ -112,6 +113,8 @@ class ClusterRuns:
     def __init__(self, database: Database, bucket: Bucket) -> None:
         self.database = database
         self.bucket = bucket
+        # The segment whose lines were asked for last, by its object and the next ordinal.
+        self._opened: dict[tuple[str, int], Iterator[bytes]] = {}
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -278,12 +281,18 @@ class ClusterRuns:
         return self.database.run(lambda cursor: read_lines(cursor, run_id, part.stem, first))
 
     def _unsealed(self, sealed: StoredFile, first: int) -> bytes:
-        """Lines of a segment, from an ordinal on, about as many as fit in one batch."""
-        found, size = [], 0
-        for line in self.sealed_lines(sealed, first=first):
+        """Lines of a segment, from an ordinal on, about as many as fit in one batch.
+
+        Whoever copies a part asks for the next ones soon: the segment stays open for that.
+        """
+        segment = self._opened.pop((sealed.object, first), None)
+        segment = segment or self.sealed_lines(sealed, first=first)
+        found, size = list[bytes](), 0
+        for line in segment:
             found.append(line)
             size += len(line)
             if size > BATCH_BYTES:
+                self._opened = {(sealed.object, first + len(found)): segment}
                 break
         return b"".join(found)
 
@@ -295,6 +304,8 @@ class ClusterRuns:
             path = Path(scratch) / "segment.parquet"
             with open(path, "wb") as file:
                 file.writelines(pieces_of(self.bucket, sealed.object, sealed.num_bytes))
+            if file_digest(path)[0] != sealed.sha256:
+                raise FormatError(f"{sealed.object} in {self.bucket.address} is damaged.")
             with Segment(path) as segment:
                 yield from _lines_of(segment, sealed.records, first)
 

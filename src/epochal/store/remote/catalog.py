@@ -12,7 +12,7 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from epochal.journal.row import RunRow
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url, hub_token, linked_token
 from epochal.store.cache import MemoryBudget
-from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.catalog import SUMMARISE_S, KnownRuns, Versions
 from epochal.store.folder import FolderSource
 from epochal.store.remote.mirror import Mirror, version
 from epochal.store.remote.server import RemoteServer
@@ -115,6 +115,7 @@ class HttpCatalog:
         self._bounds = SearchBounds(self._folder)
         self._held = MemoryBudget(rules=rules or RuleSettings())
         self._lock = threading.Lock()
+        self._versions = Versions()
         self._runs: dict[str, tuple[RunView, Mirror]] = {}
         self.trash = RemoteTrash(self._server)
         self.boards = RemoteBoards(self._server)
@@ -149,7 +150,7 @@ class HttpCatalog:
         except RunNotFoundError:
             return None
 
-    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         """Ask for new runs and records; copies that are in use fetch what is new."""
         rows, _ = self._server.listed(is_fresh=True, is_patient=False)
         self._taken(rows)
@@ -160,7 +161,7 @@ class HttpCatalog:
             behind = [run for run, mirror in self._runs.values() if mirror.is_behind]
         for run in behind:
             run.refresh()
-        return told
+        return self._versions.changed(told)
 
     def forget(self, run: RunView) -> None:
         with self._lock:
