@@ -150,10 +150,11 @@ class ClusterInbox:
         project = slugify(checked["project"])
         if self._limits and self.project_of(run_id) is None:
             self._check_fits(writer, len(json_bytes(checked)))
-        run = self._runs.register(run_id, checked, writer=writer)
-        if run.project != project:
-            raise other_project(run_id, run.project)
-        return self.state(run_id)
+        state = self._runs.register(run_id, checked, writer=writer)
+        present = state.folder.partition("/")[0]
+        if present != project:
+            raise other_project(run_id, present)
+        return state
 
     def launched(self, launch_id: str, project: str, *, age_s: float) -> str:
         within_s = age_s + _LAUNCH_SLACK_S

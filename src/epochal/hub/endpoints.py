@@ -230,7 +230,7 @@ class Receiving:
             if known is None and owner is not None and owner != slugify(project):
                 # Other hubs may remember for a while in which project it was.
                 raise other_project(run_id, owner)
-            if known is None:
+            if owner is not None and known is None:
                 is_refused = request.query_params.get("unless_removed") == "1"
                 known = self._restored(run_id, is_refused=is_refused)
             if known is None:  # its first bytes are charged to somebody

@@ -273,7 +273,12 @@ def carried_summary(place: str, seen: tuple[int, int] | None = None) -> RunRow |
 
 def read_metrics(place: str) -> RunMetrics | None:
     """The summaries of all series, and what a fold goes on from; None where there are none."""
-    found = _decoded(_text_of(f"{place}/metrics.json", _MOST_METRICS_BYTES), RunMetrics)
+    return metrics_in(_text_of(f"{place}/metrics.json", _MOST_METRICS_BYTES))
+
+
+def metrics_in(text: bytes) -> RunMetrics | None:
+    """What a ``metrics.json`` says; None for one that is damaged, or of another version."""
+    found = _decoded(text, RunMetrics)
     return found if found is not None and found.v == SUMMARY_VERSION else None
 
 

@@ -51,18 +51,28 @@ def fetch_run(client: HubClient, run_id: str, root: Path) -> RunFolder:
 
 
 def mirror_run(
-    client: RunReader, run_id: str, folder: RunFolder, *, counts: PartCounts | None = None
-) -> None:
+    client: RunReader,
+    run_id: str,
+    folder: RunFolder,
+    *,
+    counts: PartCounts | None = None,
+    before: RunState | None = None,
+) -> RunState:
     """Make a copy of what the hub has, but for blobs: ``fetch_blob`` has these.
 
-    With ``counts``, what was counted of the copy before is not read again.
-    What differs from the hub is fetched anew.
+    Returns what the hub has. ``before`` is what it had when this copy was last made: if that is
+    the same, only readings of machines are fetched. With ``counts``, what was counted of the copy
+    before is not read again. What differs from the hub is fetched anew.
     """
     state = client.state(run_id)
-    folder.segments.mkdir(parents=True, exist_ok=True)
     fetch = _Fetch(client, run_id, state, folder, counts)
+    if state == before and folder.identity.is_file():
+        fetch.live()
+        return state
+    folder.segments.mkdir(parents=True, exist_ok=True)
     fetch.drop_what_differs()
     fetch.fetch(state.identity, with_blobs=False)
+    return state
 
 
 def fetch_blob(
@@ -132,7 +142,11 @@ class _Fetch:
                 folder.part_path(sealed).unlink(missing_ok=True)
         if state.labels or folder.labels.exists():
             _write_changed(folder.labels, state.labels)
-        for name in state.live:
+        self.live()
+
+    def live(self) -> None:
+        """Fetch the newest readings of machines."""
+        for name in self._state.live:
             self._live(name)
 
     def drop_what_differs(self) -> None:

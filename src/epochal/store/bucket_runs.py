@@ -25,6 +25,7 @@ from epochal.store.published import (
     PublishedRun,
     read_bucket,
     read_index,
+    read_metrics,
     read_parts,
     summary_of,
 )
@@ -132,6 +133,10 @@ class BucketRuns:
             labels=msgspec.json.decode(run.labels),
             identity=identity,
         )
+
+    def metrics(self, run_id: str) -> bytes | None:
+        """What was published of all series of a run; None where nothing was."""
+        return read_metrics(self._bucket, self._present(run_id).folder)
 
     def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
         """Nothing: lines that are not sealed are in the database of the hub."""

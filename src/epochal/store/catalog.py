@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from epochal.journal.boards import Boards
@@ -64,6 +65,20 @@ class Trash(Protocol):
         """Delete a run for ever; raises ``OSError`` when that fails."""
 
 
+class Versions:
+    """Compares what a catalog knows of all runs with what it knew before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: Mapping[str, Hashable] = {}
+
+    def changed(self, known: Mapping[str, Hashable]) -> Set[str]:
+        """The ids of runs that are new, gone or another version than at the last call."""
+        with self._lock:
+            before, self._known = self._known, known
+        return {run_id for run_id, _ in known.items() ^ before.items()}
+
+
 class Catalog(Protocol):
     """A table of runs; see ``epochal.store.store`` for the rules that hold for each."""
 
@@ -78,8 +93,8 @@ class Catalog(Protocol):
     def find(self, run_id: str) -> RunView | None:
         """The run of exactly this id, as of the last look; None where there is none."""
 
-    def refresh(self, *, budget_s: float) -> Mapping[str, Hashable]:
-        """Look for new runs and new records; by id what is another one when a run has changed.
+    def refresh(self, *, budget_s: float) -> Set[str]:
+        """Look for new runs and new records; see ``Store.refresh``.
 
         Nothing where the budget leaves the runs to the list that follows.
         """

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from epochal.errors import FormatError, UsageError
 from epochal.exchange.imports.converting import ConvertedRun
 from epochal.journal.blobs import RAW
+from epochal.journal.fold import RunMetrics
 from epochal.journal.labels import LabelsEdit, edit_labels
 from epochal.journal.layout import PartName, RunFolder, SearchBounds
 from epochal.journal.part import SealedPart
@@ -143,6 +144,9 @@ class Origin(Protocol):
 
     def read_row(self) -> RunRow:
         """The row of a run that the other machine has summarised; it does so now where needed."""
+
+    def read_metrics(self) -> RunMetrics | None:
+        """The series of the run as of its row; None where only its records tell them."""
 
     def ask(self) -> bool:
         """Ask for the row again; True when the run has changed."""

@@ -295,7 +295,9 @@ class HeldRun:
     def known(self) -> RunMetrics:
         """The series of the run and their summaries."""
         row = self.read_row()
-        if self.source.origin is not None:
+        if (origin := self.source.origin) is not None:
+            if (stored := origin.read_metrics()) is not None:
+                return stored
             self._look_once()  # a copy that cannot be made is no fault of the run
         if self._known is None and self._index is not None:
             self._known = self._index.metrics(self.place)

@@ -3,7 +3,7 @@
 <prefix>/bucket.json                     the projects, and the number of the index of each
 <prefix>/<project>/index.jsonl.zst       a line for every run of the project
 <prefix>/<project>/<run>/parts.json      which objects the run has; written after all others
-<prefix>/<project>/<run>/run.json  labels.json  summary.json
+<prefix>/<project>/<run>/run.json  labels.json  summary.json  metrics.json
 <prefix>/<project>/<run>/segments/  blobs/  uploads/
 
 Readers believe these files and never list objects. A key is relative to the prefix, so a copy of
@@ -134,6 +134,14 @@ def write_parts(bucket: Bucket, folder: str, parts: PublishedParts) -> None:
 def read_parts(bucket: Bucket, folder: str) -> PublishedParts:
     """Which objects a run has; raises ``ObjectNotFoundError``."""
     return _decoded(bucket, f"{folder}/parts.json", PublishedParts)
+
+
+def read_metrics(bucket: Bucket, folder: str) -> bytes | None:
+    """What its sender said of all series of a run; None where it said nothing."""
+    try:
+        return bucket.get(f"{folder}/metrics.json")
+    except ObjectNotFoundError:
+        return None
 
 
 def write_bucket(bucket: Bucket, content: PublishedBucket) -> None:

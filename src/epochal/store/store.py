@@ -60,8 +60,7 @@ Rules that hold for every engine
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import replace
 
 from epochal.errors import RunNotFoundError, UsageError
@@ -82,9 +81,6 @@ class Store:
     def __init__(self, catalog: Catalog, trash: Trash | None = None) -> None:
         self.catalog = catalog
         self.trash = catalog.trash if trash is None else trash
-        self._lock = threading.Lock()
-        # By id, what ``refresh`` has told of each run.
-        self._told: Mapping[str, Hashable] = {}
 
     def __enter__(self) -> Store:
         return self
@@ -150,10 +146,7 @@ class Store:
 
         What was read on in between, by a run's own ``refresh``, counts as changed too.
         """
-        told = self.catalog.refresh(budget_s=budget_s)
-        with self._lock:
-            before, self._told = self._told, told
-        return {run_id for run_id, _ in told.items() ^ before.items()}
+        return self.catalog.refresh(budget_s=budget_s)
 
     def remove(self, run: RunView) -> TrashedRun:
         """Move a run with everything it recorded to the trash; raises ``OSError``.

@@ -118,6 +118,7 @@ class Life:
         state = hub.inbox.register(self.name, self._identity(self.name))
         have = state.parts[STEM].lines if STEM in state.parts else 0
         assert have >= acknowledged, "lines that were acknowledged are lost"
+        self.acknowledged = have  # also by an answer that was lost, or to somebody else
         for last in (until - 5, until):
             if have < last:
                 body = lines(have, last) + FINISH * (last == 30)

@@ -36,6 +36,7 @@ def lost(cluster: Cluster, postgres: str) -> ClusterRuns:
         inbox.append(run_id, STEM, first=0, lines=lines(0, 20))
     inbox.put_labels("one", {"notes": "good"}, {})
     before.put_summary("one", b'{"id":"one","name":"a","project":"p","step":3}')
+    before.put_metrics("one", b"{}")
     sha256 = hashlib.sha256(b"0123").hexdigest()
     inbox.put_file("one", "blobs", "x.bin", b"0123", offset=0, size=4, sha256=sha256)
     before.remove("two")
@@ -56,6 +57,7 @@ def test_runs_are_there_again_as_they_were_published(
     assert one is not None
     assert (one.labels, one.project, one.removed) == (b'{"notes":"good"}', "p", None)
     assert b'"step":3' in (one.summary or b"")
+    assert lost.metrics("one") == b"{}"
     assert len(lost.lines("one", STEM, first=0).splitlines()) == 20
     assert lost.file("one", "blobs", "x.bin", offset=0) == b"0123"
     assert lost.find("two", is_removed=True) is not None

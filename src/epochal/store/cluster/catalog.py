@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,6 +43,7 @@ from epochal.store.local.listed import (
     ListedRun,
     ListReader,
     known_entries,
+    known_entry,
     known_runs,
     newest_first,
 )
@@ -79,6 +80,9 @@ class StoredRuns(RunReader, Protocol):
 
     def stored_bytes(self, runs: Sequence[str]) -> dict[str, int]:
         """How much some runs take, those in the trash as well."""
+
+    def metrics(self, run_id: str) -> bytes | None:
+        """The summaries of all series as their sender sent them; None where there are none."""
 
     def put_summary(self, run_id: str, summary: bytes) -> None:
         """Keep the summary of a run that has ended, if that is possible."""
@@ -131,6 +135,9 @@ class ClusterCatalog:
         self._opened: OrderedDict[str, tuple[RunView, Mirror]] = OrderedDict()
         # The number of the last change that the index has; None before the first look.
         self._seen: int | None = None
+        # The runs that have changed since the last ``refresh``, and sizes of open runs as of then.
+        self._news: set[str] = set()
+        self._sizes: dict[str, int] = {}
         self.trash = ClusterTrash(self)
         self.boards = runs.boards(self._board_projects)
 
@@ -144,42 +151,43 @@ class ClusterCatalog:
     ) -> KnownRuns:
         self._look_once()
         self._summarise(budget_s if selection.needs_summary else min(budget_s, SUMMARISE_S))
-        return known_runs(
+        known = known_runs(
             selection,
-            list(self._entries().values()),
+            [*map(self._outlined, known_entries(self._index))] if selection.is_everything else [],
             self._listed,
             self._open,
             guard=self._held.guard,
             limit=limit,
             projects=sorted(self._index.projects()),
         )
+        counts = self._index.count(), self._index.count(is_unsettled=True)
+        return known._replace(stored=counts[0], unsummarised=counts[1])
 
     def rows(self, *, budget_s: float | None = None) -> list[RunRow]:
         self._look_once()
         return [run.info for run in self._listed(None)]
 
-    def _entries(self) -> dict[str, Entry]:
-        """Every run that the index has, by its id; the row of one without a summary is outlined."""
-        found: dict[str, Entry] = {}
-        for entry in known_entries(self._index):
-            entry.id = entry.place
-            if not entry.is_settled:
-                entry.outline = self._index.get(entry.place, entry.signature or "")
-            found[entry.place] = entry
-        return found
+    def _outlined(self, entry: Entry) -> Entry:
+        """A run of the index with its id, and with its row where that is not of a summary."""
+        entry.id = entry.place
+        if not entry.is_settled:
+            entry.outline = self._index.row(entry.place)
+        return entry
 
     def _listed(self, condition: q.Filter | None) -> list[ListedRun]:
-        entries, reader = self._entries(), ListReader(self._open)
-        rows = [(entries.get(run_id), row) for run_id, row in self._index.rows(condition)]
-        found = [ListedRun(entry, row, reader) for entry, row in rows if entry is not None]
+        reader = ListReader(self._glanced)
+        found = [
+            ListedRun(self._outlined(known_entry(self._index, known[:5])), known[5], reader)
+            for known in self._index.rows(condition)
+        ]
         return sorted(found, key=lambda run: newest_first(run.entry))
 
     def _summarise(self, budget_s: float) -> None:
         """Read runs whose senders have sent no summary, for about so many seconds."""
         until = time.monotonic() + budget_s
-        for entry in known_entries(self._index):
-            if entry.is_settled or time.monotonic() > until:
-                continue
+        for entry in known_entries(self._index, is_unsettled=True):
+            if time.monotonic() > until:
+                return
             row = self._held.guard.run(entry.place, self._server.run, entry.place)
             if row is not None:
                 self._put(entry.place, row, entry.signature or "")
@@ -198,46 +206,54 @@ class ClusterCatalog:
     # -- single runs ------------------------------------------------------------------------------
 
     def find(self, run_id: str) -> RunView | None:
-        stored = self._runs.find(run_id) if run_id else None
-        if stored is None or not self.has(stored):
-            return None
-        return self._view(self._row(stored))
+        self._look_once()
+        with self._lock:
+            known = self._opened.get(run_id)
+        row = self._index.row(run_id) if known is None else known[1].row
+        return None if row is None else self._view(row)
 
     def has(self, stored: StoredRun) -> bool:
         """Whether a run belongs to this part."""
         is_of_projects = self._projects is None or stored.project in self._projects
         return is_of_projects and (self._only is None or stored.id in self._only)
 
+    def _glanced(self, entry: Entry) -> RunView:
+        """A run for one question of a list, which is nearly always answered by its metrics.json."""
+        with self._lock:
+            is_opened = entry.place in self._opened
+        row = None if is_opened else self._index.row(entry.place)
+        if row is None or not row.is_summarised:
+            return self._open(entry)
+        return self._made(row)[0]
+
     def _open(self, entry: Entry) -> RunView:
         with self._lock:
             known = self._opened.get(entry.place)
         if known is not None:
+            if known[1].is_behind:
+                known[0].refresh()
             return known[0]
-        stored = self._runs.find(entry.place)
-        if stored is None or not self.has(stored):
+        row = self._index.row(entry.place)
+        if row is None:
             raise RunNotFoundError(f"the run {entry.place} is no longer here.")
-        return self._view(self._row(stored))
-
-    def _row(self, stored: StoredRun) -> RunRow:
-        """The row of a run; the index has that of one that was read because it had no summary."""
-        found = self._index.get(stored.id, str(stored.changed)) if stored.summary is None else None
-        if found is None or not found.is_summarised:
-            return row_of(stored)
-        return msgspec.structs.replace(found, status=status_of(found, now=time.time()))
+        return self._view(row)
 
     def _view(self, row: RunRow) -> RunView:
+        row = msgspec.structs.replace(row, status=status_of(row, now=time.time()))
         with self._lock:
             known = self._opened.get(row.id)
             if known is None:
-                mirror = Mirror(row, self._server, self._folder)
-                source = FolderSource(mirror.folder.path, origin=mirror, bounds=self._bounds)
-                known = RunView(source, held=self._held), mirror
-                self._opened[row.id] = known
+                known = self._opened[row.id] = self._made(row)
             known[1].row = row
             self._opened.move_to_end(row.id)
             while len(self._opened) > _MOST_OPEN:
                 self._opened.popitem(last=False)
             return known[0]
+
+    def _made(self, row: RunRow) -> tuple[RunView, Mirror]:
+        mirror = Mirror(row, self._server, self._folder)
+        source = FolderSource(mirror.folder.path, origin=mirror, bounds=self._bounds)
+        return RunView(source, held=self._held), mirror
 
     def forget(self, run: RunView) -> None:
         with self._lock:
@@ -260,23 +276,25 @@ class ClusterCatalog:
         self._look_once()
         return self._index.projects()
 
-    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         with self._lock:
-            changed = self._look()
+            self._look()
             opened = [run_id for run_id, (_, mirror) in self._opened.items() if mirror.is_in_use]
-        # Lines that were appended change no row of the table of runs.
-        sizes = self._runs.sizes(opened) if opened else {}
-        return dict(self._known()) | {run_id: (size, changed) for run_id, size in sizes.items()}
+            # Lines that were appended change no row of the table of runs.
+            before, self._sizes = self._sizes, self._runs.sizes(opened) if opened else {}
+            news, self._news = self._news, set()
+        return news | {run_id for run_id, _ in self._sizes.items() - before.items()}
 
-    def _look(self) -> int:
-        """Bring what has changed into the index; the number of the last change."""
+    def _look(self) -> None:
+        """Bring what has changed into the index."""
         news = self._runs.news(self._seen, self._known)
         self._index.forget(news.gone)
+        self._news.update(news.gone)
         with self._index.batch():
             for stored in news.changed:
                 self._note(stored)
+                self._news.add(stored.id)
         self._seen = news.number
-        return news.number
 
     def _known(self) -> dict[str, int]:
         """The runs of the index, each with the number of its last change."""
@@ -333,6 +351,9 @@ class ClusterServer:
         if made.is_ended:
             self._runs.put_summary(stored.id, summary)
         return row_of(stored._replace(summary=summary))
+
+    def metrics(self, run_id: str) -> bytes | None:
+        return self._runs.metrics(run_id)
 
     def relabel(self, run_id: str, edit: LabelsEdit) -> None:
         def change(before: Mapping[str, Any]) -> dict[str, Any]:

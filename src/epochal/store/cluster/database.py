@@ -11,7 +11,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
     Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
+Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
 _TRIES = 4
 _FIRST_PAUSE_S = 0.05
@@ -74,6 +75,26 @@ class Database:
 
         Raises ``UsageError`` for values that no column takes, such as a text with a NUL.
         """
+
+        def transaction(connection: Connection) -> T:
+            with connection.transaction():
+                return work(connection.cursor(binary=True))
+
+        return self._tried(transaction)
+
+    def rows(self, text: str, asked: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        """The rows of a statement that is a transaction by itself, which takes half the time.
+
+        Raises ``CatalogAwayError`` as ``run`` does.
+        """
+
+        def statement(connection: Connection) -> list[Row]:
+            cursor = connection.cursor(binary=True).execute(text, asked)
+            return cursor.fetchall() if cursor.description else []
+
+        return self._tried(statement)
+
+    def _tried(self, work: Callable[[Connection], T]) -> T:
         import psycopg
 
         again = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -85,8 +106,8 @@ class Database:
         pause_s, problem = _FIRST_PAUSE_S, ""
         for _ in range(_TRIES):
             try:
-                with self._connection() as connection, connection.transaction():
-                    return work(connection.cursor(binary=True))
+                with self._connection() as connection:
+                    return work(connection)
             except psycopg.DataError as error:
                 raise UsageError(
                     f"the database refuses this: {_first_line(str(error))}."

@@ -26,8 +26,8 @@ class ClusterDocuments:
 
     def get(self, kind: str, key: str) -> dict[str, Any] | None:
         text = "select body from epochal.documents where kind = %s and key = %s"
-        row = self._database.run(lambda cursor: cursor.execute(text, (kind, key)).fetchone())
-        return None if row is None else msgspec.json.decode(row[0])
+        rows = self._database.rows(text, (kind, key))
+        return msgspec.json.decode(rows[0][0]) if rows else None
 
     def all(
         self, kind: str, *, prefix: str = "", limit: int | None = None
@@ -44,7 +44,7 @@ class ClusterDocuments:
             " order by key desc limit %s"
         )
         asked = (kind, prefix, prefix + _LAST, limit)
-        return self._database.run(lambda cursor: cursor.execute(text, asked).fetchall())
+        return [(key, body) for key, body in self._database.rows(text, asked)]
 
     def kinds(self) -> list[str]:
         text = "select distinct kind from epochal.documents order by kind"
@@ -61,7 +61,7 @@ class ClusterDocuments:
 
     def put(self, kind: str, key: str, body: dict[str, Any] | None) -> None:
         new = None if body is None else msgspec.json.encode(body)
-        self.edit(kind, key, lambda _: new)
+        self._database.rows(*_putting(kind, key, new))
 
     def swap(
         self, kind: str, key: str, before: dict[str, Any] | None, after: dict[str, Any]
@@ -83,18 +83,21 @@ class ClusterDocuments:
         No other change comes in between. What ``edit`` raises leaves the document as it was.
         """
         read = "select body from epochal.documents where kind = %s and key = %s for update"
-        delete = "delete from epochal.documents where kind = %s and key = %s"
-        insert = (
-            "insert into epochal.documents (kind, key, body) values (%s, %s, %s)"
-            " on conflict (kind, key) do update set body = excluded.body"
-        )
 
         def work(cursor: Cursor) -> None:
             row = cursor.execute(read, (kind, key)).fetchone()
             new = edit(None if row is None else bytes(row[0]))
-            if new is None:
-                cursor.execute(delete, (kind, key))
-            else:
-                cursor.execute(insert, (kind, key, new))
+            cursor.execute(*_putting(kind, key, new))
 
         self._database.run(work)
+
+
+def _putting(kind: str, key: str, body: bytes | None) -> tuple[str, tuple[Any, ...]]:
+    """The statement that stores or deletes a document, and its values."""
+    if body is None:
+        return "delete from epochal.documents where kind = %s and key = %s", (kind, key)
+    text = (
+        "insert into epochal.documents (kind, key, body) values (%s, %s, %s)"
+        " on conflict (kind, key) do update set body = excluded.body"
+    )
+    return text, (kind, key, body)

@@ -136,8 +136,8 @@ class Publisher:
         if content is None:  # erased meanwhile
             return
         run, parts = content
-        # What else a run carries, such as metrics.json, is one more of these.
         files = {"run": run.identity, "labels": run.labels, "summary": run.summary}
+        files["metrics"] = self._runs.metrics(run_id)
         for name, text in files.items():
             if text is not None:
                 self._runs.bucket.put(f"{run.folder}/{name}.json", text, replace=True)

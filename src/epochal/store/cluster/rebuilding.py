@@ -25,6 +25,7 @@ from epochal.store.published import (
     PublishedRun,
     read_bucket,
     read_index,
+    read_metrics,
     read_parts,
     summary_of,
 )
@@ -60,6 +61,7 @@ class _Original(NamedTuple):
     run: PublishedRun
     identity: bytes
     parts: PublishedParts
+    metrics: bytes | None
 
 
 def rebuild(
@@ -115,7 +117,9 @@ def _read(
         folder = f"{project}/{run.slug}"
         try:
             identity = bucket.get(f"{folder}/run.json")
-            return _Original(project, run, identity, read_parts(bucket, folder))
+            return _Original(
+                project, run, identity, read_parts(bucket, folder), read_metrics(bucket, folder)
+            )
         except EpochalError as error:
             return "" if run.id in known else f"{folder} is left out: {error}"
 
@@ -139,8 +143,11 @@ def _add(cursor: Cursor, *, originals: list[_Original]) -> tuple[int, int]:
             num_added += 1
             (changed if _insert(cursor, original) else due).append(run_id)
             _add_files(cursor, original)
+            _add_metrics(cursor, original)
         elif row[0] == original.project:
             is_newer = cursor.execute(_NEWER, _run_values(original)).rowcount
+            if is_newer:
+                _add_metrics(cursor, original)
             if _add_files(cursor, original) or is_newer:
                 num_renewed += 1
                 due.append(run_id)
@@ -174,6 +181,11 @@ def _add_files(cursor: Cursor, original: _Original) -> bool:
     after = _objects(cursor, run_id)
     sweep(cursor, before - after)
     return before != after
+
+
+def _add_metrics(cursor: Cursor, original: _Original) -> None:
+    if original.metrics is not None:
+        cursor.execute(_METRICS, (original.run.id, original.metrics))
 
 
 def _objects(cursor: Cursor, run_id: str) -> set[str]:
@@ -219,6 +231,10 @@ where parts.sealed < excluded.sealed
 _BLOB = """
 insert into epochal.blobs (run, name, object, num_bytes, sha256)
 values (%(run)s, %(name)s, %(object)s, %(size)s, %(sha256)s) on conflict do nothing
+"""
+_METRICS = """
+insert into epochal.metrics (run, data) values (%s, %s)
+on conflict (run) do update set data = excluded.data
 """
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from epochal.errors import EpochalError, RunNotFoundError, UsageError
+from epochal.errors import EpochalError, FormatError, RunNotFoundError, UsageError
 from epochal.journal.layout import json_bytes, slugify
 from epochal.journal.line import encode
 from epochal.shipping.offering import named_part
@@ -28,6 +28,7 @@ from epochal.shipping.protocol import (
     SegmentState,
     is_file_name,
 )
+from epochal.shipping.shipper import file_digest
 from epochal.store.bucket import Bucket, pieces_of
 from epochal.store.cluster.boards import ClusterBoards
 from epochal.store.cluster.database import Database
@@ -98,6 +99,8 @@ class StoredFile:
     records: int = 0
 
 
+# Takes the next number of a change. Everybody locks the rows of runs before.
+_NEXT = "with next as (update epochal.counter set value = value + 1 returning value)"
 # What a ``StoredRun`` is made of.
 COLUMNS = (
     "id, project, slug, identity, labels, summary, writer, stored_bytes,"
@@ -115,13 +118,16 @@ class ClusterRuns:
     def __init__(self, database: Database, bucket: Bucket) -> None:
         self.database = database
         self.bucket = bucket
+        # The segment whose lines were asked for last, by its object and the next ordinal.
+        self._opened: dict[tuple[str, int], Iterator[bytes]] = {}
 
     # -- runs -------------------------------------------------------------------------------------
 
     def find(self, run_id: str, *, is_removed: bool = False) -> StoredRun | None:
         """The run of an id, or the one of it in the trash; None where there is none."""
-        run = self.database.run(lambda cursor: _run_of(cursor, run_id))
-        return run if run is not None and (run.removed is not None) == is_removed else None
+        text = f"select {COLUMNS} from epochal.runs where id = %s and (removed is not null) = %s"
+        rows = self.database.rows(text, (run_id, is_removed))
+        return StoredRun._make(rows[0]) if rows else None
 
     @property
     def address(self) -> str:
@@ -149,8 +155,7 @@ class ClusterRuns:
     def _changed_since(self, number: int) -> Iterator[StoredRun]:
         text = f"select {COLUMNS} from epochal.runs where changed > %s order by changed limit %s"
         while True:
-            asked = (number, _PAGE)
-            rows = self.database.run(partial(_fetched, text=text, asked=asked))
+            rows = self.database.rows(text, (number, _PAGE))
             yield from map(StoredRun._make, rows)
             if len(rows) < _PAGE:
                 return
@@ -158,42 +163,32 @@ class ClusterRuns:
 
     def _newest_change(self) -> int:
         """The number of the newest change of any run."""
-        row = self.database.run(
-            lambda cursor: cursor.execute("select value from epochal.counter").fetchone()
-        )
-        return 0 if row is None else int(row[0])
+        rows = self.database.rows("select value from epochal.counter")
+        return int(rows[0][0]) if rows else 0
 
     def _ids(self) -> set[str]:
         """The ids of all runs that are not in the trash."""
         text = "select id from epochal.runs where removed is null"
-        rows = self.database.run(lambda cursor: cursor.execute(text).fetchall())
-        return {run_id for (run_id,) in rows}
+        return {run_id for (run_id,) in self.database.rows(text)}
 
     def removed(self) -> list[StoredRun]:
         """The runs in the trash, the newest deletion first."""
         text = f"select {COLUMNS} from epochal.runs where removed is not null order by removed desc"
-        return self.database.run(
-            lambda cursor: [*map(StoredRun._make, cursor.execute(text).fetchall())]
-        )
+        return [*map(StoredRun._make, self.database.rows(text))]
 
     def sizes(self, runs: Sequence[str]) -> dict[str, int]:
         """How many lines some runs have."""
         text = "select run, sum(records)::int8 from epochal.parts where run = any(%s) group by run"
-        rows = self.database.run(lambda cursor: cursor.execute(text, (list(runs),)).fetchall())
-        return dict(rows)
+        return dict(self.database.rows(text, (list(runs),)))
 
     def stored_bytes(self, runs: Sequence[str]) -> dict[str, int]:
         """How much some runs take, those in the trash as well."""
         text = "select id, stored_bytes from epochal.runs where id = any(%s)"
-        rows = self.database.run(lambda cursor: cursor.execute(text, (list(runs),)).fetchall())
-        return dict(rows)
+        return dict(self.database.rows(text, (list(runs),)))
 
     def now(self) -> float:
         """The time in Unix seconds by the clock of the database."""
-        text = "select extract(epoch from now())::float8"
-        row = self.database.run(lambda cursor: cursor.execute(text).fetchone())
-        assert row is not None
-        return float(row[0])
+        return float(self.database.rows("select extract(epoch from now())::float8")[0][0])
 
     def silent(self, since: Mapping[str, float | None]) -> list[str]:
         """Runs of which nothing was received since a moment, the longest silent first.
@@ -208,35 +203,33 @@ class ClusterRuns:
             " case when since.project is null then %s else moment end) order by received"
         )
         asked = (list(since), list(since.values()), since[""])
-        rows = self.database.run(lambda cursor: cursor.execute(text, asked).fetchall())
-        return [run_id for (run_id,) in rows]
+        return [run_id for (run_id,) in self.database.rows(text, asked)]
 
-    def register(self, run_id: str, identity: Mapping[str, Any], *, writer: str = "") -> StoredRun:
+    def register(self, run_id: str, identity: Mapping[str, Any], *, writer: str = "") -> RunState:
         """Take in who a run is; a name that another run of the project has gets a number.
 
         A run keeps its project, its name and its writer. One that is in the trash comes back,
         unless its sender names another project.
         """
 
-        def work(cursor: Cursor) -> StoredRun:
+        def work(cursor: Cursor) -> RunState:
             run = _run_of(cursor, run_id, locks=True)
             if run is None:
-                _insert(cursor, run_id, identity, writer)
-            elif run.project != slugify(str(identity["project"])):
-                return run
-            else:
-                before = msgspec.json.decode(run.identity)
-                kept = {key: before[key] for key in ("name", "project") if key in before}
-                if before == {**identity, **kept} and run.removed is None:
-                    return run
-                text = (
-                    "update epochal.runs set identity = %s, launch_id = %s, identified = now(),"
-                    " removed = null, received = now() where id = %s"
-                )
+                return _state(cursor, _inserted(cursor, run_id, identity, writer))
+            if run.project != slugify(str(identity["project"])):
+                return _state(cursor, run)
+            before = msgspec.json.decode(run.identity)
+            kept = {key: before[key] for key in ("name", "project") if key in before}
+            if before != {**identity, **kept} or run.removed is not None:
                 body = json_bytes({**identity, **kept})
-                cursor.execute(text, (body, _launch_of(identity), run_id))
-            touch(cursor, [run_id])
-            return _present(_run_of(cursor, run_id), run_id)
+                text = (
+                    "update epochal.runs set identified = now(), removed = null, received = now()"
+                    " where id = %s"
+                )
+                cursor.execute(text, (run_id,))
+                _change(cursor, [run_id], {"identity": body, "launch_id": _launch_of(identity)})
+                run = run._replace(identity=body, removed=None)
+            return _state(cursor, run)
 
         return self.database.run(work)
 
@@ -246,9 +239,8 @@ class ClusterRuns:
             "select id from epochal.runs where launch_id = %s and project = %s and removed is null"
             " and extract(epoch from now() - identified) <= %s order by identified desc limit 1"
         )
-        asked = (launch_id, project, within_s)
-        row = self.database.run(lambda cursor: cursor.execute(text, asked).fetchone())
-        return None if row is None else str(row[0])
+        rows = self.database.rows(text, (launch_id, project, within_s))
+        return str(rows[0][0]) if rows else None
 
     def present(self, run_id: str) -> StoredRun:
         """The run of an id that is not in the trash."""
@@ -264,9 +256,7 @@ class ClusterRuns:
             before: dict[str, Any] = msgspec.json.decode(run.labels)
             after = edit(before)
             if after != before:
-                text = "update epochal.runs set labels = %s where id = %s"
-                cursor.execute(text, (json_bytes(after), run_id))
-                touch(cursor, [run_id])
+                _change(cursor, [run_id], {"labels": json_bytes(after)})
             return before, after
 
         return self.database.run(work)
@@ -274,33 +264,34 @@ class ClusterRuns:
     def put_summary(self, run_id: str, summary: bytes) -> None:
         """Replace the summary of a run."""
 
+        text = "select summary = %s from epochal.runs where id = %s and removed is null for update"
+
         def work(cursor: Cursor) -> None:
-            if _present(_run_of(cursor, run_id, locks=True), run_id).summary != summary:
-                text = "update epochal.runs set summary = %s where id = %s"
-                cursor.execute(text, (summary, run_id))
+            row = cursor.execute(text, (summary, run_id)).fetchone()
+            if row is None:
+                raise unknown_run(run_id)
+            if not row[0]:
                 # While a run goes on, the bucket shows what it was when its last part was sealed.
-                touch(cursor, [run_id], is_due=msgspec.json.decode(summary, type=_End).is_ended)
+                is_ended = msgspec.json.decode(summary, type=_End).is_ended
+                _change(cursor, [run_id], {"summary": summary}, is_due=is_ended)
 
         self.database.run(work)
 
     def put_metrics(self, run_id: str, metrics: bytes) -> None:
         """Replace the summaries of all series of a run."""
         text = (
-            "insert into epochal.metrics (run, data) values (%s, %s)"
-            " on conflict (run) do update set data = excluded.data"
+            "insert into epochal.metrics (run, data) select id, %s from epochal.runs"
+            " where id = %s and removed is null"
+            " on conflict (run) do update set data = excluded.data returning run"
         )
-
-        def work(cursor: Cursor) -> None:
-            _present(_run_of(cursor, run_id), run_id)
-            cursor.execute(text, (run_id, metrics))
-
-        self.database.run(work)
+        if not self.database.rows(text, (metrics, run_id)):
+            raise unknown_run(run_id)
 
     def metrics(self, run_id: str) -> bytes | None:
         """The summaries of all series as their sender sent them; None where it sent none."""
         text = "select data from epochal.metrics where run = %s"
-        row = self.database.run(lambda cursor: cursor.execute(text, (run_id,)).fetchone())
-        return None if row is None else bytes(row[0])
+        rows = self.database.rows(text, (run_id,))
+        return bytes(rows[0][0]) if rows else None
 
     # -- lines ------------------------------------------------------------------------------------
 
@@ -323,12 +314,18 @@ class ClusterRuns:
         return self.database.run(lambda cursor: read_lines(cursor, run_id, part.stem, first))
 
     def _unsealed(self, sealed: StoredFile, first: int) -> bytes:
-        """Lines of a segment, from an ordinal on, about as many as fit in one batch."""
-        found, size = [], 0
-        for line in self.sealed_lines(sealed, first=first):
+        """Lines of a segment, from an ordinal on, about as many as fit in one batch.
+
+        Whoever copies a part asks for the next ones soon: the segment stays open for that.
+        """
+        segment = self._opened.pop((sealed.object, first), None)
+        segment = segment or self.sealed_lines(sealed, first=first)
+        found, size = list[bytes](), 0
+        for line in segment:
             found.append(line)
             size += len(line)
             if size > BATCH_BYTES:
+                self._opened = {(sealed.object, first + len(found)): segment}
                 break
         return b"".join(found)
 
@@ -340,6 +337,8 @@ class ClusterRuns:
             path = Path(scratch) / "segment.parquet"
             with open(path, "wb") as file:
                 file.writelines(pieces_of(self.bucket, sealed.object, sealed.num_bytes))
+            if file_digest(path)[0] != sealed.sha256:
+                raise FormatError(f"{sealed.object} in {self.bucket.address} is damaged.")
             with Segment(path) as segment:
                 yield from _lines_of(segment, sealed.records, first)
 
@@ -354,15 +353,22 @@ class ClusterRuns:
 
     def state(self, run_id: str, *, is_removed: bool = False) -> RunState:
         """What is here of a run, or of one that is in the trash."""
-        return self.database.run(partial(_state, run_id=run_id, is_removed=is_removed))
+
+        def work(cursor: Cursor) -> RunState:
+            run = _run_of(cursor, run_id)
+            if run is None or (run.removed is not None) != is_removed:
+                raise unknown_run(run_id)
+            return _state(cursor, run)
+
+        return self.database.run(work)
 
     def stored_file(self, run_id: str, kind: FileKind, name: str) -> StoredFile | None:
         """A segment that has all lines of its part, or a blob; None where there is none."""
         if kind == "segments":
             return self._segment(run_id, name)
         text = "select object, num_bytes, sha256 from epochal.blobs where run = %s and name = %s"
-        row = self.database.run(lambda cursor: cursor.execute(text, (run_id, name)).fetchone())
-        return None if row is None else StoredFile(*row)
+        rows = self.database.rows(text, (run_id, name))
+        return StoredFile(*rows[0]) if rows else None
 
     def put_object(self, key: str, content: Path) -> None:
         """Put an object, which is swept some time unless a part or a blob gets it."""
@@ -455,8 +461,8 @@ class ClusterRuns:
             " where run = %s and kind = %s and name = %s and sha256 = %s"
         )
         which = (run_id, kind, name, sha256)
-        row = self.database.run(lambda cursor: cursor.execute(text, which).fetchone())
-        return 0 if row is None else int(row[0])
+        rows = self.database.rows(text, which)
+        return int(rows[0][0]) if rows else 0
 
     def add_uploaded(
         self, run_id: str, kind: FileKind, name: str, sha256: str, *, offset: int, num_bytes: int
@@ -486,7 +492,7 @@ class ClusterRuns:
         text = (
             "delete from epochal.uploads where run = %s and kind = %s and name = %s and sha256 = %s"
         )
-        self.database.run(lambda cursor: cursor.execute(text, (run_id, kind, name, sha256)))
+        self.database.rows(text, (run_id, kind, name, sha256))
 
     def drop_uploads(self, *, after_s: float, run_id: str | None = None) -> int:
         """Forget files of which no piece came for so many seconds; how many they were.
@@ -498,8 +504,7 @@ class ClusterRuns:
             " join epochal.runs on runs.id = run"
             " where started <= now() - make_interval(secs => %s) and run = coalesce(%s, run)"
         )
-        asked = (after_s, run_id)
-        found = self.database.run(lambda cursor: cursor.execute(text, asked).fetchall())
+        found = self.database.rows(text, (after_s, run_id))
         for *upload, folder in found:
             _, kind, name, sha256 = upload
             prefix = f"{upload_prefix(folder, kind, name, sha256)}/"
@@ -514,7 +519,7 @@ class ClusterRuns:
             "insert into epochal.readings (run, name, data) values (%s, %s, %s)"
             " on conflict (run, name) do update set data = excluded.data"
         )
-        self.database.run(lambda cursor: cursor.execute(text, (run_id, name, data)))
+        self.database.rows(text, (run_id, name, data))
 
     def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
         """A piece of a file from an offset on."""
@@ -522,10 +527,10 @@ class ClusterRuns:
             raise UsageError(f"{name!r} is not a name of a file in {kind}.")
         if kind == "live":
             text = "select data from epochal.readings where run = %s and name = %s"
-            row = self.database.run(lambda c: c.execute(text, (run_id, name)).fetchone())
-            if row is None:
+            rows = self.database.rows(text, (run_id, name))
+            if not rows:
                 raise RunNotFoundError(f"there is no {kind}/{name} in this run.")
-            return bytes(row[0])[offset : offset + CHUNK_BYTES]
+            return bytes(rows[0][0])[offset : offset + CHUNK_BYTES]
         file = self.stored_file(run_id, kind, name)
         if file is None:
             raise RunNotFoundError(f"there is no {kind}/{name} in this run.")
@@ -538,8 +543,8 @@ class ClusterRuns:
             " where run = %s and stem = %s and object is not null"
         )
         stem = name.removesuffix(".parquet")
-        row = self.database.run(lambda cursor: cursor.execute(text, (run_id, stem)).fetchone())
-        return None if row is None else StoredFile(*row)
+        rows = self.database.rows(text, (run_id, stem))
+        return StoredFile(*rows[0]) if rows else None
 
     # -- the trash --------------------------------------------------------------------------------
 
@@ -602,12 +607,18 @@ def touch(cursor: Cursor, runs: Sequence[str], *, is_due: bool = True) -> None:
     """
     ids = sorted(runs)
     cursor.execute("select 1 from epochal.runs where id = any(%s) order by id for update", (ids,))
+    _change(cursor, ids, {}, is_due=is_due)
+
+
+def _change(
+    cursor: Cursor, runs: Sequence[str], columns: Mapping[str, Any], *, is_due: bool = True
+) -> None:
+    """Set columns of runs that this transaction has locked, as the last step of it."""
+    values = "".join(f"{name} = %s, " for name in columns)
     cursor.execute(
-        "with next as (update epochal.counter set value = value + 1 returning value)"
-        " update epochal.runs set changed = next.value,"
-        " due = case when %s then next.value else due end"
-        " from next where id = any(%s)",
-        (is_due, ids),
+        f"{_NEXT} update epochal.runs set {values}changed = next.value,"
+        " due = case when %s then next.value else due end from next where id = any(%s)",
+        (*columns.values(), is_due, list(runs)),
     )
 
 
@@ -679,10 +690,6 @@ def _present(run: StoredRun | None, run_id: str) -> StoredRun:
     return run
 
 
-def _fetched(cursor: Cursor, *, text: str, asked: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    return cursor.execute(text, asked).fetchall()
-
-
 def _launch_of(identity: Mapping[str, Any]) -> str | None:
     launch_id = identity.get("launch_id")
     return launch_id if isinstance(launch_id, str) else None
@@ -711,42 +718,50 @@ def free_name(cursor: Cursor, project: str, name: str) -> str:
     return candidate
 
 
-def _insert(cursor: Cursor, run_id: str, identity: Mapping[str, Any], writer: str) -> None:
+def _inserted(cursor: Cursor, run_id: str, identity: Mapping[str, Any], writer: str) -> StoredRun:
     """Insert a run under the first name that is free in its project."""
     project = slugify(str(identity["project"]))
     if project == BUCKET_FILE:
         raise UsageError(f"no project can be named {BUCKET_FILE!r}: choose another name.")
     name = free_name(cursor, project, str(identity["name"]))
     body = json_bytes({**identity, "name": name})
-    cursor.execute(
-        "insert into epochal.runs (id, project, slug, launch_id, identity, writer, changed)"
-        " values (%s, %s, %s, %s, %s, %s, 0)",
+    row = cursor.execute(
+        f"{_NEXT} insert into epochal.runs"
+        " (id, project, slug, launch_id, identity, writer, changed, due)"
+        f" select %s, %s, %s, %s, %s, %s, value, value from next returning {COLUMNS}",
         (run_id, project, slugify(name), _launch_of(identity), body, writer),
-    )
+    ).fetchone()
+    assert row is not None
+    return StoredRun._make(row)
 
 
-def _state(cursor: Cursor, run_id: str, *, is_removed: bool) -> RunState:
-    run = _run_of(cursor, run_id)
-    if run is None or (run.removed is not None) != is_removed:
-        raise unknown_run(run_id)
+_FILES = """
+select 'part', stem, records, last_crc, sealed, object_bytes from epochal.parts where run = %(run)s
+union all
+select 'blob', name, num_bytes, 0, 0, 0 from epochal.blobs where run = %(run)s
+union all
+select 'live', name, 0, 0, 0, 0 from epochal.readings where run = %(run)s
+"""
+
+
+def _state(cursor: Cursor, run: StoredRun) -> RunState:
     parts: dict[str, PartState] = {}
     segments: dict[str, SegmentState] = {}
-    text = (
-        "select stem, records, last_crc, sealed, object_bytes from epochal.parts where run = %s"
-        " order by stem"
-    )
-    for stem, records, crc, sealed, size in cursor.execute(text, (run_id,)).fetchall():
-        if size is not None and sealed == records:
-            segments[f"{stem}.parquet"] = SegmentState(size, sealed)
-        if records and (crc or sealed < records):  # its sender may have more lines
-            parts[stem] = PartState(records, crc)
-    text = "select name, num_bytes from epochal.blobs where run = %s order by name"
-    blobs: dict[str, int] = dict(cursor.execute(text, (run_id,)).fetchall())
-    text = "select name from epochal.readings where run = %s order by name"
-    live = [name for (name,) in cursor.execute(text, (run_id,)).fetchall()]
+    blobs: dict[str, int] = {}
+    live: list[str] = []
+    for kind, name, count, crc, sealed, size in sorted(cursor.execute(_FILES, {"run": run.id})):
+        if kind == "blob":
+            blobs[name] = count
+        elif kind == "live":
+            live.append(name)
+        elif size is not None and sealed == count:
+            segments[f"{name}.parquet"] = SegmentState(size, sealed)
+        # Its sender may have more lines.
+        if kind == "part" and count and (crc or sealed < count):
+            parts[name] = PartState(count, crc)
     identity = msgspec.json.decode(run.identity)
     return RunState(
-        id=run_id,
+        id=run.id,
         project=str(identity.get("project", "")),
         folder=run.folder,
         parts=parts,

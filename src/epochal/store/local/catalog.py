@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -21,7 +21,7 @@ from epochal.journal.row import RunRow
 from epochal.query import filter as q
 from epochal.settings import cache_folder
 from epochal.store.cache import MemoryBudget
-from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.catalog import SUMMARISE_S, KnownRuns, Versions
 from epochal.store.folder import FolderSource
 from epochal.store.listing import Aside, asides_of, is_as_signed, orphans_below, survey
 from epochal.store.local.index import Index
@@ -74,6 +74,7 @@ class FolderCatalog:
         self._indexes: Sequence[Index] = [Index(cache, root) for root in self._roots]
         # Of everything below; held for a scan, never while a journal is read.
         self._lock = threading.RLock()
+        self._versions = Versions()
         # Never changed but replaced: lists go through it without the lock.
         self._entries: Mapping[str, Entry] = {}
         self._by_id: dict[str, Entry] = {}
@@ -132,7 +133,7 @@ class FolderCatalog:
         found: list[ListedRun] = []
         entries, reader = self._entries, ListReader(self._open)
         for index in self._indexes:
-            known = ((entries.get(place), row) for place, row in index.rows(condition))
+            known = ((entries.get(place), row) for place, *_, row in index.rows(condition))
             found += [
                 ListedRun(entry, row, reader)
                 for entry, row in known
@@ -276,8 +277,8 @@ class FolderCatalog:
 
     # -- scanning ---------------------------------------------------------------------------------
 
-    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
-        """Look for new runs and new records; by id the place and the signature of each run.
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
+        """Look for new runs and new records; the ids of runs that are new, changed or gone.
 
         A run that another thread reads at this moment is looked at the next time. Of thousands of
         new runs those whose turn does not come within the budget are new the next time.
@@ -285,7 +286,7 @@ class FolderCatalog:
         until = time.monotonic() + budget_s
         if not self._is_scanned and budget_s < math.inf:
             self._scan_once()  # ids are left to the list that follows, which has its own budget
-            return {}
+            return self._versions.changed({})
         for place in self._scan():
             run = self._opened.get(place)
             if run is not None and run.lock.acquire(blocking=False):
@@ -298,11 +299,12 @@ class FolderCatalog:
             if time.monotonic() < until:
                 self._read_rows(unnamed[at : at + _RUNS_AT_ONCE], until=0.0)
         with self._lock:
-            return {
+            known = {
                 entry.id: (place, entry.signature)
                 for place, entry in self._entries.items()
                 if entry.id is not None
             }
+        return self._versions.changed(known)
 
     def _scan_once(self) -> None:
         with self._lock:

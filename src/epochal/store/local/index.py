@@ -46,6 +46,7 @@ create table if not exists answers (
 ) without rowid;
 """
 _PUT = f"insert or replace into runs values ({', '.join('?' * 13)})"
+_KNOWN = "place, signature, is_settled, own_id, created"
 _ONE = "select row from runs where place = ? and signature = ?"
 # Fields of the query language that are columns, and those of them that are texts.
 _TEXT_COLUMNS = {"project": "project", "name": "name", "owner": "owner", "group": "run_group"}
@@ -98,14 +99,22 @@ class Index:
         with self._lock:
             self._connection.close()
 
-    def known(self) -> list[tuple[str, str, int, str, float]]:
-        """Place, signature, whether that is settled, id and creation of every run with a row."""
-        text = "select place, signature, is_settled, own_id, created from runs"
-        return self._all(text, ()) or []
+    def known(self, *, is_unsettled: bool = False) -> list[tuple[str, str, int, str, float]]:
+        """Place, signature, whether that is settled, id and creation of every run with a row.
+
+        Or only of those that are not settled.
+        """
+        where = "where not is_settled" * is_unsettled
+        return self._all(f"select {_KNOWN} from runs {where}", ()) or []
 
     def get(self, place: str, signature: str) -> RunRow | None:
         """The row of a run whose files have this signature; None where there is none."""
         found = self._all(_ONE, (place, signature)) or ()
+        return next((decoded_row(packed) for (packed,) in found), None)
+
+    def row(self, place: str) -> RunRow | None:
+        """The row of a run, of whichever files; None where there is none."""
+        found = self._all("select row from runs where place = ?", (place,)) or ()
         return next((decoded_row(packed) for (packed,) in found), None)
 
     def has(self, place: str) -> bool:
@@ -130,18 +139,21 @@ class Index:
         self._change(text, (asked, place, signature, last, packed))
         return packed
 
-    def rows(self, condition: q.Filter | None = None) -> Iterator[tuple[str, bytes]]:
-        """The places and packed rows of runs, at least those that a query selects."""
+    def rows(
+        self, condition: q.Filter | None = None
+    ) -> Iterator[tuple[str, str, int, str, float, bytes]]:
+        """What is ``known`` of runs, and their packed rows: at least those that a query selects."""
         where, values = ("1", ()) if condition is None else _narrowed(condition)
-        text = "select place, row from runs where {}"
+        text = f"select {_KNOWN}, row from runs where {{}}"
         found = self._all(text.format(where), values)
         if found is None:  # an SQLite without JSON cannot narrow
             found = self._all(text.format("1"), ())
         yield from found or ()
 
-    def count(self) -> int:
-        """How many runs there are."""
-        return sum(num for (num,) in self._all("select count(*) from runs", ()) or ())
+    def count(self, *, is_unsettled: bool = False) -> int:
+        """How many runs there are, or how many of them are not settled."""
+        where = "where not is_settled" * is_unsettled
+        return sum(num for (num,) in self._all(f"select count(*) from runs {where}", ()) or ())
 
     def projects(self) -> list[str]:
         return [name for (name,) in self._all("select distinct project from runs", ()) or ()]

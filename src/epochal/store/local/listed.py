@@ -48,12 +48,17 @@ class Entry:
         return self.run is not None and not self.run.is_indexed
 
 
-def known_entries(index: Index) -> Iterator[Entry]:
-    """Every run that the index has a row of."""
-    for place, signature, is_settled, own_id, created in index.known():
-        yield Entry(
-            place, index, signature, bool(is_settled), own_id, created=created, is_current=True
-        )
+def known_entry(index: Index, known: tuple[str, str, int, str, float]) -> Entry:
+    """A run that the index has a row of."""
+    place, signature, is_settled, own_id, created = known
+    return Entry(
+        place, index, signature, bool(is_settled), own_id, created=created, is_current=True
+    )
+
+
+def known_entries(index: Index, *, is_unsettled: bool = False) -> Iterator[Entry]:
+    """Every run that the index has a row of, or those that are not settled."""
+    return (known_entry(index, known) for known in index.known(is_unsettled=is_unsettled))
 
 
 class ListReader:

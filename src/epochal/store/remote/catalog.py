@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from epochal.journal.row import RunRow
 from epochal.settings import cache_folder, read_settings
 from epochal.shipping.client import check_url, hub_token, linked_token
 from epochal.store.cache import MemoryBudget
-from epochal.store.catalog import SUMMARISE_S, KnownRuns
+from epochal.store.catalog import SUMMARISE_S, KnownRuns, Versions
 from epochal.store.folder import FolderSource
 from epochal.store.remote.mirror import Mirror, version
 from epochal.store.remote.server import RemoteServer
@@ -116,6 +116,7 @@ class HttpCatalog:
         self._bounds = SearchBounds(self._folder)
         self._held = MemoryBudget(rules=rules or RuleSettings())
         self._lock = threading.Lock()
+        self._versions = Versions()
         self._runs: dict[str, tuple[RunView, Mirror]] = {}
         self.trash = RemoteTrash(self._server)
         self.boards = RemoteBoards(self._server)
@@ -150,7 +151,7 @@ class HttpCatalog:
         except RunNotFoundError:
             return None
 
-    def refresh(self, *, budget_s: float = math.inf) -> Mapping[str, Hashable]:
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         """Ask for new runs and records; copies that are in use fetch what is new."""
         rows, _ = self._server.listed(is_fresh=True, is_patient=False)
         self._taken(rows)
@@ -161,7 +162,7 @@ class HttpCatalog:
             behind = [run for run, mirror in self._runs.values() if mirror.is_behind]
         for run in behind:
             run.refresh()
-        return told
+        return self._versions.changed(told)
 
     def usage(self, runs: Sequence[RunRow | TrashedRun]) -> Sequence[Counter[str]]:
         raise UsageError(f"{self._server.url} does not say how many bytes its runs take.")

@@ -11,9 +11,11 @@ from typing import Protocol
 from urllib.parse import quote
 
 from epochal.base.atomic_file import between_processes
+from epochal.journal.fold import RunMetrics
 from epochal.journal.labels import LabelsEdit
 from epochal.journal.layout import RunFolder
 from epochal.journal.row import RunRow
+from epochal.journal.summaries import metrics_in
 from epochal.shipping.fetching import RunReader, fetch_blob, mirror_run
 from epochal.shipping.offering import PartCounts
 from epochal.shipping.protocol import RunState
@@ -27,6 +29,9 @@ class RunServer(Protocol):
 
     def run(self, run_id: str) -> RunRow:
         """The row of a run, which is read where nobody has summarised it."""
+
+    def metrics(self, run_id: str) -> bytes | None:
+        """``metrics.json`` of a run; None where its server keeps none."""
 
     def reading(self, run_id: str) -> AbstractContextManager[RunReader]:
         """What copies the run, for one thread."""
@@ -50,6 +55,10 @@ class Mirror:
         self._counts = PartCounts()
         # The version of the row when the copy was last made; None before.
         self._fetched: Hashable = None
+        # The series of the run, and the version of the row that they were asked for with.
+        self._metrics: tuple[Hashable, RunMetrics | None] | None = None
+        # What the server had when the copy was last made.
+        self._copied: RunState | None = None
         # What the server had when a file was last asked for that it did not have before.
         self._state: RunState | None = None
 
@@ -69,6 +78,15 @@ class Mirror:
             self.row = self._server.run(self.row.id)
         return self.row
 
+    def read_metrics(self) -> RunMetrics | None:
+        """What the server keeps of all series, if that is of the same records as the row."""
+        asked = version(self.row)
+        if self._metrics is None or self._metrics[0] != asked:
+            known = metrics_in(self._server.metrics(self.row.id) or b"")
+            marks = self.row.positions or (None if known is None else known.marks)
+            self._metrics = asked, None if known is None or known.marks != marks else known
+        return self._metrics[1]
+
     def ask(self) -> bool:
         """Ask for the row again; True when the run has changed."""
         before, self.row = self.row, self._server.run(self.row.id)
@@ -80,7 +98,9 @@ class Mirror:
         self._root.mkdir(parents=True, exist_ok=True)
         os.utime(self._root)
         with between_processes(self._root / ".lock"), self._server.reading(run_id) as reader:
-            mirror_run(reader, run_id, self.folder, counts=self._counts)
+            self._copied = mirror_run(
+                reader, run_id, self.folder, counts=self._counts, before=self._copied
+            )
         self._fetched = asked
 
     def fetch_blob(self, file: str) -> None:

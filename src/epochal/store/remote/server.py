@@ -84,6 +84,10 @@ class RemoteServer:
         except HubError as error:
             raise self._not_found(error, run_id) from error
 
+    def metrics(self, run_id: str) -> bytes | None:
+        """Nothing: the records say it."""
+        return None
+
     @contextlib.contextmanager
     def reading(self, run_id: str) -> Iterator[HubClient]:
         """A connection that reads one run; raises ``RunNotFoundError`` where it is not there."""
