@@ -67,4 +67,4 @@ def opened(cluster: Cluster, folder: Path) -> tuple[SharedRuns, HubControls]:
     ledger = Ledger(ClusterDocuments(database))
     for closing in (database, ledger, runs):
         cluster.stack.enter_context(contextlib.closing(closing))
-    return runs, HubControls(ledger, is_allowed=True, clock=runs.clock)
+    return runs, HubControls(ledger, is_allowed=True, clock=runs.now)

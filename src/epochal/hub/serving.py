@@ -67,9 +67,6 @@ class HubRuns(Protocol):
     def whole(self) -> Part:
         """The part that has all of them."""
 
-    def clock(self) -> float:
-        """The time in Unix seconds, the same for all hubs over these runs."""
-
     def part_of(self, who: Principal) -> Part | None:
         """Which part of the runs a person may see; None for nothing."""
 
@@ -120,9 +117,6 @@ class FolderRuns:
     @property
     def name(self) -> str:
         return folders_digest([self.root])
-
-    def clock(self) -> float:
-        return time.time()
 
     def part_of(self, who: Principal) -> FolderPart | None:
         if who.runs is None:
@@ -186,9 +180,6 @@ class SharedRuns:
         text = f"{self._runs.database.address} {self._runs.bucket.address}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
-    def clock(self) -> float:
-        return self._runs.database.now()
-
     def part_of(self, who: Principal) -> SharedPart | None:
         return SharedPart(only=who.runs) if who.runs is not None else SharedPart(who.projects)
 
@@ -203,7 +194,7 @@ class SharedRuns:
         )
 
     def now(self) -> float:
-        return self._runs.now()
+        return self._runs.database.now()
 
     def received(self, run: RunView) -> float:
         stored = self._runs.find(run.id)
@@ -356,7 +347,7 @@ def create_hub(
     clock: Callable[[], float] | None = None,
 ) -> App:
     """The application of a hub."""
-    controls = HubControls(ledger, is_allowed=allow_control, clock=clock or runs.clock)
+    controls = HubControls(ledger, is_allowed=allow_control, clock=clock or runs.now)
     receiving = Receiving(runs.inbox, ledger, controls, admission=admission, counters=runs.counters)
     probes = HealthProbes(runs.inbox, runs.counters)
     # A link holds for days, and the event loop checks it: it waits for no database.

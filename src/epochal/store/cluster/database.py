@@ -104,7 +104,7 @@ class Database:
             psycopg.errors.ReadOnlySqlTransaction,
         )
         pause_s, problem = _FIRST_PAUSE_S, ""
-        for _ in range(_TRIES):
+        for left in reversed(range(_TRIES)):
             try:
                 with self._connection() as connection:
                     return work(connection)
@@ -117,8 +117,9 @@ class Database:
             except lost as error:
                 self._drop_idle()  # after a failover none of them leads to the new primary
                 problem = str(error)
-            time.sleep(pause_s * random.uniform(0.5, 1.5))
-            pause_s *= 3
+            if left:
+                time.sleep(pause_s * random.uniform(0.5, 1.5))
+                pause_s *= 3
         raise CatalogAwayError(f"{self.address} cannot be used now: {_first_line(problem)}.")
 
     def now(self) -> float:

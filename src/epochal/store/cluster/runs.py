@@ -186,10 +186,6 @@ class ClusterRuns:
         text = "select id, stored_bytes from epochal.runs where id = any(%s)"
         return dict(self.database.rows(text, (list(runs),)))
 
-    def now(self) -> float:
-        """The time in Unix seconds by the clock of the database."""
-        return float(self.database.rows("select extract(epoch from now())::float8")[0][0])
-
     def silent(self, since: Mapping[str, float | None]) -> list[str]:
         """Runs of which nothing was received since a moment, the longest silent first.
 
