@@ -29,6 +29,7 @@ from tests.servers.postgres import new_database
 from tests.servers.s3 import S3Server
 from tests.store.cluster.test_rebuilding import seal_and_publish
 
+LOOP = "loop.0001.0000"
 TRAINING = """
 import sys, time, pathlib, epochal
 
@@ -106,9 +107,11 @@ def ship(folder: RunFolder, hub: SharedHub, token: str) -> None:
 def num_lines(hub: SharedHub, token: str, run_id: str) -> dict[str, int]:
     with contextlib.closing(hub.client(token)) as client:
         try:
-            return {stem: part.lines for stem, part in client.state(run_id).parts.items()}
+            state = client.state(run_id)
         except HubError:
             return {}
+    sealed = {name.removesuffix(".parquet"): one.lines for name, one in state.segments.items()}
+    return sealed | {stem: part.lines for stem, part in state.parts.items()}
 
 
 def test_yesterdays_dump_is_restored_while_senders_go_on(
@@ -133,7 +136,7 @@ def test_yesterdays_dump_is_restored_while_senders_go_on(
     live_id = read_json(live.identity)["id"]
 
     def received() -> int:
-        return num_lines(hub, token, live_id).get("loop.0001.0000", 0)
+        return num_lines(hub, token, live_id).get(LOOP, 0)
 
     wait_until(lambda: received() > 50)
     publish(hub, early)
@@ -153,15 +156,19 @@ def test_yesterdays_dump_is_restored_while_senders_go_on(
     wait_until(lambda: received() > dumped + 300)
     stop.touch()
     assert training.wait(120) == 0
-    wait_until(
-        lambda: (
-            num_lines(hub, token, live_id)
-            == {stem: len(lines) for stem, lines in records(live).items()}
-        )
-    )
+    # The companion seals the parts of a run that has ended, also while they are read here.
+    recorded: list[object] = []
+
+    def has_all() -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            recorded[:] = records(live)[LOOP]
+        return bool(recorded) and received() == len(recorded)
+
+    wait_until(has_all)
     back = tmp_path / "back"
     addresses = ["--catalog", hub.catalog, "--bucket", hub.bucket]
     assert main(["hub", "pull", str(back), *addresses]) == 0
-    for folder in (early, late, live):
+    for folder in (early, late):
         assert records(RunFolder(back / "vision" / folder.path.name)) == records(folder)
+    assert records(RunFolder(back / "vision" / "live"))[LOOP] == recorded
     assert read_json(back / "vision" / "early" / "labels.json") == {"notes": "good"}
