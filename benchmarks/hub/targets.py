@@ -386,11 +386,14 @@ def store_rows(catalog: str, root: Path) -> None:
         database.prepare()
     with psycopg.connect(catalog) as connection, connection.cursor() as cursor:
         folders = list(run_folders(root))
-        text = "copy epochal.runs (id, project, slug, identity, summary, changed) from stdin"
+        text = (
+            "copy epochal.runs (id, project, slug, identity, summary, writer, changed) from stdin"
+        )
         with cursor.copy(text) as copy:
             for number, folder in enumerate(folders, 1):
                 name, summary = folder.path.name, folder.summary.read_bytes()
-                copy.write_row((name, PROJECT, name, folder.identity.read_bytes(), summary, number))
+                identity = folder.identity.read_bytes()
+                copy.write_row((name, PROJECT, name, identity, summary, "admin", number))
         with cursor.copy("copy epochal.metrics (run, data) from stdin") as copy:
             for folder in folders:
                 copy.write_row((folder.path.name, folder.metrics.read_bytes()))
