@@ -42,7 +42,7 @@ def peak_of_step(model: Any, batch: Batch, optimizer: Any, *, is_short: bool) ->
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        forward(model, batch, is_short=is_short).backward()
+        forward(model, batch, is_short=is_short).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()

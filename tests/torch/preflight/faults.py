@@ -141,6 +141,13 @@ def no_mask() -> Training:
     return Training(Language(is_causal=False), tokens())
 
 
+def no_mask_and_own_loss() -> Training:
+    def loss(output: Tensor, batch: Any) -> Tensor:
+        return -output.log_softmax(-1).gather(-1, batch[1][..., None]).mean()
+
+    return Training(Language(is_causal=False, returns_loss=False), tokens(), loss)
+
+
 def no_mask_said() -> Training:
     given, _ = tokens()
     batch = (given, torch.randint(TOKENS, given.shape))
@@ -279,7 +286,8 @@ FAULTS: tuple[tuple[Fault, str], ...] = (
     (detached, "gradients"), (rounded, "gradients"), (head_in_no_optimizer, "optimizer"),
     (replaced_head, "optimizer"), (constant, "inputs"), (centred, "samples"),
     (attention_over_samples, "samples"), (batch_statistics_in_eval, "samples"),
-    (first_sample_only, "samples"), (no_mask, "positions"), (no_mask_said, "positions"),
+    (first_sample_only, "samples"), (no_mask, "positions"),
+    (no_mask_and_own_loss, "positions"), (no_mask_said, "positions"),
     (labels_in_place, "labels"), (shifted_twice, "labels"), (softmax_twice, "loss"),
     (sigmoid_twice, "loss"), (no_log_softmax, "loss"), (summed, "loss"), (broadcast, "loss"),
     (all_ignored, "loss"), (padding_counts, "loss"), (huge_inputs, "start"),

@@ -36,15 +36,6 @@ def gpt2(transformers: Any) -> Training:
     return Training(transformers.GPT2LMHeadModel(config), _padded(text, text.clone()))
 
 
-def llama(transformers: Any) -> Training:
-    config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=16, use_cache=False,
-    )  # fmt: skip
-    text = _text()
-    return Training(transformers.LlamaForCausalLM(config), _padded(text, text.clone()))
-
-
 def mixtral(transformers: Any) -> Training:
     config = transformers.MixtralConfig(
         vocab_size=VOCABULARY, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
@@ -67,12 +58,6 @@ def bert(transformers: Any) -> Training:
     return Training(transformers.BertForMaskedLM(config), batch)
 
 
-def bert_classifier(transformers: Any) -> Training:
-    config = bert(transformers).model.config
-    batch = {"input_ids": _text(), "labels": torch.tensor([0, 1, 0])}
-    return Training(transformers.BertForSequenceClassification(config), batch)
-
-
 def t5(transformers: Any) -> Training:
     config = transformers.T5Config(
         vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,
@@ -91,13 +76,4 @@ def bart(transformers: Any) -> Training:
     return Training(transformers.BartForConditionalGeneration(config), _padded(_text(), _text()))
 
 
-def vit(transformers: Any) -> Training:
-    config = transformers.ViTConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        image_size=16, patch_size=8, num_labels=4,
-    )  # fmt: skip
-    batch = {"pixel_values": torch.randn(4, 3, 16, 16), "labels": torch.arange(4)}
-    return Training(transformers.ViTForImageClassification(config), batch)
-
-
-HUGGING_FACE = (gpt2, llama, mixtral, bert, bert_classifier, t5, bart, vit)
+HUGGING_FACE = (gpt2, mixtral, bert, t5, bart)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 TOKENS = 17
 
@@ -401,8 +402,72 @@ def closure() -> Training:
     return Training(model, classes(), class_loss)
 
 
+class Codes(nn.Module):
+    """Rounds to the nearest code, with two losses of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code, self.codes, self.back = nn.Linear(6, 4), nn.Embedding(8, 4), nn.Linear(4, 6)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        exact = self.code(x)
+        nearest = self.codes(torch.cdist(exact, self.codes.weight).argmin(1))
+        distance = F.mse_loss(nearest, exact.detach()) + F.mse_loss(exact, nearest.detach()) / 4
+        return self.back(exact + (nearest - exact).detach()), distance
+
+
+def codes() -> Training:
+    return Training(Codes(), torch.randn(16, 6), lambda out, x: F.mse_loss(out[0], x) + out[1])
+
+
+class Taught(nn.Module):
+    """Follows a teacher that gets no gradient, and computes its loss by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student, self.teacher = nn.Linear(6, 8), nn.Linear(6, 8).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 - 2 * (F.normalize(self.student(x)) * F.normalize(self.teacher(x))).sum(1).mean()
+
+
+def taught() -> Training:
+    return Training(Taught(), torch.randn(8, 6))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 16)
+        self.head = nn.utils.parametrizations.spectral_norm(nn.Linear(16, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = checkpoint(self.second, self.first(x), use_reentrant=True)
+        scores: Tensor = self.head(F.relu(x))
+        return scores
+
+
+def checkpointed() -> Training:
+    return Training(Checkpointed(), classes(), class_loss)
+
+
+def physics() -> Training:
+    """Its loss takes the derivative of the model, which it calls by itself."""
+    model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+
+    def loss(output: Tensor, batch: Tensor) -> Tensor:
+        x = batch.clone().requires_grad_()
+        y = model(x)
+        (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        squares: Tensor = ((slope - y) ** 2).mean()
+        return squares
+
+    return Training(model, torch.rand(16, 1), loss)
+
+
 HEALTHY: tuple[Callable[[], Training], ...] = (
     language, logits_of_language, recurrent, reversal, classifier, regression, binary, batchnorm,
     quantised, custom_function, adapters, zero_head, autoencoder, diffusion, graph,
-    graph_in_closure, messages, experts, contrast, comparison, counting, closure,
+    graph_in_closure, messages, experts, contrast, comparison, counting, closure, codes,
+    taught, checkpointed, physics,
 )  # fmt: skip

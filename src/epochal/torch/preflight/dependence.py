@@ -162,10 +162,9 @@ def ask_repetition(subject: Subject) -> Answer:
 
 def _result(subject: Subject) -> Tensor:
     """The loss in training mode; the predictions where there is no loss."""
-    with torch.no_grad():
-        loss, error = attempt(subject.loss)
-        if loss is not None:
-            return loss.detach().float()
-        if not isinstance(error, CannotTellError):
-            raise error or CannotTellError("there is no result")
-        return subject.predictions(subject.batch, training=True).float()
+    loss, error = attempt(subject.loss)
+    if loss is not None:
+        return loss.detach().float()
+    if not isinstance(error, CannotTellError):
+        raise error or CannotTellError("there is no result")
+    return subject.predictions(subject.batch, training=True).float()

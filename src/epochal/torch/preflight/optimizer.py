@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from epochal.torch.preflight.subject import Subject
+from epochal.torch.preflight.answer import CannotTellError
+from epochal.torch.preflight.subject import Subject, num_ranks
 
 _DEFAULT_RATE = 1e-3
 
@@ -18,6 +19,9 @@ def optimizer_for_copy(subject: Subject, given: Any, factor: float) -> Any:
 
     It is made of what an optimizer saves, and not by its constructor, whose arguments differ.
     """
+    is_of_torch = type(given).__module__.startswith("torch.optim")
+    if isinstance(given, torch.optim.LBFGS) or (num_ranks() > 1 and not is_of_torch):
+        raise CannotTellError(f"a step of {type(given).__name__} needs more than gradients")
     originals = (*subject.original.parameters(), *subject.original.buffers())
     copies = (*subject.model.parameters(), *subject.model.buffers())
     by_id = {id(one): other for one, other in zip(originals, copies, strict=True)}

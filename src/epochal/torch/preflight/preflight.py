@@ -28,7 +28,7 @@ from epochal.torch.preflight.batch import Batch
 from epochal.torch.preflight.program import Program
 from epochal.torch.preflight.registry import QUESTIONS, Question
 from epochal.torch.preflight.state import RandomState
-from epochal.torch.preflight.subject import Subject
+from epochal.torch.preflight.subject import Subject, num_ranks
 from epochal.torch.structure import unwrapped
 
 # Classes that spread a model over processes, whose passes need all of them.
@@ -193,15 +193,8 @@ def _why_not(model: nn.Module, module: nn.Module) -> str | None:
                 return f"{_SPREAD[kind.__name__]}: one process cannot ask it alone"
         if hasattr(part, "ds_id"):
             return f"{_SPREAD['DeepSpeedEngine']}: one process cannot ask it alone"
-        if isinstance(part, nn.SyncBatchNorm) and _num_ranks() > 1:
+        if isinstance(part, nn.SyncBatchNorm) and num_ranks() > 1:
             return "SyncBatchNorm waits for other processes"
     if any(one.is_meta for one in module.parameters()) or any(map(is_lazy, module.parameters())):
         return "it has parameters without values: call it once before"
     return None
-
-
-def _num_ranks() -> int:
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
-        return 1
-    return int(distributed.get_world_size())

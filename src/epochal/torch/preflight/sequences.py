@@ -130,17 +130,20 @@ def offset_of_labels(subject: Subject) -> int | None:
     if key is None:
         raise CannotTellError("the inputs are no sequences of tokens")
     tokens = subject.batch.tensors[key]
-    targets = aligned_targets(main, tokens)
-    if main is None or targets is None:
+    targets = subject.batch.labels if main is None else aligned_targets(main, tokens)
+    if targets is None or targets.shape[:1] != tokens.shape[:1] or targets.dim() != 2:
         raise CannotTellError("the labels have not one entry for each position")
+    ignored = -100 if main is None else main.ignored
     shares = {
         offset: share
         for offset in _OFFSETS
-        if (share := _share_equal(tokens, targets, main.ignored, offset)) is not None
+        if (share := _share_equal(tokens, targets, ignored, offset)) is not None
     }
     if not shares:
         raise CannotTellError("the batch has too few labels")
     best = max(shares, key=lambda offset: shares[offset])
+    if main is None and (best != 1 or shares[best] < _MATCHING):
+        raise CannotTellError("the loss, which may shift the labels, calls no function of torch")
     return best if shares[best] >= _MATCHING else None
 
 

@@ -183,19 +183,8 @@ class _Kind(NamedTuple):
     write: Callable[[Any, Any], object]
 
 
-def _equals(value: Any, content: Any) -> bool:
-    return bool(value == content)
-
-
 _KINDS = (
-    _Kind(set, set, _equals, lambda value, content: (value.clear(), value.update(content))),
     _Kind(Tensor, lambda value: _copied(value), lambda a, b: _is_same(a, b), Tensor.copy_),
-    _Kind(
-        np.ndarray,
-        np.ndarray.copy,
-        lambda value, content: bool(value.tobytes() == content.tobytes()),
-        lambda value, content: value.__setitem__(..., content),
-    ),
     _Kind(
         torch.Generator,
         torch.Generator.get_state,
@@ -207,12 +196,6 @@ _KINDS = (
         lambda value: value.bit_generator.state,
         lambda value, content: bool(value.bit_generator.state == content),
         lambda value, content: setattr(value.bit_generator, "state", content),
-    ),
-    _Kind(
-        random.Random,
-        random.Random.getstate,
-        lambda value, content: bool(value.getstate() == content),
-        random.Random.setstate,
     ),
 )
 

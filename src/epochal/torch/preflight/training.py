@@ -11,6 +11,7 @@ import torch
 from epochal.records.format import plural
 from epochal.torch.preflight.answer import Answer, CannotTellError, failed, passed, unknown
 from epochal.torch.preflight.optimizer import default_optimizer, optimizer_for_copy, rate_of
+from epochal.torch.preflight.program import NO_LOSS
 from epochal.torch.preflight.subject import Subject, free_bytes
 
 # The rates that are tried, as factors of the optimizer's own.
@@ -33,7 +34,9 @@ def ask_overfit(subject: Subject) -> Answer:
     """Does a copy overfit this one batch in a bounded number of steps, and at which rates?"""
     _check_room(subject)
     own = rate_of(subject.optimizers)
-    start = float(subject.observed[1] or math.nan)
+    start = subject.observed[1]
+    if start is None:
+        raise CannotTellError(NO_LOSS)
     if abs(start) < _SMALL_LOSS:
         return passed(f"the loss of this batch is {start:.2g} before any step", loss=start)
     losses: dict[float, list[float]] = {}
@@ -79,20 +82,14 @@ def _train(subject: Subject, factor: float, seconds: float) -> list[float]:
 
 
 def _step(subject: Subject, optimizers: list[Any]) -> float:
-    def closure() -> torch.Tensor:
-        for parameter in subject.parameters.values():
-            parameter.grad = None
-        with torch.enable_grad():
-            loss = subject.loss()
-            loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
-
-    loss = float(closure())
+    for parameter in subject.parameters.values():
+        parameter.grad = None
+    with torch.enable_grad():
+        loss = subject.loss()
+        loss.backward()  # type: ignore[no-untyped-call]
     for optimizer in optimizers:
-        # LBFGS evaluates the loss itself; other optimizers may not take a closure.
-        arguments = [closure] if isinstance(optimizer, torch.optim.LBFGS) else []
-        optimizer.step(*arguments)
-    return loss
+        optimizer.step()
+    return float(loss.detach())
 
 
 def _drop(losses: list[float]) -> float:
