@@ -39,10 +39,11 @@ _VIEWS = ("View", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Clone", "ToCo
 
 @dataclass(slots=True)
 class LossCall:
-    """One call of a loss function; ``input`` is without its graph."""
+    """One call of a loss function; ``input`` is without its graph, and may be its first rows."""
 
     name: str
     input: Tensor
+    shape: torch.Size
     target: Tensor
     options: Mapping[str, Any]
     made_by: str
@@ -66,7 +67,7 @@ class LossCall:
     @property
     def classes(self) -> int:
         """How many classes there are."""
-        return int(self.input.shape[1 if self.input.dim() > 1 else 0])
+        return int(self.shape[1 if len(self.shape) > 1 else 0])
 
     def rows(self) -> Tensor:
         """The input with the classes as columns."""
@@ -83,10 +84,16 @@ class Calls:
     embeddings: list[tuple[Tensor, int]] = field(default_factory=list)
     joins: set[str] = field(default_factory=set)
 
+    def keep_first_rows(self, most: int) -> None:
+        """Free the rest of what losses were computed from, which may be the largest tensor."""
+        for call in self.losses:
+            if call.input.dim() > 1:
+                call.input = call.input[:most].clone()
+
     @property
     def main(self) -> LossCall | None:
         """The loss of the largest output."""
-        return max(self.losses, key=lambda call: call.input.numel(), default=None)
+        return max(self.losses, key=lambda call: call.shape.numel(), default=None)
 
 
 class CallReader(TorchFunctionMode):
@@ -117,7 +124,13 @@ class CallReader(TorchFunctionMode):
         given, target = bound.pop("input"), bound.pop("target")
         made_by = _maker_of(given)
         call = LossCall(
-            LOSSES[func], given.detach(), target.detach(), bound, made_by, result.detach()
+            LOSSES[func],
+            given.detach(),
+            given.shape,
+            target.detach(),
+            bound,
+            made_by,
+            result.detach(),
         )
         self.calls.losses.append(call)
 

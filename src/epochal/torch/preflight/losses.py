@@ -18,7 +18,6 @@ from epochal.torch.preflight.subject import Subject
 _TOO_HIGH, _SQUARES_TOO_HIGH = 10.0, 1000.0
 # Probabilities add up to 1 within this, in short dtypes as well.
 _SUM_TOLERANCE = 0.02
-_MOST_ROWS = 256
 _NO_CALL = "the loss calls no loss function of torch that is read here"
 
 
@@ -129,7 +128,7 @@ def ask_loss(subject: Subject) -> Answer:
 def _probabilities(call: LossCall) -> str:
     """What was computed too much or too little before the loss."""
     if call.name in CLASSIFYING and call.classes > 1:
-        rows = call.rows()[:_MOST_ROWS].float()
+        rows = call.rows().float()
         if call.name == "nll_loss":
             is_log = bool((rows.logsumexp(1).abs() < _SUM_TOLERANCE).all())
             return "" if is_log else "nll_loss gets values that are not of log_softmax"
@@ -142,12 +141,12 @@ def _probabilities(call: LossCall) -> str:
 
 
 def _broadcast(call: LossCall) -> str:
-    if call.name in CLASSIFYING or call.input.shape == call.target.shape:
+    if call.name in CLASSIFYING or call.shape == call.target.shape:
         return ""
-    shape, _ = attempt(torch.broadcast_shapes, call.input.shape, call.target.shape)
-    if shape is None or shape.numel() <= max(call.input.numel(), call.target.numel()):
+    shape, _ = attempt(torch.broadcast_shapes, call.shape, call.target.shape)
+    if shape is None or shape.numel() <= max(call.shape.numel(), call.target.numel()):
         return ""
-    given, target = list(call.input.shape), list(call.target.shape)
+    given, target = list(call.shape), list(call.target.shape)
     return f"{call.name} compares {given} with {target}, which makes {list(shape)} of them"
 
 

@@ -22,6 +22,8 @@ from epochal.torch.structure import named_parameters
 
 # What a copy needs beside its values, for gradients and the state of an optimizer.
 _COPIES_OF_WEIGHTS = 4
+# So many rows of the predictions are kept between questions.
+_MOST_ROWS = 256
 # How far zero weights are moved, so that what comes after them can be seen.
 _SMALL = 0.02
 
@@ -136,6 +138,7 @@ class Subject:
             self.set_training()
             seed_all(0)
             loss = self.program.loss(self.program.output(self.model, self.batch), self.batch)
+        reader.calls.keep_first_rows(_MOST_ROWS)
         return reader.calls, None if loss is None else float(loss.detach())
 
     @property
