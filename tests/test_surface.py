@@ -25,7 +25,7 @@ LogVerbosity LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotF
 Html Image Markdown SummaryWriter Table Video
 TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ board current_run
 explain_phases finish frame init load
-log open points speed_of_light track watch watch_data watch_memory watch_moe
+log open points preflight speed_of_light track watch watch_data watch_memory watch_moe
 """.split()
 
 CONSOLE = """

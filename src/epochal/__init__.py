@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from epochal.torch.graph.graph import Graph as Graph
     from epochal.torch.memory import watch_memory as watch_memory
     from epochal.torch.moe import watch_moe as watch_moe
+    from epochal.torch.preflight.preflight import preflight as preflight
     from epochal.torch.watching import watch as watch
     from epochal.version import __version__ as __version__
 
@@ -90,6 +91,7 @@ _HOMES = {
         "epochal.torch.graph.graph": "Graph",
         "epochal.torch.memory": "watch_memory",
         "epochal.torch.moe": "watch_moe",
+        "epochal.torch.preflight.preflight": "preflight",
         "epochal.torch.watching": "watch",
         "epochal.api.training_log": "TrainingRunLogger",
         "epochal.version": "__version__",

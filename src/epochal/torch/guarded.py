@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -21,7 +21,8 @@ def guarded_hook(member: str) -> Callable[[Hook], Hook]:
     """Decorate a method that torch calls in a forward pass, a backward pass or a step.
 
     Its object has the run as ``_run``; the fault of one without is that of the current run. The
-    hook rests after three faults. It does nothing while ``torch.compile`` traces a model.
+    hook rests after three faults. It does nothing while ``torch.compile`` traces a model, and
+    nothing inside ``paused_hooks``.
     """
     guard = guarded(member, lambda owner: guard_of(getattr(owner, "_run", None)))
 
@@ -30,13 +31,28 @@ def guarded_hook(member: str) -> Callable[[Hook], Hook]:
 
         @functools.wraps(call)
         def hook(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if torch.compiler.is_compiling() or _PAUSES:
                 return None
             return call(*args, **kwargs)
 
         return hook  # type: ignore[return-value]
 
     return decorate
+
+
+# One item for each ``paused_hooks`` that is open. Not a context variable: autograd calls hooks from
+# threads of its own.
+_PAUSES: list[None] = []
+
+
+@contextmanager
+def paused_hooks() -> Iterator[None]:
+    """Have the hooks of Epochal do nothing: what runs meanwhile is no part of the training."""
+    _PAUSES.append(None)
+    try:
+        yield
+    finally:
+        _PAUSES.pop()
 
 
 class ModuleHook:

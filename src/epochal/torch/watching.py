@@ -104,6 +104,7 @@ class Watch:
         gradients: bool,
         updates: bool,
         step: int | None = None,
+        preflight: bool = False,
     ) -> None:
         self._run = run
         self._every = every
@@ -138,6 +139,10 @@ class Watch:
             register_optimizer_step_post_hook(self._after_step),
             model.register_forward_pre_hook(ModuleHook(model, self._on_forward), with_kwargs=True),
         ]
+        if preflight:
+            from epochal.torch.preflight.first_batch import FirstBatch
+
+            self._handles.append(FirstBatch(model, run))
         self._missing = MissingSteps()
         trained = [one for one in self._parameters.values() if one.requires_grad and one.is_leaf]
         if trained:
@@ -472,6 +477,7 @@ def watch(
     gradients: bool = True,
     updates: bool = True,
     step: int | None = None,
+    preflight: bool = False,
 ) -> Watch:
     """Record parameters, gradients and inputs: often at first, then every ``every`` steps.
 
@@ -487,6 +493,8 @@ def watch(
         updates: Record how far each step moves the weights, which keeps a copy of them during a
             measured step.
         step: The number of the next step, by default the run's last + 1.
+        preflight: Ask the questions of `preflight` at the first training pass, with its batch. Of
+            a model that does not return its loss, those that need no loss are asked.
 
     Returns:
         The watch, whose ``remove()`` ends it.
@@ -501,6 +509,7 @@ def watch(
         gradients=gradients,
         updates=updates,
         step=step,
+        preflight=preflight,
     )
 
 

@@ -59,6 +59,21 @@ EVENTS = (
         "early-stop", "early stopping ended the training", *texts("reason"), *counts("at_step")
     ),
     _training(
+        "preflight",
+        "exact questions about a training, asked before it began",
+        nested(
+            "answers",
+            "list",
+            "",
+            Field("question", "text", meaning="its name"),
+            Field("state", "text", choices=("pass", "fail", "cannot tell")),
+            Field("reason", "text"),
+            Field("facts", "object", meaning="names and numbers"),
+        ),
+        Field("seconds", "number", "s", meaning="how long the questions took"),
+        Field("changed", "list", meaning="what other code had changed in the model meanwhile"),
+    ),
+    _training(
         "nonfinite-gradient",
         "gradients that are not finite",
         Field("at_step", "count"),
