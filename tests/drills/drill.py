@@ -125,8 +125,8 @@ class Drill:
         database.kill_server(wait_for(database.primary, what="a primary"))
 
     def kill_node(self, role: str) -> None:
-        members = self.hubs.database.members()
-        name = next(name for name, one in members.items() if one["role"] == role)
+        # A standby that was just caught up is not one that commits wait for.
+        name = wait_for(partial(self.hubs.database.member, role), what=f"a {role}")
         self.hubs.database.kill_node(name)
         time.sleep(self.chance.uniform(0.0, 30.0))
         self.hubs.database.start_node(name)

@@ -149,10 +149,13 @@ class PatroniCluster:
         answer = _get(f"http://127.0.0.1:{self.rest_ports[self._alive()]}/cluster")
         return {member["name"]: member for member in answer["members"]}
 
+    def member(self, role: str) -> str | None:
+        """A node with a role; None while there is none."""
+        return next((name for name, one in self.members().items() if one["role"] == role), None)
+
     def primary(self) -> str | None:
         """The node that takes writes."""
-        leaders = (name for name, one in self.members().items() if one["role"] == "leader")
-        return next(leaders, None)
+        return self.member("leader")
 
     def wait_until_whole(self) -> None:
         """Return when there are a primary, a synchronous standby and one more that follows."""
