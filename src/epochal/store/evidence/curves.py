@@ -99,6 +99,10 @@ def metrics(material: Material) -> Iterator[Fact]:
         yield from _often(series)
         if series.name not in material.evaluated:
             yield Fact(f"{short(series.name)}: {course(series)}", 1 if place < 4 else 2)
+    shown = {series.name for series in material.curves}
+    others = [metric.name for metric in material.main if metric.name not in shown]
+    if others:
+        yield Fact(f"{len(others):,} more metrics: {listed(others)}", 2)
 
 
 def course(series: Series) -> str:
@@ -134,12 +138,14 @@ def _relations(material: Material, curves: Sequence[Series]) -> Iterator[Fact]:
     others = [s for s in curves if s is not total and s.axis == "step"][:_MOST_CANDIDATES]
     if total is not None:
         yield from _sum_of(total, others)
-    for left, right in itertools.combinations(others, 2):
-        fit = _fit(left, [right])
-        if fit is not None:
-            yield Fact(
-                f"{short(left.name)} = {digits(fit[0])} × {short(right.name)} at every point", 0
-            )
+    for place, series in enumerate(others):
+        # Of several multiples of each other, each is compared with the first alone.
+        for first in others[:place]:
+            fit = _fit(series, [first])
+            if fit is not None:
+                text = f"{short(series.name)} = {digits(fit[0])} × {short(first.name)}"
+                yield Fact(f"{text} at every point", 1)
+                break
 
 
 def _sum_of(total: Series, others: Sequence[Series]) -> Iterator[Fact]:

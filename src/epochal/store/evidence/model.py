@@ -15,7 +15,6 @@ from epochal.store.evidence.material import Fact, Material, digits, fields_text,
 
 # Models with so many parameters are shown one by one, others by families.
 _FEW_PARAMETERS = 12
-_MOST_FAMILIES = 24
 _MOST_GROUPS = 4
 _NUMBER = re.compile(r"\d+")
 _SETTINGS = ("lr", "momentum", "betas", "weight_decay")
@@ -143,7 +142,7 @@ def layers(material: Material) -> Iterator[Fact]:
     if weights:
         yield Fact("norms at the first → last measured step; updates as a share of the weights:", 1)
     families = _families(list(weights))
-    for family, names in list(families.items())[:_MOST_FAMILIES]:
+    for family, names in families.items():
         parts = [f"weights {_from_to(weights, names)}"]
         parts += [f"gradients {_from_to(gradients, names)}"] if _any_of(gradients, names) else []
         parts += [f"updates {_from_to(updates, names)}"] if _any_of(updates, names) else []
