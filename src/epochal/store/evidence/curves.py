@@ -134,54 +134,60 @@ def _often(series: Series) -> Iterator[Fact]:
 def _relations(material: Material, curves: Sequence[Series]) -> Iterator[Fact]:
     """The loss as a fixed sum of other metrics, and metrics that are multiples of each other."""
     role = material.view.role("loss")
-    total = next((s for s in curves if role is not None and s.name == role.name), None)
-    others = [s for s in curves if s is not total and s.axis == "step"][:_MOST_CANDIDATES]
-    if total is not None:
-        yield from _sum_of(total, others)
-    for place, series in enumerate(others):
+    ordered = sorted(curves, key=lambda series: role is None or series.name != role.name)
+    stepped = [series for series in ordered if series.axis == "step"][: _MOST_CANDIDATES + 1]
+    if not stepped:
+        return
+    steps = _spread(stepped[0].steps)
+    columns = {series.name: _at(series, steps) for series in stepped}
+    first, *others = columns
+    if role is not None and first == role.name:
+        yield from _sum_of(first, others, columns)
+    for place, name in enumerate(others):
         # Of several multiples of each other, each is compared with the first alone.
-        for first in others[:place]:
-            fit = _fit(series, [first])
-            if fit is not None:
-                text = f"{short(series.name)} = {digits(fit[0])} × {short(first.name)}"
-                yield Fact(f"{text} at every point", 1)
+        for base in others[:place]:
+            factors = _fit(columns[name], [columns[base]])
+            if factors is not None:
+                text = f"{short(name)} = {digits(factors[0])} × {short(base)} at every point"
+                yield Fact(text, 1)
                 break
 
 
-def _sum_of(total: Series, others: Sequence[Series]) -> Iterator[Fact]:
+def _sum_of(total: str, others: Sequence[str], columns: Mapping[str, Floats]) -> Iterator[Fact]:
     """The smallest combination of metrics that gives a loss at every step."""
     for size in range(1, _MOST_TERMS + 1):
         for terms in itertools.combinations(others, size):
-            factors = _fit(total, terms)
+            factors = _fit(columns[total], [columns[term] for term in terms])
             if factors is not None:
-                names = [
-                    f"{digits(f)} × {short(t.name)}" for f, t in zip(factors, terms, strict=True)
-                ]
-                yield Fact(f"{short(total.name)} = {' + '.join(names)} at every point", 0)
+                pairs = zip(factors, terms, strict=True)
+                text = " + ".join(f"{digits(factor)} × {short(term)}" for factor, term in pairs)
+                yield Fact(f"{short(total)} = {text} at every point", 0)
                 return
 
 
-def _fit(total: Series, terms: Sequence[Series]) -> list[float] | None:
-    """Factors that make a metric a sum of others at their common steps; None where none do."""
-    common = total.steps
-    for term in terms:
-        common = np.intersect1d(common, term.steps)
-    if len(common) < _FEWEST_POINTS:
+def _fit(wanted: Floats, terms: Sequence[Floats]) -> list[float] | None:
+    """Factors that make a metric a sum of others wherever all have a value; None if none do."""
+    matrix = np.stack(terms, axis=1)
+    known = np.isfinite(wanted) & np.isfinite(matrix).all(axis=1)
+    if known.sum() < _FEWEST_POINTS:
         return None
-    common = common[:: max(1, len(common) // _MOST_POINTS)]
-    columns = np.stack([_at(term, common) for term in terms], axis=1)
-    wanted = _at(total, common)
-    if not (np.isfinite(columns).all() and np.isfinite(wanted).all()):
-        return None
-    factors, *_ = np.linalg.lstsq(columns, wanted, rcond=1e-9)
+    wanted, matrix = wanted[known], matrix[known]
+    factors, *_ = np.linalg.lstsq(matrix, wanted, rcond=1e-9)
+    rest = float(np.abs(wanted - matrix @ factors).max())
     deviation = float(wanted.std())
-    rest = float(np.abs(wanted - columns @ factors).max())
-    shares = np.abs(factors) * columns.std(axis=0)
-    is_exact = deviation > 0 and rest <= _EXACT * deviation and bool((shares > rest).all())
-    return [float(factor) for factor in factors] if is_exact else None
+    is_exact = deviation > 0 and rest <= _EXACT * deviation
+    # A term that explains no more than what is left over is no term.
+    has_terms = bool((np.abs(factors) * matrix.std(axis=0) > rest).all())
+    return [float(factor) for factor in factors] if is_exact and has_terms else None
+
+
+def _spread(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    return steps[:: max(1, len(steps) // _MOST_POINTS)]
 
 
 def _at(series: Series, steps: NDArray[np.int64]) -> Floats:
+    """The values of a series at some steps; NaN where it has none."""
     order = np.argsort(series.steps, kind="stable")
-    places = np.searchsorted(series.steps[order], steps)
-    return series.floats[order[places]]
+    own = series.steps[order]
+    places = np.minimum(np.searchsorted(own, steps), len(own) - 1)
+    return np.where(own[places] == steps, series.floats[order[places]], np.nan)
