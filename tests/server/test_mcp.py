@@ -68,7 +68,7 @@ def test_tools_read_and_do_nothing_else(runs: Path) -> None:
     async def ask(client: Client, call: Call) -> None:
         tools = (await client.list_tools()).tools
         names = {tool.name for tool in tools}
-        assert names == set("list_runs show_run findings series compare why wait".split())
+        assert names == set("list_runs show_run findings evidence series compare why wait".split())
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
         assert all(tool.description and tool.output_schema for tool in tools)
 

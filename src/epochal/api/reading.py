@@ -28,6 +28,7 @@ from epochal.series.smooth import parse_smoothing
 from epochal.series.summary import Summary
 from epochal.settings import read_settings
 from epochal.store.brief import find_metric, main_metrics, read_series
+from epochal.store.evidence.sheet import Evidence, evidence_of
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.metrics import matching
 from epochal.store.opening import open_runs
@@ -125,6 +126,11 @@ class RunData:
     def view(self) -> RunView:
         """Everything else that can be asked: histograms, messages, raw records."""
         return self._view
+
+    @property
+    def evidence(self) -> Evidence:
+        """The decisive facts of the run without judgement; ``print`` shows them as text."""
+        return evidence_of(self._view)
 
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""

@@ -15,6 +15,7 @@ from epochal.cli.output import Line, one_line, said_json, say_lines
 from epochal.health.finding import SEVERITIES, Finding, Severity, evidence_text
 from epochal.records.format import format_reached, plural
 from epochal.store.brief import diagnosis, findings_of
+from epochal.store.evidence.sheet import Evidence, evidence_of
 from epochal.store.run import RunView
 from epochal.store.words import MARKS, STYLES
 
@@ -32,19 +33,28 @@ _EXTREMES = (
 @options.run
 @click.option("--severity", type=_SEVERITY, default="info", help="The lowest severity to show.")
 @click.option("--open", "only_open", is_flag=True, help="Open findings only.")
-def command(run: str | None, severity: Severity, only_open: bool) -> int:
+@click.option("--evidence", is_flag=True, help="The decisive facts instead, without judgement.")
+def command(run: str | None, severity: Severity, only_open: bool, evidence: bool) -> int:
     """Diagnose a run: what is wrong, the evidence and what to try.
 
     The exit code is 1 when an error or an open warning is among the findings, else 0.
     """
     with local_store() as store:  # closing it keeps the count for lists
         view = chosen_run(store, run)
+        if evidence:
+            return _print_evidence(evidence_of(view, store))
         found = findings_of(view, severity)
         found = [one for one in found if one.state == "open" or not only_open]
         if not said_json(diagnosis(view, found)):
             print_diagnosis(view, found)
     grave = [(one.severity, one.state) for one in found if one.severity != "info"]
     return FINDINGS if any(pair != ("warning", "closed") for pair in grave) else 0
+
+
+def _print_evidence(sheet: Evidence) -> int:
+    if not said_json(sheet):
+        say_lines([(line, "")] for line in sheet.lines())
+    return 0
 
 
 def print_diagnosis(view: RunView, found: Sequence[Finding]) -> None:

@@ -24,6 +24,7 @@ from epochal.query.condition import Condition
 from epochal.store.brief import findings_of, read_series, run_brief, series_points
 from epochal.store.columns import parse_columns, run_table
 from epochal.store.comparison import compare
+from epochal.store.evidence.sheet import evidence_of
 from epochal.store.run import RunView
 from epochal.store.store import Store
 from epochal.store.wait import wait_for_run
@@ -80,6 +81,7 @@ class _Tools:
             self.list_runs,
             self.show_run,
             self.findings,
+            self.evidence,
             self.series,
             self.compare,
             self.why,
@@ -121,6 +123,15 @@ class _Tools:
         found = findings_of(self._run(run), severity)
         rows = [_without(finding.record(), "log", "t", "id") for finding in found[:limit]]
         return Rows(data=_plain(rows), more=len(found) - len(rows))
+
+    def evidence(self, run: Run = "latest") -> Facts:
+        """List the decisive facts of a run without judgement: data, gradients, updates, settings,
+        relations between metrics, what was not recorded. Read it to find the cause of a bad run.
+        """
+        self._store.refresh()
+        sheet = evidence_of(self._store.run(run), self._store)
+        # Its lines are short, and are not cut.
+        return Facts(data=json.loads(encode_json(sheet)))
 
     def series(
         self,
