@@ -39,7 +39,7 @@ def optimizer(name: str, **group: float) -> Record:
     [
         ({0: 0.1, 1: 0.4}, 1, 0),
         ({0: 0.1, 1: 0.1, 5: 0.15}, 5, 0),
-        ({0: 0.01, 20: 0.06, 50: 0.07}, 20, 30),
+        ({0: 0.01, 20: 0.06, 50: 0.07}, 50, 30),
     ],
     ids=["first steps", "early steps", "warm-up"],
 )
@@ -55,6 +55,23 @@ def test_large_updates_and_a_loss_that_does_not_fall_are_a_warning(
     fast = steps([2.3 * 0.95**n for n in range(200)], lr=rates)
     (note,) = opened(LearningRateTooHigh, in_order(watched(updates), fast))
     assert note.severity == "info"
+
+
+@pytest.mark.parametrize(("last", "severity"), [(2.8, "error"), (0.5, "info")])
+def test_a_step_as_large_as_the_weights_is_an_error_unless_the_model_learns(
+    last: float, severity: str
+) -> None:
+    losses = [last + (10.8 - last) * 0.9**n for n in range(200)]
+    updates = watched({0: 0.6, 1: 2.83})
+    (found,) = opened(LearningRateTooHigh, in_order(updates, steps(losses, lr=0.3)))
+    assert (found.severity, found.evidence["ratio"]) == (severity, 2.83)
+    assert "by about 100:" in found.advice
+
+
+def test_the_rate_that_is_named_is_the_peak_not_the_end_of_a_schedule() -> None:
+    rates = [0.3 * max(0.001, 1 - n / 60) for n in range(200)]
+    (found,) = opened(LearningRateTooHigh, in_order(watched({0: 0.6}), steps(STAYS, lr=rates)))
+    assert "learning rate of 0.3" in found.sentence
 
 
 def test_a_resume_in_which_nothing_is_measured_resolves_nothing() -> None:
@@ -102,23 +119,23 @@ STUCK = [2.3 - 0.02 * min(n, 20) for n in range(400)]
 
 
 @pytest.mark.parametrize(
-    ("name", "group", "rate", "highest"),
+    ("name", "group", "rate", "highest", "severity"),
     [
-        ("AdamW", {}, 0.15, 0.01),
-        ("AdamW", {}, 0.03, 0.01),
-        ("SGD", {"momentum": 0.9}, 1.0, 0.3),
-        ("Lion", {}, 0.01, 0.003),
+        ("AdamW", {}, 0.15, 0.01, "warning"),
+        ("AdamW", {}, 0.03, 0.01, "info"),
+        ("SGD", {"momentum": 0.9}, 1.0, 0.3, "info"),
+        ("Lion", {}, 0.01, 0.003, "info"),
     ],
     ids=["far above", "above and stuck", "momentum", "Lion"],
 )
-def test_a_rate_above_the_usual_ones_of_the_optimizer_is_a_note(
-    name: str, group: dict[str, float], rate: float, highest: float
+def test_a_rate_above_the_usual_ones_of_the_optimizer_is_a_note_and_far_above_a_warning(
+    name: str, group: dict[str, float], rate: float, highest: float, severity: str
 ) -> None:
     records = steps(
         [one + around for one, around in zip(STUCK, noise(400, 0.01), strict=True)], lr=rate
     )
     (found,) = opened(LearningRateTooHigh, [optimizer(name, **group), *records])
-    assert (found.severity, found.evidence["rate"]) == ("info", rate)
+    assert (found.severity, found.evidence["rate"]) == (severity, rate)
     assert found.evidence["highest"] == highest
 
 
@@ -149,6 +166,7 @@ def test_steps_that_change_next_to_nothing_are_a_warning() -> None:
     (found,) = opened(LearningRateTooLow, [optimizer("AdamW"), *records])
     assert (found.rule, found.severity, found.steps) == ("lr-too-low", "warning", (0, 100))
     assert found.evidence["ratio"] == pytest.approx(1e-5)
+    assert "about 1,000 times" in found.advice
     # The steps of plain SGD are as small as its gradients.
     (note,) = opened(LearningRateTooLow, [optimizer("SGD"), *records])
     assert note.severity == "info"

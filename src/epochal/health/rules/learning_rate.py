@@ -21,8 +21,12 @@ _MOST_POINTS = 2000  # of a loss that may fall in a straight line
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
 _MOST_UPDATES = 500  # watched steps whose updates are kept
 _EVERY = 50  # points between two comparisons of the whole course
-_LOWER = "Lower the learning rate 3 to 10 times, or warm it up over the first steps."
-_RAISE = "Raise the learning rate 3 to 10 times. Check clipping and the scale of the loss."
+# The relative size of usual first updates: a measured one says how far the rate is from usual.
+_USUAL_UPDATE = 0.03
+_LOWER = "Divide the learning rate by about {times_off}: steps of 1 to 3 % are usual."
+_RAISE = (
+    "Raise the learning rate about {times_off} times. Check clipping and the scale of the loss."
+)
 # RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
 # Adagrad the first step is the largest by far.
 _FIRST_STEPS = {"rmsprop": 10.0, "adagrad": 5.0}
@@ -49,6 +53,18 @@ def _quarters(curve: Curve) -> _Quarters:
     start = levels[0] if curve.start is None else curve.start
     error = math.hypot(*(stdev(part) / math.sqrt(len(part)) for part in (early, late)))
     return _Quarters(start, max(levels[:size]), median(early), median(late), error)
+
+
+class _Update(NamedTuple):
+    """A large update: where, the share of the median weight, and over how many layers.
+
+    ``beyond_first_steps`` is the share without what the optimizer's first step has by design.
+    """
+
+    step: int
+    ratio: float
+    beyond_first_steps: float
+    num_layers: int
 
 
 class _Updates:
@@ -103,13 +119,19 @@ class LearningRateTooHigh(CurveRule):
             "{early_update:percent}, and {update:percent} for the first hundred with a warm-up. "
             "And the loss is above {left:percent} of its start after {points} points, or rises "
             "again. Or within the first {blow_points} points the loss is {blow:plain} times its "
-            "first value, and never again half as high."
+            "first value, and never again half as high. Or the peak of the learning rate is more "
+            "than {far:plain} times the highest that the optimizer is usually used with, and no "
+            "update was measured."
+        ),
+        "error": (
+            "One of the first steps changes the median weight by more than {lost:percent} of its "
+            "norm, and the loss is above {learned:percent} of its start."
         ),
         "info": (
-            "The first steps are as large, and the loss falls nevertheless. Or the peak of the "
-            "learning rate is more than {far:plain} times the highest that the optimizer is "
-            "usually used with. Or it is more than {high:plain} times that, and the loss stopped "
-            "falling early, or rose to {early_rise:plain} times its start."
+            "The first steps are large, and the loss falls nevertheless. Or the peak of the "
+            "learning rate is more than {high:plain} times the highest usual one, and the loss "
+            "stopped falling early, or rose to {early_rise:plain} times its start. Or it is more "
+            "than {far:plain} times the highest usual one, and the measured updates are small."
         ),
     }
     messages = {
@@ -128,7 +150,7 @@ class LearningRateTooHigh(CurveRule):
         "unusual": Message(
             "The highest learning rate is {rate}, but {optimizer} is usually used with "
             "{lowest:plain} to {highest:plain}. {loss}. The learning rate may be too high.",
-            "Compare with a learning rate 10 times lower, warmed up over the first steps.",
+            "Compare with a learning rate {times_off} times lower, warmed up over the first steps.",
             "info",
         ),
     }
@@ -142,6 +164,10 @@ class LearningRateTooHigh(CurveRule):
         first_update: float = 0.2
         early_update: float = 0.1
         update: float = 0.05
+        # Such a step replaces the initial weights: what follows trains from noise.
+        lost: float = 1.0
+        # What is left of a loss that was learned in spite of that.
+        learned: float = 0.1
         layers: int = 3
         # Of the largest norm: smaller ones were not initialised to mean anything.
         least_norm: float = 0.05
@@ -164,7 +190,7 @@ class LearningRateTooHigh(CurveRule):
         self._updates = _Updates(
             least_norm=self.thresholds.least_norm, least_layers=self.thresholds.layers
         )
-        self._large: tuple[int, float, int] | None = None  # step, size and layers of an update
+        self._large: _Update | None = None
         self._first: float | None = None  # the first loss, if the next ones were far above it
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -190,7 +216,7 @@ class LearningRateTooHigh(CurveRule):
     # -- facts ------------------------------------------------------------------------------------
 
     def _note_update(self, step: int, context: Context) -> None:
-        """Keep the first update that is larger than in any healthy training."""
+        """Keep the largest update that is larger than in any healthy training."""
         limits, passed = self.thresholds, step - (context.first_step or 0)
         ratio, limit, words = self._updates.ratios[step], math.inf, optimizer_words(context)
         if passed <= 2:
@@ -200,31 +226,41 @@ class LearningRateTooHigh(CurveRule):
         elif passed <= 20:  # later, weights that are still small take large steps in health too
             limit = limits.early_update
         factor = max((by for name, by in _FIRST_STEPS.items() if name in words), default=1.0)
-        if ratio > factor * limit and self._large is None:
-            self._large = (step, ratio, self._updates.num_layers)
+        if ratio > max(factor * limit, 0.0 if self._large is None else self._large.ratio):
+            self._large = _Update(step, ratio, ratio / factor, self._updates.num_layers)
 
     def _judge_update(self, curve: Curve, context: Context) -> Verdict | None:
-        """Report a large update: a warning if the loss shows it too, else a note."""
-        limits, course = self.thresholds, context.course
-        if self._large is None or curve.count < limits.points or curve.start is None:
+        """Report a large update: a warning if the loss shows it too, else a note.
+
+        One as large as the weights themselves needs no second piece of evidence.
+        """
+        limits, course, large = self.thresholds, context.course, self._large
+        if large is None or curve.count < limits.points or curve.start is None:
             return None
-        (step, ratio, layers), now = self._large, curve.recent_level(10)
+        now = curve.recent_level(10)
         # A loss that rises soon after is evidence too; later it has other reasons.
         has_risen = course is not None and course.is_known and course.has_risen()
         is_harmed = curve.lowest <= 0 or now >= limits.left * curve.start
         is_harmed = is_harmed or (has_risen and curve.count <= 3 * limits.points)
         known = context.open.get((self.name, curve.name))
-        if known is not None and known.severity == "warning":
+        if known is not None and known.severity != "info":
             is_harmed = True
+        has_learned = curve.lowest > 0 and now < limits.learned * curve.start
+        is_lost = large.beyond_first_steps > limits.lost and not has_learned
+        is_known = is_lost or is_harmed
         return self.found(
             "update",
             curve.name,
-            steps=(min(step, curve.points[0][0]), step),
-            severity="warning" if is_harmed else "info",
-            words={"rate": _of_rate(context, " of "), "is": "is" if is_harmed else "may be"},
-            step=step,
-            ratio=ratio,
-            layers=layers,
+            steps=(min(large.step, curve.points[0][0]), large.step),
+            severity="error" if is_lost else "warning" if is_harmed else "info",
+            words={
+                "rate": _of_rate(context, " of "),
+                "is": "is" if is_known else "may be",
+                "times_off": _about(large.beyond_first_steps / _USUAL_UPDATE),
+            },
+            step=large.step,
+            ratio=large.ratio,
+            layers=large.num_layers,
             start=curve.start,
             now=now,
         )
@@ -272,11 +308,16 @@ class LearningRateTooHigh(CurveRule):
             if not has_risen and (quarters.gained > 0 if curve.count < 300 else not is_stuck):
                 return None
         start, early, late = map(format_number, (quarters.start, quarters.early, quarters.late))
+        is_far = factor > limits.far and not (self._updates.ratios or context.is_game)
         return self.found(
             "unusual",
             curve.name,
             steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
-            words={"loss": f"The loss was {start} at first, then {early}, and is {late}"},
+            severity="warning" if is_far else "info",
+            words={
+                "loss": f"The loss was {start} at first, then {early}, and is {late}",
+                "times_off": _about(factor),
+            },
             extent=curve.count,
             rate=peak,
             optimizer=usual.optimizer,
@@ -334,8 +375,8 @@ class LearningRateTooLow(CurveRule):
             "The highest learning rate is {rate}, but {optimizer} is usually used with "
             "{lowest:plain} to {highest:plain}. The loss was {start} at first and is {now} "
             "after {count} points. The learning rate may be too low.",
-            "If you train from scratch, raise the learning rate 10 times and compare. To fine-tune "
-            "a pretrained model, a low learning rate may be right.",
+            "If you train from scratch, raise the learning rate {times_off} times and compare. To "
+            "fine-tune a pretrained model, a low learning rate may be right.",
             "info",
         ),
     }
@@ -428,7 +469,10 @@ class LearningRateTooLow(CurveRule):
             steps=(first, last),
             # The updates of plain SGD are as small as its gradients.
             severity="info" if context.is_game or not is_adaptive(context) else "warning",
-            words={"rate": _of_rate(context, " of ")},
+            words={
+                "rate": _of_rate(context, " of "),
+                "times_off": _about(limits.usual / max(largest, 1e-9)),
+            },
             ratio=largest,
             samples=len(ratios),
         )
@@ -457,7 +501,7 @@ class LearningRateTooLow(CurveRule):
             "straight",
             curve.name,
             steps=steps_of(curve, first_at, position),
-            words={"rate": _of_rate(context, " at a learning rate of ")},
+            words={"rate": _of_rate(context, " at a learning rate of "), "times_off": "10"},
             share=share,
             count=curve.count,
         )
@@ -486,7 +530,7 @@ class LearningRateTooLow(CurveRule):
             train.name,
             steps=(begin, position),
             severity="warning" if 1 - now / first < limits.most else "info",
-            words={"rate": _of_rate(context, " at a learning rate of ")},
+            words={"rate": _of_rate(context, " at a learning rate of "), "times_off": "10"},
             first=first,
             now=now,
             count=len(evals),
@@ -510,6 +554,7 @@ class LearningRateTooLow(CurveRule):
             "unusual",
             curve.name,
             steps=steps_of(curve, curve.blocks[0].first, curve.points[-1][0]),
+            words={"times_off": _about(usual.lowest / peak)},
             rate=peak,
             optimizer=usual.optimizer,
             lowest=usual.lowest,
@@ -521,8 +566,17 @@ class LearningRateTooLow(CurveRule):
 
 
 def _of_rate(context: Context, words: str) -> str:
-    rate = context.rate.latest
+    """Name the peak of the rate: at the end of a schedule the newest one says little."""
+    rate = context.rate.peak
     return f"{words}{format_number(rate)}" if rate else ""
+
+
+def _about(ratio: float) -> str:
+    """Round a factor as people say it: 3, 5, 10, 20, 30, 50, 100 and so on."""
+    ratio = max(ratio, 2.0)
+    size = 10.0 ** math.floor(math.log10(ratio))
+    digit = min((1, 2, 3, 5, 10), key=lambda one: abs(math.log(one * size / ratio)))
+    return f"{digit * size:,.0f}"
 
 
 class RateEnded(CurveRule):
