@@ -73,6 +73,16 @@ def test_running_statistics_that_never_change_are_found() -> None:
     assert opened(StaleBatchNorm, [watched(n, [1.0 + n // 2]) for n in range(50)]) == []
 
 
+def test_a_batchnorm_that_the_forward_pass_does_not_use_is_not_stale() -> None:
+    def trained(gradient: float) -> list[Record]:
+        more = {"params/a.weight/norm": 1.0, "grads/a.weight/norm": gradient}
+        records = [watched(n, [4.0]) for n in range(10)]
+        return [{**record, "m": record["m"] | more} for record in records]
+
+    assert opened(StaleBatchNorm, trained(0.0)) == []
+    assert len(opened(StaleBatchNorm, trained(0.1))) == 1
+
+
 def test_the_same_value_again_and_again_is_a_warning() -> None:
     (found,) = opened(EvalFlat, evals([2.3107] * 6, every=50))
     assert (found.severity, found.series) == ("warning", "eval/loss")

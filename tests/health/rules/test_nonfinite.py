@@ -63,6 +63,17 @@ def test_the_first_bad_tensor_is_named() -> None:
     assert "First seen in grads/h.1/norm (step 9)" in loss.sentence
 
 
+def test_a_tensor_that_was_watched_later_is_not_where_it_began() -> None:
+    watched = {"log": "metrics", "t": 1.7e9 + 15.5, "step": 15, "m": {"params/h.1/norm": None}}
+    watched["nonfinite"] = {"params/h.1/norm": "nan"}
+    records = [*steps(falling(11))[:10], *(bad(one, "loss") for one in steps(falling(20))[10:])]
+    health = Health(rules=[NonFinite])
+    for record in [*records[:16], watched, *records[16:]]:
+        health.feed(record)
+    (open_finding,) = (one for one in health.open_findings if one.severity == "error")
+    assert "The next watched step, 15, has such values in params/h.1" in open_finding.sentence
+
+
 def test_an_event_names_the_tensor_as_well() -> None:
     event = {"log": "event", "t": 1.7e9 + 9.5, "name": "nonfinite-gradient"}
     event |= {"at_step": 9, "parameter": "h.1.mlp.weight", "parameters": 4}

@@ -13,6 +13,14 @@ def test_a_rising_evaluation_under_a_falling_loss_is_a_warning() -> None:
     assert "Keep the checkpoint of step" in found.advice
 
 
+def test_a_training_loss_that_hardly_falls_memorises_nothing() -> None:
+    train = [6.42 - 0.24 * n / 900 for n in range(900)]
+    losses = [6.3 - n / 100 for n in range(6)] + [6.25 * 1.03**n for n in range(12)]
+    (found,) = opened(Overfitting, in_order(steps(train), evals(losses, every=50)))
+    assert found.severity == "warning"
+    assert "memorises" not in found.sentence
+
+
 def test_an_evaluation_that_wanders_is_fine() -> None:
     losses = [2 + around for around in noise(60, 0.01)]
     assert opened(Overfitting, in_order(steps(falling(3000)), evals(losses, every=50))) == []

@@ -13,7 +13,14 @@ from epochal.health.context import Context, accuracy_of, is_accuracy
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers, window_of
 from epochal.health.finding import steps_of
-from epochal.health.layer_series import RUNNING_STATS, StreakCounter, holds_layers, named
+from epochal.health.layer_series import (
+    GRADIENT_NORMS,
+    RUNNING_STATS,
+    WEIGHT_NORMS,
+    StreakCounter,
+    holds_layers,
+    named,
+)
 from epochal.health.observation import Observation
 from epochal.health.rule import CurveRule, Message, Rule, RuleThresholds, Verdict
 
@@ -127,7 +134,11 @@ class StaleBatchNorm(EvaluationRule):
         if observation.step is None or not holds_layers(observation):
             return
         norms, self._step = RUNNING_STATS.of(observation.values), observation.step
+        gradients = GRADIENT_NORMS.of(observation.values)
+        unused = {one for one in WEIGHT_NORMS.of(observation.values) if not gradients.get(one)}
         for layer, norm in norms.items():
+            if f"{layer}.weight" in unused:
+                continue  # the forward pass does not use it, so nothing normalises with it
             at, before = self._norms.get(layer, (self._step, math.nan))
             changes = norm != before and not math.isnan(before)
             self._still.note(layer, ails=norm == before, step=at, is_well=changes)
@@ -485,6 +496,13 @@ class Overfitting(CurveRule):
             "loss went from {best_train} to {train}: the model memorises.",
             "Keep the checkpoint of {since}; add data or regularisation, or stop here.",
         ),
+        "worse": Message(
+            "The evaluation loss rose from {best} at {since} to {now} at {when}, and the training "
+            "loss hardly fell, from {best_train} to {train}: what the model learns does not help "
+            "on the evaluation data.",
+            "Keep the checkpoint of {since}. Check that both splits come from the same source and "
+            "are prepared in the same way, then add data or regularisation.",
+        ),
         "unrelated": Message(
             "The evaluation loss was never clearly below {start}, where the training began: {best} "
             "at {since}, {now} at {when}. The training loss went to {train}: what the model learns "
@@ -508,6 +526,8 @@ class Overfitting(CurveRule):
         # Evaluations that end 2 or 3 % above their best are what healthy trainings end with.
         share: float = 0.04
         train_share: float = 0.02
+        # So much of the training loss falls where samples are memorised.
+        memorising: float = 0.1
         # The best evaluation of a model that learned nothing general, as a share of the first loss.
         unlearned: float = 0.97
         # What is left of a training loss that was memorised, as a share of the evaluation loss.
@@ -534,6 +554,8 @@ class Overfitting(CurveRule):
         if self._rises(best, now, curve):
             if best.loss > self.thresholds.unlearned * train.start > 0:
                 message = "unrelated"
+            elif 0 < (1 - self.thresholds.memorising) * best.train < now.train:
+                message = "worse"
         else:
             message, first = "memorised", self._evals[0].at
             if min(curve.lowest, train.lowest) <= 0 or not self._is_memorised():

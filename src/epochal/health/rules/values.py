@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from epochal.health.context import Context
 from epochal.health.finding import Severity
@@ -58,6 +58,22 @@ class _Fault:
     records: int = 0
 
 
+class _Tensor(NamedTuple):
+    """A tensor with values that are no numbers, and the watched step that showed them."""
+
+    name: str
+    step: int | None
+
+    def sentence(self, since: int | None) -> str:
+        """Return the end of a sentence about a loss that is no number since a step.
+
+        A step that was watched later says where the values are, not where they came from.
+        """
+        if since is not None and self.step is not None and self.step > since:
+            return f". The next watched step, {self.step:,}, has such values in {self.name}"
+        return f". First seen in {self.name}{_at(self.step, ' (step {:,})')}"
+
+
 class NonFinite(Rule):
     """A value overflowed or was not defined. Everything computed from it is lost.
 
@@ -101,7 +117,7 @@ class NonFinite(Rule):
         # By rank and name: the last number and its step.
         self._last: dict[int, dict[str, tuple[float, int | None]]] = {}
         self._faults: dict[str, _Fault] = {}  # by subject
-        self._tensors: dict[str, str] = {}  # those that are not finite, and where it was seen
+        self._tensors: dict[str, _Tensor] = {}  # those that are not finite
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         values, rank, step = observation.values, observation.rank, observation.step
@@ -114,7 +130,7 @@ class NonFinite(Rule):
                 family = next((family for family in _FAMILIES if name.startswith(family)), name)
                 bad.setdefault(family + observation.rank_suffix, []).append(name)
                 if family != name:
-                    self._tensors.setdefault(name, name + _at(step, " (step {:,})"))
+                    self._tensors.setdefault(name, _Tensor(name, step))
             values = {name: value for name, value in values.items() if math.isfinite(value)}
         # A loss that is not a number explains every other value that is none.
         errors = {
@@ -138,8 +154,8 @@ class NonFinite(Rule):
     def _note_event(self, record: Mapping[str, object]) -> None:
         if record.get("name") == "nonfinite-gradient":
             parameter, step = record.get("parameter"), record.get("at_step")
-            where = _at(step if isinstance(step, int) else None, " (step {:,})")
-            self._tensors.setdefault(f"grads/{parameter}", f"the gradient of {parameter}{where}")
+            seen = _Tensor(f"the gradient of {parameter}", step if isinstance(step, int) else None)
+            self._tensors.setdefault(f"grads/{parameter}", seen)
 
     def _found(
         self, subject: str, names: list[str], observation: Observation, context: Context
@@ -169,7 +185,7 @@ class NonFinite(Rule):
             shown, more = list(self._tensors)[:_MOST_NAMED], len(self._tensors) - _MOST_NAMED
             evidence["tensors"] = ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
             if not name.startswith(_FAMILIES):
-                words["tensor"] = f". First seen in {next(iter(self._tensors.values()))}"
+                words["tensor"] = next(iter(self._tensors.values())).sentence(fault.step)
         message, severity = self._message(fault, context)
         evidence |= {"records": fault.records, **context.rank_evidence(rank)}
         return self.found(message, subject, severity=severity, words=words, **evidence)
