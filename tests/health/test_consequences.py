@@ -15,6 +15,7 @@ from epochal.health.finding import Finding
 from epochal.records import Record
 from epochal.store.local.by_path import load_run
 from tests.health.curve_records import evals, falling, flat, in_order, steps
+from tests.health.machine_records import event, metrics
 
 
 def test_one_nan_in_a_watched_training_is_one_finding(tmp_path: Path) -> None:
@@ -42,6 +43,21 @@ def test_one_nan_in_a_watched_training_is_one_finding(tmp_path: Path) -> None:
     assert [f"{f.rule} {f.series}" for f in found if f and f.severity != "info"] == [
         "nonfinite loss"
     ]
+
+
+def test_parameters_without_an_optimizer_explain_gradients_that_grow_and_layers_without() -> None:
+    health = Health()
+    names = ["adapter.b"]
+    unowned = event("parameters-without-optimizer", at_step=10, parameters=1, of=6, names=names)
+    norms = [1.0 + 0.5 * n for n in range(100)]
+    records = steps(flat(100, 2.0), norm=norms)
+    for n, record in enumerate(records):
+        values = {"grads/adapter.a/norm": 0.0, "grads/head/norm": 1.0, "grads/body/norm": 1.0}
+        watched = [unowned] if n == 10 else [metrics(n, values)] if n > 10 and n % 10 == 0 else []
+        for one in (record, *watched):
+            health.feed(one)
+    assert {finding.rule for finding in health.open_findings} == {"untrained-parameters"}
+    assert not health.guard.faults
 
 
 def lost() -> list[Record]:

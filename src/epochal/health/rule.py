@@ -73,6 +73,7 @@ Effect = Literal[
     "memorising",  # training is far better than evaluation
     "implausible results",  # losses and scores that are too good
     "idle layers",  # parts of the model have no gradient or do not change
+    "unread gradients",  # no optimizer reads or resets them, so that their norm grows
     "slow steps",
 ]
 

@@ -28,7 +28,15 @@ def test_a_lasting_jump_is_a_note_at_any_scale(scale: float) -> None:
 def test_one_bad_batch_is_a_note_that_closes() -> None:
     note, closed = updated(LossSpike, steps(spiked(falling(600), 300, count=1, times=3)))
     assert (note.severity, note.evidence["points"], closed.state) == ("info", 1, "closed")
-    assert "One unusual batch" in note.advice
+    assert "One unusual batch can" in note.advice
+
+
+def test_a_batch_of_a_loss_that_is_learned_is_no_spike() -> None:
+    losses = [2.3 * 0.98**n + 0.04 for n in range(600)]
+    losses[450] = 0.24
+    assert opened(LossSpike, steps(losses)) == []
+    losses[500] = 1.2
+    assert len(opened(LossSpike, steps(losses))) == 1
 
 
 def test_a_warm_restart_is_no_spike() -> None:

@@ -46,8 +46,11 @@ class GradientExplosion(CurveRule):
     messages = {
         "jumped": Message(
             f"The gradient norm jumped: {_NORM}",
-            "One unusual batch does this. Gradient clipping makes it harmless.",
+            "One unusual batch can do this. Gradient clipping makes it harmless.",
             "info",
+        ),
+        "jumped_with_rate": Message(
+            f"The gradient norm jumped: {_NORM}", "{jump}. Raise it by less, or slowly.", "info"
         ),
         "grown": Message(
             f"The gradient norm has grown far: {_NORM}",
@@ -118,16 +121,19 @@ class GradientExplosion(CurveRule):
         words: dict[str, str] = {"place": curve.at(curve.newest[0])}
         severity: Severity | None = None
         # Gradients grow where a loss begins to fall, too. What rises with them is harmed.
+        is_of_rate = curve.is_shifting and jump is not None
+        if is_of_rate and jump is not None:
+            words["jump"] = rate_rose(curve, jump)
         if not is_lasting:
-            message = "jumped"
+            message = "jumped_with_rate" if is_of_rate else "jumped"
         elif course is not None and not course.has_risen():
             message = "grown"
         else:
             message = "exploded"
             is_lost = course is None or course.has_lost_all()
             severity = "error" if ratio >= self.thresholds.grave and is_lost else "warning"
-            if curve.is_shifting and jump is not None:
-                message, words["jump"] = "jump", rate_rose(curve, jump)
+            if is_of_rate:
+                message = "jump"
         return self.found(
             message,
             curve.name,
@@ -159,7 +165,14 @@ class GradientVanishing(CurveRule):
             "The gradient norm fell from {usual} to {norm} at {place}; the loss fell by far less.",
             "Look for saturated activations, a detached graph or a loss scale that underflows. Try "
             "bfloat16, normalisation or residual connections.",
-        )
+        ),
+        "zero": Message(
+            "The gradient norm has been 0 from the first steps on (at {place} it still is): no "
+            "gradient reaches the weights.",
+            "Check that the loss depends on the model's output: no detach(), no torch.no_grad(), "
+            "no rewards or targets that are all equal. Check also that the norm is that of the "
+            "trained parameters, computed after backward().",
+        ),
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
     patience = 5
@@ -196,8 +209,11 @@ class GradientVanishing(CurveRule):
         is_sudden = now < 0.1 * then.level and not course.has_fallen_since(then.first, 0.1)
         if not is_open and not is_sudden and course.has_learned():
             return (Verdict(curve.name, False),)
-        words = {"place": curve.at(curve.points[-1][0])}
-        return (self.found("small", curve.name, words=words, norm=now, usual=self._usual),)
+        message, words = (
+            "small" if self._usual > 0 else "zero",
+            {"place": curve.at(curve.points[-1][0])},
+        )
+        return (self.found(message, curve.name, words=words, norm=now, usual=self._usual),)
 
 
 class AlwaysClipped(Rule):
@@ -312,7 +328,7 @@ class GradientsAddUp(CurveRule):
         ),
     }
     causes = frozenset({"instability", "standstill"})
-    symptom_of = frozenset({"lost values"})
+    symptom_of = frozenset({"lost values", "unread gradients"})
     kinds = CurveRule.kinds | {"event"}
 
     class Thresholds(RuleThresholds):

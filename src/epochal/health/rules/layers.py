@@ -101,7 +101,7 @@ class UntrainedParameters(LayerRule):
             "Set requires_grad to True before you make the optimizer, or load their weights.",
         ),
     }
-    causes = frozenset({"standstill"})
+    causes = frozenset({"standstill", "idle layers", "unread gradients"})
     kinds = frozenset({"metrics", "step", "event"})
 
     class Thresholds(RuleThresholds):
@@ -203,6 +203,8 @@ class DeadLayer(LayerRule):
         ),
     }
     causes = frozenset({"idle layers", "standstill"})
+    # An adapter whose second half does not change gives its first half no gradient.
+    symptom_of = LayerRule.symptom_of | {"idle layers"}
     kinds = frozenset({"metrics", "step"})
 
     class Thresholds(RuleThresholds):

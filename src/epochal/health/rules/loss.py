@@ -37,13 +37,14 @@ class LossSpike(CurveRule):
     )
     reports = {
         "info": (
-            "One point is above both bounds, and a tenth above the level. The advice depends on "
-            "whether {lasting} of five points are, and {large:percent} above the level."
+            "One point is above both bounds, and a tenth above the level. Below {learned:percent} "
+            "of its start a loss must rise by {of_start:percent} of the start. The advice depends "
+            "on whether {lasting} of five points are, and {large:percent} above the level."
         )
     }
     messages = {
         "batch": Message(
-            _SPIKE, "One unusual batch does this. Look at its data if it repeats.", "info"
+            _SPIKE, "One unusual batch can do this. Look at its data if it repeats.", "info"
         ),
         "lasting": Message(
             _SPIKE,
@@ -74,6 +75,10 @@ class LossSpike(CurveRule):
         lasting: int = 3
         # A bump of less than a third of the level comes with new data as well as from trouble.
         large: float = 0.3
+        # Of the start: a loss below the first has been learned, and its single batches differ many
+        # times over. What they add up to in health is less than the second.
+        learned: float = 0.1
+        of_start: float = 0.25
 
     thresholds: Thresholds
 
@@ -93,11 +98,20 @@ class LossSpike(CurveRule):
             epoch = observation.values.get(_EPOCH)
             if epoch is not None and math.isfinite(epoch) and math.floor(epoch) > self._epoch:
                 self._epoch, self._since_turn = math.floor(epoch), 0
-        if curve.distance is None or not curve.stands_out:
-            return () if curve.distance is None else (Verdict(curve.name, False),)
+        if curve.distance is None:
+            return ()
+        if not curve.stands_out or self._is_small(curve):
+            return (Verdict(curve.name, False),)
         if self._since_turn <= _AT_TURN and not observation.is_extreme:
             self._turns.add(self._epoch)
         return (self._describe(curve, context),)
+
+    def _is_small(self, curve: Curve) -> bool:
+        """Return True for a batch of a loss that is learned, far below what it was at first."""
+        limits, level, start = self.thresholds, curve.level, curve.start
+        if level is None or start is None or curve.lowest <= 0 or level > limits.learned * start:
+            return False
+        return curve.newest[1] - level < limits.of_start * start
 
     def _describe(self, curve: Curve, context: Context) -> Verdict:
         lasting = max(1, sum(curve.outliers))
