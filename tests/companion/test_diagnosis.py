@@ -94,6 +94,18 @@ def test_changes_of_phase_are_events(tmp_path: Path) -> None:
     assert phases_of(run) == [("warm-up", 0, None), ("converging", 99, None)]
 
 
+def test_the_family_is_an_event_once(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    for step in range(20):
+        run.log({"loss": 1.0, "reward": 0.1 * step}, step=step)
+    run.finish()
+    for _ in range(2):  # a companion may restart
+        Diagnosis(companion_config(run.dir)).go_on()
+    own = [r for p, r in read_journal(RunFolder(run.dir)) if p.writer == FINDINGS]
+    events = [record for record in own if record.get("name") == "family"]
+    assert [(one["family"], one["why"]) for one in events] == [("rl", "reward is logged")]
+
+
 def test_epochs_have_phases_too(tmp_path: Path) -> None:
     run = started(tmp_path)
     for epoch in range(1, 151):

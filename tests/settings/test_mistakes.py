@@ -18,6 +18,7 @@ WRONG = {
     "dir = 3": "dir = 3 is not a text, or is empty.",
     'project = " "': 'project = " " is not a text, or is empty.',
     'resume = "maybe"': 'resume = "maybe" is not known: use one of never, allow, must, latest.',
+    'family = "rll"': 'family = "rll" is not known: use one of supervised, language, preference,',
     "resume = 3": "resume = 3 is not known: use one of never,",
     "tags = [1]": "tags = [1] is not a list of texts.",
     'console = "yes"': 'console = "yes" is not a switch: use true or false.',

@@ -65,6 +65,7 @@ class Diagnosis:
         self._clock = clock
         self._ranks: dict[str, int] = {}
         self._phase: str | None = None
+        self._family: str | None = None  # as it was written last
         self._began: dict[str, Any] | None = None
         # Alerts of the program that were passed on, by title and time: a companion may restart.
         self._alerted: set[tuple[str, Any]] = set()
@@ -85,12 +86,14 @@ class Diagnosis:
         self._is_behind = self._read_on()
         while self._is_behind and time.monotonic() < until_s:
             self._is_behind = self._read_on()
+        self._note_family()
         if not self._is_behind:
             self._say(self._findings.tick(self._clock()))
             self._say(self._findings.renotify())
 
     def go_on(self) -> bool:
         self._is_behind = self._read_on()
+        self._note_family()
         if not self._is_behind:
             self._say(self._findings.close())
             self._say(self._findings.renotify(is_over=True))
@@ -177,6 +180,8 @@ class Diagnosis:
             self._findings.written.add(dedup_key(record))
         elif record.get("log") == "event" and record.get("name") == "phase":
             self._phase = str(record.get("phase"))
+        elif record.get("log") == "event" and record.get("name") == "family":
+            self._family = str(record.get("family"))
         elif record.get("log") == "event" and record.get("name") == "alert-sent":
             self._alerted.add((str(record.get("title")), record.get("at")))
 
@@ -190,6 +195,13 @@ class Diagnosis:
         member = f"callback {name}"
         if not self._guard.is_disabled(member):
             self._guard.run(member, self.callbacks[name], *args, budget_s=self._budget_s)
+
+    def _note_family(self) -> None:
+        """Write the family of the run once, and again when it is recognised as another."""
+        family = self._findings.family
+        if family is not None and family[0] != self._family:
+            self._family = family[0]
+            self._journal.event("family", family=family[0], why=family[1])
 
     def _note_phase(self, record: Record) -> None:
         """Write a change of phase; of a warm-up only when it is over, as a short run never is."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,6 +11,7 @@ from typing import Any
 from epochal.health.course import Course, LearningRate
 from epochal.health.curve import Curve
 from epochal.health.data_window import label_range
+from epochal.health.families.family import UNKNOWN, Family
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
 from epochal.records import ROLE_GUESSES, Record
@@ -20,10 +20,6 @@ from epochal.series.goals import is_evaluation as is_evaluation_name
 _ACCURACIES = ("acc", "accuracy", "top1", "top_1", "top-1", "exact_match")
 # The same names come with every record; a run with more of them is judged all the same.
 _MOST_NAMES = 4096
-_GAMES = frozenset(
-    "reward rewards return returns episode d_loss g_loss loss_d loss_g d_losses g_losses disc_loss "
-    "gen_loss discriminator generator critic critic_loss actor actor_loss".split()
-)
 _REWARDS = frozenset(
     "reward rewards return returns mean_reward reward_mean mean_return return_mean episode_reward "
     "episode_return ep_rew_mean ep_ret_mean rlhf_reward".split()
@@ -50,16 +46,6 @@ def is_accuracy(name: str) -> bool:
     """Whether a series is a share of right answers, by its name."""
     words = name.lower().replace(".", "/").split("/")[-1]
     return words in _ACCURACIES or any(part in ("acc", "accuracy") for part in words.split("_"))
-
-
-@lru_cache(maxsize=_MOST_NAMES)
-def is_of_a_game(name: str) -> bool:
-    """Whether a series belongs to a training against an opponent or in an environment, by its name.
-
-    There a loss need not fall: its targets move with the training.
-    """
-    lowered = name.lower().replace(".", "/")
-    return lowered.split("/")[-1] in _GAMES or not _GAMES.isdisjoint(re.split(r"[/_]", lowered))
 
 
 @lru_cache(maxsize=64)
@@ -134,8 +120,8 @@ class Context:
 
     ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
     (``phase.py``), whatever the length of the run, and stays so in a run without a
-    loss. A rule about something else counts its own first points. ``is_game``: the run has rewards,
-    or the losses of two players, so that its loss need not fall.
+    loss. A rule about something else counts its own first points. ``family`` is what kind of
+    training it is; ``family.loss_falls`` is False where a loss need not fall.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -153,7 +139,7 @@ class Context:
     hosts: dict[int, str] = field(default_factory=dict)
     open: dict[tuple[str, str], Finding] = field(default_factory=dict)
     phase: Phase = "warm-up"
-    is_game: bool = False
+    family: Family = UNKNOWN
     curves: dict[str, Curve] = field(default_factory=dict)
     updated_curves: dict[str, Curve] = field(default_factory=dict)
     course: Course | None = None

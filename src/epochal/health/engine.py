@@ -16,9 +16,11 @@ from typing import Any
 
 from epochal.base.alarm import Call
 from epochal.base.guard import Guard
-from epochal.health.context import CURVE_ROLES, Context, Roles, evaluation_names, is_of_a_game
+from epochal.health.context import CURVE_ROLES, Context, Roles, evaluation_names
 from epochal.health.course import Course, LearningRate
 from epochal.health.curve import Curve, is_usable
+from epochal.health.families import of_name, recognise
+from epochal.health.families.family import Facts, note_names
 from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
@@ -45,7 +47,8 @@ class Health:
     none at all, nothing is evaluated.
     ``thresholds`` replaces numbers by rule and name; what does not fit is a fault, and that rule
     keeps its own. ``config`` is what is known of the run's configuration beforehand; records add to
-    it. ``guard`` keeps the faults of the rules. ``written`` are the statements that are known
+    it. ``family`` is the name of the family of trainings that the run is of, if the user named it.
+    ``guard`` keeps the faults of the rules. ``written`` are the statements that are known
     already, as ``dedup_key`` has them: each is returned once. ``said`` has them in order, a finding
     that grew or closed again.
     """
@@ -57,6 +60,7 @@ class Health:
         silenced: Collection[str] = (),
         rules: Sequence[type[Rule]] | None = None,
         config: Mapping[str, Any] | None = None,
+        family: str | None = None,
         guard: Guard | None = None,
         rule_budget_s: float = RULE_BUDGET_S,
     ) -> None:
@@ -77,6 +81,10 @@ class Health:
                 self._add(kind)
         self._wanting: dict[tuple[str, bool], list[Rule]] = {}
         self._roles = Roles()
+        self._family = of_name(family)
+        self._is_family_given = self._family is not None
+        self._names: dict[str, None] = {}  # those of series that may say what the family is
+        self._facts: tuple[int, int, bool] | None = None  # how much was known when it was asked
         self._phase = PhaseDetector()
         self._trackers = FindingTrackers(self.context)
         self._rate_limiter = RateLimiter()
@@ -88,6 +96,11 @@ class Health:
     def open_findings(self) -> list[Finding]:
         """The open findings in their current state, the oldest first."""
         return self.guard.run(_FINDINGS, self._trackers.grown) or []
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """The name of the run's family and the fact that speaks for it; None if it is unknown."""
+        return None if self._family is None else (self._family.family.name, self._family.why)
 
     @property
     def phase(self) -> str:
@@ -136,7 +149,8 @@ class Health:
         """Call the rules that depend on the clock; ``now`` in Unix seconds."""
         news: list[Finding] = []
         context = self.context
-        self._ask(self._rules, lambda one: one.tick(now, context), news, step=context.step, t=now)
+        rules = self._rules_of_family()
+        self._ask(rules, lambda one: one.tick(now, context), news, step=context.step, t=now)
         return self._new(news)
 
     def renotify(self, *, is_over: bool = False) -> list[Finding]:
@@ -155,9 +169,8 @@ class Health:
         self._is_closed = True
         last, news = self.flush(), list[Finding]()
         context = self.context
-        self._ask(
-            self._rules, lambda one: one.finish(context), news, step=context.step, t=context.now
-        )
+        rules, at = self._rules_of_family(), context.now
+        self._ask(rules, lambda one: one.finish(context), news, step=context.step, t=at)
         return last + self._new(news)
 
     def statements(self) -> list[Finding]:
@@ -246,6 +259,7 @@ class Health:
             self.context.updated_curves = {}
             if rank <= 0:
                 self._follow_curves(observation)
+        self._find_family()
         rules = self._wanting_rules(kind, rank)
         if sample.is_extreme:
             rules = [rule for rule in rules if rule.wants_extremes]
@@ -264,7 +278,7 @@ class Health:
         roles: dict[str, float] = {}
         if values:
             if self._roles.meet(values):
-                self.context.is_game |= any(map(is_of_a_game, values))
+                note_names(self._names, values)
             for role, name in self._roles.names.items():
                 if name in values:
                     roles[role] = values[name]
@@ -288,10 +302,27 @@ class Health:
         if found is None:
             found = self._wanting[key] = [
                 rule
-                for rule in self._rules
+                for rule in self._rules_of_family()
                 if (not rule.kinds or kind in rule.kinds) and (key[1] or rule.every_rank)
             ]
         return found
+
+    def _rules_of_family(self) -> list[Rule]:
+        family = self.context.family.name
+        return [rule for rule in self._rules if rule.holds_in(family)]
+
+    def _find_family(self) -> None:
+        """Ask for the family again where there are more facts than before."""
+        context, names = self.context, self._names
+        facts = (len(names), len(context.config), "data" in context.facts)
+        if facts == self._facts:
+            return
+        self._facts = facts
+        if not self._is_family_given:
+            has_labels = "label_range" in context.facts.get("data", {})
+            self._family = recognise(Facts(names, context.config, has_labels)) or self._family
+        if self._family is not None and self._family.family is not context.family:
+            context.family, self._wanting = self._family.family, {}
 
     def _track(
         self, rule: Rule, verdict: Verdict, *, step: int | None, t: float, news: list[Finding]

@@ -154,6 +154,9 @@ class Rule(ABC):
     # What its fault leads to, and of which effects it is a symptom.
     causes: ClassVar[frozenset[Effect]] = frozenset()
     symptom_of: ClassVar[frozenset[Effect]] = frozenset()
+    # The families of trainings that it does not hold for, and the only ones if it names any.
+    not_in: ClassVar[frozenset[str]] = frozenset()
+    only_in: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         cls.meaning = " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
@@ -161,6 +164,11 @@ class Rule(ABC):
     def __init__(self, thresholds: RuleThresholds) -> None:
         self.thresholds = thresholds
         self.reset()
+
+    @classmethod
+    def holds_in(cls, family: str) -> bool:
+        """Return True if the rule judges trainings of a family."""
+        return family not in cls.not_in and (not cls.only_in or family in cls.only_in)
 
     def reset(self) -> None:  # noqa: B027
         """Set what the rule remembers to what it is at the start of a run."""

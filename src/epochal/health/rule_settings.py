@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Threshold = int | float | tuple[float, ...] | list[dict[str, str]]
 SILENCE = "silence"
 ENABLED = "enabled"
+FAMILY = "family"
 # The table of conditions, and the rule that judges them.
 CONDITIONS = "conditions"
 CONDITION = "condition"
@@ -48,14 +49,15 @@ _CONDITION_KEYS = ("when", "severity", "message")
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """Silenced rules, and thresholds by rule and name; or no rule at all."""
+    """Silenced rules, thresholds by rule and name, and the family; or no rule at all."""
 
     silenced: frozenset[str] = frozenset()
     thresholds: Mapping[str, Mapping[str, Threshold]] = field(default_factory=dict)
     enabled: bool = True
+    family: str | None = None  # None: it is recognised
 
     def __bool__(self) -> bool:
-        return bool(self.silenced or self.thresholds or not self.enabled)
+        return bool(self.silenced or self.thresholds or self.family or not self.enabled)
 
     @property
     def chosen(self) -> tuple[type[Rule], ...] | None:
@@ -67,7 +69,7 @@ class RuleSettings:
         from epochal.health.engine import Health
 
         own: dict[str, Any] = {"silenced": self.silenced, "thresholds": self.thresholds}
-        return Health(**own, rules=self.chosen, **more)
+        return Health(**own, family=self.family, rules=self.chosen, **more)
 
     def record(self) -> dict[str, Any]:
         """What ``run.json`` keeps: the same table as ``[rules]``."""
@@ -75,7 +77,8 @@ class RuleSettings:
             return {ENABLED: False}
         silence = {SILENCE: sorted(self.silenced)} if self.silenced else {}
         tables = {rule: dict(values) for rule, values in self.thresholds.items()}
-        return {**silence, **tables.pop(CONDITION, {}), **tables}
+        family = {} if self.family is None else {FAMILY: self.family}
+        return {**family, **silence, **tables.pop(CONDITION, {}), **tables}
 
     @property
     def digest(self) -> str:
@@ -93,7 +96,7 @@ def rule_settings(settings: Settings) -> RuleSettings:
     if not settings.health:
         return RuleSettings(enabled=False)
     if not settings.rules:
-        return RuleSettings()
+        return RuleSettings(family=settings.family)
     rules = known_rules()
     silence: list[str] = []
     enabled: dict[str, bool] = {}
@@ -115,7 +118,7 @@ def rule_settings(settings: Settings) -> RuleSettings:
             value = _threshold(rules[name], threshold, located)
             thresholds.setdefault(name, {})[threshold] = value
     silenced = {name for name in rules if not enabled.get(name, name not in silence)}
-    return RuleSettings(frozenset(silenced), thresholds)
+    return RuleSettings(frozenset(silenced), thresholds, family=settings.family)
 
 
 def known_rules() -> dict[str, type[Rule]]:
@@ -151,7 +154,9 @@ def recorded_rules(said: Any) -> RuleSettings:
             read = {key: _read(rules[name], key, value) for key, value in values.items()}
             if known := {key: value for key, value in read.items() if value is not None}:
                 thresholds[name] = known
-    return RuleSettings(frozenset(silenced), thresholds)
+    family = said.get(FAMILY)
+    named = family if isinstance(family, str) else None
+    return RuleSettings(frozenset(silenced), thresholds, family=named)
 
 
 def rules_of(folder: RunFolder) -> RuleSettings:

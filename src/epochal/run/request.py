@@ -162,7 +162,7 @@ def _with_conditions(settings: Settings, rules: Any) -> Settings:
 
 
 def _checked_rules(settings: Settings) -> Mapping[str, Any]:
-    if settings.health and not settings.rules:
+    if settings.health and not settings.rules and settings.family is None:
         return {}
     from epochal.health.rule_settings import rule_settings  # most runs need none of it
 

@@ -18,6 +18,12 @@ OPEN_TABLES = ("rules", "sinks", "retention")
 # The options that describe one run. No other process needs them.
 LABELS = ("project", "name", "tags", "notes", "group", "job_type", "owner")
 
+# The families of trainings; `epochal.health.families` says what each of them is.
+FAMILIES = (
+    *("supervised", "language", "preference", "rl"),
+    *("contrastive", "generative", "adversarial", "transduction"),
+)
+
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting: a field of ``Settings``.
@@ -117,6 +123,12 @@ class RunOptions:
     )
     health: bool = _setting(
         True, kinds.SWITCH, "Evaluate the health rules; `false` turns all of them off."
+    )
+    family: str | None = _setting(
+        None,
+        kinds.choice(*FAMILIES),
+        "What kind of training it is. By default it is recognised from the names of metrics and"
+        " the configuration.",
     )
     grace_s: float = _setting(
         30.0,

@@ -88,7 +88,7 @@ class NoBetterThanBaseline(Rule):
                 self._targets = self._spreads.get(False, targets) if True in self._spreads else {}
                 own = associations(window, 24) if window.is_training else {}
                 self._is_related = not are_unrelated(own) if own else self._is_related
-        elif observation.evaluations and not context.is_game and not context.is_resumed:
+        elif observation.evaluations and context.family.loss_falls and not context.is_resumed:
             loss, classes, names = context.role_names.get("eval_loss"), context.num_classes, []
             for name, value in observation.evaluations.items():
                 share = value if name == loss else accuracy_of(value, classes)

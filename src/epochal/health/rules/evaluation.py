@@ -12,6 +12,7 @@ from typing import NamedTuple
 from epochal.health.context import Context, accuracy_of, is_accuracy
 from epochal.health.curve import Curve
 from epochal.health.data_window import DATA_KINDS, numbers, window_of
+from epochal.health.families import MOVING_TARGETS
 from epochal.health.finding import steps_of
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
@@ -225,6 +226,7 @@ class EvalGap(EvaluationRule):
     needs = "A training loss, an evaluation loss, and the field `epoch` of a step if there is one."
     causes = frozenset({"memorising"})
     symptom_of = frozenset({"lost values", "divergence", "poor evaluation", "memorising"})
+    not_in = MOVING_TARGETS
     kinds = CurveRule.kinds | DATA_KINDS
     patience = 2
     messages = {
@@ -262,7 +264,7 @@ class EvalGap(EvaluationRule):
         if window is not None and window.is_training:
             self._epoch = max(self._epoch or 0.0, window.epoch - 1.0)
         curve, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
-        if curve is None or train is None or train.first is None or context.is_game:
+        if curve is None or train is None or train.first is None:
             return ()
         if context.is_resumed or min(train.lowest, curve.lowest) <= 0:
             return ()

@@ -10,6 +10,7 @@ from statistics import median
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.families import MOVING_TARGETS
 from epochal.health.finding import CLIPPED, Severity, rate_rose, steps_of
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive
@@ -175,6 +176,7 @@ class GradientVanishing(CurveRule):
         ),
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
+    not_in = MOVING_TARGETS  # the loss does not say how much there is left to learn
     patience = 5
     release = 20
 
@@ -192,8 +194,8 @@ class GradientVanishing(CurveRule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest level of the norm with the usual one."""
         curve, course = context.updated_curves.get("norm"), context.course
-        if curve is None or course is None or len(curve.blocks) < 5 or context.is_game:
-            return ()  # the loss of a game does not say how much there is left to learn
+        if curve is None or course is None or len(curve.blocks) < 5:
+            return ()
         is_open = context.is_open(self.name, curve.name)
         # While it lasts the usual norm is what it was before, or a long fault would become it.
         if not is_open:
@@ -366,7 +368,7 @@ class GradientsAddUp(CurveRule):
         if curve.count % 20 == 0 and self._is_long_sum(curve, context.curves.get("loss")):
             return (self._describe(curve),)
         count = curve.points[-1][0] - curve.points[0][0] + 1
-        if context.is_game or curve.count % 5 or curve.count > len(curve.points):
+        if not context.family.loss_falls or curve.count % 5 or curve.count > len(curve.points):
             return ()
         if not limits.first <= count <= limits.last or curve.count < 13:
             return ()

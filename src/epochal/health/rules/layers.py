@@ -353,7 +353,7 @@ class InitScale(Rule):
                 )
             return
         curve = context.updated_curves.get("loss")
-        if curve is None or curve.count != limits.points or context.is_game:
+        if curve is None or curve.count != limits.points or not context.family.loss_falls:
             return
         classes = context.num_classes
         if classes is None or curve.start is None:

@@ -301,14 +301,14 @@ class LearningRateTooHigh(CurveRule):
             return None
         factor, quarters = peak / usual.highest, _quarters(curve)
         if factor <= limits.far:
-            if factor <= limits.high or passed < 300 or context.is_game:
+            if factor <= limits.high or passed < 300 or not context.family.loss_falls:
                 return None
             has_risen = 0 < limits.early_rise * (curve.first or 0.0) < quarters.highest
             is_stuck = quarters.early - quarters.late <= limits.gain * quarters.gained
             if not has_risen and (quarters.gained > 0 if curve.count < 300 else not is_stuck):
                 return None
         start, early, late = map(format_number, (quarters.start, quarters.early, quarters.late))
-        is_far = factor > limits.far and not (self._updates.ratios or context.is_game)
+        is_far = factor > limits.far and not self._updates.ratios and context.family.loss_falls
         return self.found(
             "unusual",
             curve.name,
@@ -426,10 +426,11 @@ class LearningRateTooLow(CurveRule):
         self._add_rate(curve, context)
         if curve.count % _EVERY or curve.count < 100:
             return ()
+        falls = context.family.loss_falls
         found = (
             self._judge_updates(curve, context)
-            or (None if context.is_game else self._judge_losses(curve, context))
-            or (None if context.is_game else self._judge_evaluations(curve, context))
+            or (self._judge_losses(curve, context) if falls else None)
+            or (self._judge_evaluations(curve, context) if falls else None)
             or self._judge_usual(curve, context)
         )
         if found is not None:
@@ -459,7 +460,7 @@ class LearningRateTooLow(CurveRule):
         is_slow = (
             quarters.late > limits.left * quarters.start
             or quarters.early - quarters.late > max(0.2 * quarters.gained, 4 * quarters.error)
-            or context.is_game  # its loss does not say how far it is
+            or not context.family.loss_falls  # its loss does not say how far it is
         )
         if largest >= limits.update or not is_slow:
             return None
@@ -468,7 +469,9 @@ class LearningRateTooLow(CurveRule):
             curve.name,
             steps=(first, last),
             # The updates of plain SGD are as small as its gradients.
-            severity="info" if context.is_game or not is_adaptive(context) else "warning",
+            severity="info"
+            if not context.family.loss_falls or not is_adaptive(context)
+            else "warning",
             words={
                 "rate": _of_rate(context, " of "),
                 "times_off": _about(limits.usual / max(largest, 1e-9)),
@@ -547,7 +550,9 @@ class LearningRateTooLow(CurveRule):
         if passed < 300 or has_units or not context.rate.is_near_peak(0.4):
             return None
         fall = quarters.early - quarters.late
-        still_falls = fall > max(0.05 * quarters.gained, 4 * quarters.error) or context.is_game
+        still_falls = (
+            fall > max(0.05 * quarters.gained, 4 * quarters.error) or not context.family.loss_falls
+        )
         if not still_falls and quarters.gained >= limits.most * abs(quarters.start):
             return None
         return self.found(

@@ -11,6 +11,7 @@ from typing import Any
 from epochal.health.context import Context, reward_name
 from epochal.health.course import Course, RateJump, evaluation_is_fine, evaluation_suffers
 from epochal.health.curve import Curve, is_usable
+from epochal.health.families import MOVING_TARGETS
 from epochal.health.finding import INPUTS_REACH_THE_OUTPUT, rate_rose, steps_of, times
 from epochal.health.observation import Observation
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
@@ -170,6 +171,7 @@ class Plateau(CurveRule):
         ),
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
+    not_in = MOVING_TARGETS
     release = 4
     replaces_text = True
 
@@ -194,7 +196,7 @@ class Plateau(CurveRule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest window with the one before it, every so many points."""
         limits, curve = self.thresholds, context.updated_curves.get("loss")
-        if curve is None or curve.count % limits.every or context.is_game:
+        if curve is None or curve.count % limits.every:
             return ()
         window, values = limits.window, curve.window(2 * limits.window)
         if len(values) < 2 * window or curve.start is None or not curve.width:
@@ -265,6 +267,7 @@ class NeverFell(CurveRule):
         )
     }
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
+    not_in = MOVING_TARGETS
 
     class Thresholds(RuleThresholds):
         # Nothing learned in so many points is long past any warm-up.
@@ -292,7 +295,7 @@ class NeverFell(CurveRule):
             return ()
         if curve is self._fell and not context.is_open(self.name, curve.name):
             return ()
-        if context.is_resumed or context.is_game or curve.lowest <= 0 or curve.start is None:
+        if context.is_resumed or curve.lowest <= 0 or curve.start is None:
             return ()
         begin, position = curve.blocks[0].first, curve.points[-1][0]
         if curve.axis == "step" and position - begin < limits.steps - 1:
@@ -499,7 +502,7 @@ class Divergence(CurveRule):
         Where no reward tells that there is a policy, its loss is below 1.
         """
         curve, start = course.curve, course.curve.start
-        if start is None or not (context.is_game or course.level < _HIGH):
+        if start is None or (context.family.loss_falls and course.level >= _HIGH):
             return False
         width = curve.width_at(start)
         near = max(_ZERO, 2 * width) if curve.lowest <= 0 else _ZERO
@@ -560,7 +563,7 @@ class Divergence(CurveRule):
         """Return the jump to a rate never tried before since which the loss has not come back."""
         limits, curve, jump = self.thresholds, course.curve, context.rate.jump
         best = course.before
-        if best is None or jump is None or not jump.is_new or context.is_game:
+        if best is None or jump is None or not jump.is_new or not context.family.loss_falls:
             return None
         gained, width = curve.gained(best), curve.width_at(best)
         is_lost = gained > limits.widths * width and course.level - best > max(
@@ -576,7 +579,7 @@ class Divergence(CurveRule):
 
     def _is_far(self, course: Course, context: Context) -> bool:
         limits, curve, best = self.thresholds, course.curve, course.best or 0.0
-        share = limits.times_game if context.is_game else limits.share
+        share = limits.share if context.family.loss_falls else limits.times_game
         return course.height > max(
             share * course.size,
             curve.share_of_gain(limits.of_gain, best, most=limits.most),
@@ -637,7 +640,7 @@ class Divergence(CurveRule):
             message,
             curve.name,
             steps=steps_of(curve, since, position),
-            severity="error" if is_lost and not context.is_game else "warning",
+            severity="error" if is_lost and context.family.loss_falls else "warning",
             words={"since": curve.at(since), "place": curve.at(position), **words},
             best=best,
             level=course.level,

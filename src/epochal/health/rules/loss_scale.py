@@ -9,6 +9,7 @@ from typing import Any
 
 from epochal.health.context import Context, configured
 from epochal.health.curve import Curve
+from epochal.health.families import MOVING_TARGETS
 from epochal.health.finding import Severity, steps_of
 from epochal.health.observation import Observation
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
@@ -78,7 +79,7 @@ class LossSign(CurveRule):
             return ()
         words = {"place": train.at(train.points[-1][0])}
         steps = steps_of(train, train.points[0][0], train.points[-1][0])
-        if evaluation is not None and not context.is_game:
+        if evaluation is not None and context.family.loss_falls:
             value, level = evaluation.points[-1][1], train.recent_level(3)
             limit = self.thresholds.mirrored * value
             self._mirrored = (
@@ -119,7 +120,7 @@ class LossSign(CurveRule):
             return False
         is_certain, limits = context.num_classes is not None, self.thresholds
         times = limits.times if is_certain else limits.times_unknown
-        times = limits.times_game if context.is_game else times
+        times = times if context.family.loss_falls else limits.times_game
         first, level = median(norm.window(norm.count)[:3]), train.recent_level(3)
         if not level < times * (train.start or 0.0) < 0 < times * first < norm.recent_level(3):
             return False
@@ -154,6 +155,7 @@ class LossSummed(CurveRule):
         )
     }
     causes = frozenset({"instability", "standstill", "implausible results"})
+    not_in = MOVING_TARGETS
     symptom_of = frozenset({"lost values"})
 
     class Thresholds(RuleThresholds):
@@ -177,7 +179,7 @@ class LossSummed(CurveRule):
         if isinstance(samples, int) and not isinstance(samples, bool) and samples < _MOST_SAMPLES:
             self._samples = samples
         evaluation, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
-        if evaluation is None or train is None or not train.points or context.is_game:
+        if evaluation is None or train is None or not train.points:
             return ()
         limits = self.thresholds
         if evaluation.count > limits.first or train.lowest <= 0:  # a sum is one from the beginning
@@ -232,6 +234,7 @@ class LargeReturns(CurveRule):
         )
     }
     causes = frozenset({"instability", "standstill"})
+    only_in = MOVING_TARGETS
 
     class Thresholds(RuleThresholds):
         limit: float = 1e4
@@ -242,7 +245,7 @@ class LargeReturns(CurveRule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the first losses with those after some time."""
         curve, limits = context.updated_curves.get("loss"), self.thresholds
-        if curve is None or not context.is_game or curve.count < limits.points:
+        if curve is None or curve.count < limits.points:
             return ()
         if curve.count % _EVERY:
             return ()

@@ -174,7 +174,7 @@ class InputBound(Rule):
         """Check by phases; by the durations of steps only if there are none."""
         if observation.kind == "phases":
             return self._see_phases(observation, context)
-        if self._waits or context.is_game or observation.rank > 0:
+        if self._waits or not context.family.loss_falls or observation.rank > 0:
             return ()
         return self._see_step(observation)
 
