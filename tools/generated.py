@@ -150,12 +150,20 @@ def _without_evidence(template: str) -> str:
     return re.sub(r"(\w)…(?=[.,:;])", r"\1", text)
 
 
+def _families(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
 def _details(rule: type[Rule]) -> Iterator[str]:
     yield f"**Healthy:** {rule.described(rule.healthy)}"
     for severity, when in rule.reports.items():
         yield f"**{severity.capitalize()}:** {rule.described(when)}"
     if rule.needs:
         yield f"**Needs:** {rule.needs}"
+    if rule.only_in:
+        yield f"**Families:** {_families(rule.only_in)}."
+    elif rule.not_in:
+        yield f"**Families:** all but {_families(rule.not_in)}."
     causes = [
         f"`{other.name}`"
         for other in RULES

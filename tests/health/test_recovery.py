@@ -189,6 +189,14 @@ CASES: dict[str, Case] = {
         lambda n: evaluation(1.0, train=64.0), lambda n: evaluation(1.0), config={"batch_size": 64}
     ),
     "large-returns": Case(lambda n: step(4e7), lambda n: step(40.0), [REWARD]),
+    "equal-rewards": Case(
+        lambda n: watched(reward=0.0, reward_std=0.0), lambda n: watched(reward=0.0, reward_std=0.1)
+    ),
+    "policy-collapse": Case(
+        lambda n: watched(reward=0.2, kl=50.0),
+        lambda n: watched(reward=1.0, kl=0.1),
+        [watched(reward=min(1.0, n / 50), kl=0.1) for n in range(80)],
+    ),
     "gradient-explosion": Case(
         lambda n: step(9.0, norm=60.0), lambda n: step(LEVEL, norm=1.0), steps_of(FLAT, norm=1.0)
     ),

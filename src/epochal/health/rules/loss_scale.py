@@ -234,7 +234,7 @@ class LargeReturns(CurveRule):
         )
     }
     causes = frozenset({"instability", "standstill"})
-    only_in = MOVING_TARGETS
+    only_in = frozenset({"rl", "adversarial"})
 
     class Thresholds(RuleThresholds):
         limit: float = 1e4
