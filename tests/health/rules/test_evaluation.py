@@ -83,6 +83,18 @@ def test_a_batchnorm_that_the_forward_pass_does_not_use_is_not_stale() -> None:
     assert len(opened(StaleBatchNorm, trained(0.1))) == 1
 
 
+def test_a_language_model_that_sees_the_next_token_is_too_good() -> None:
+    vocabulary = {"vocab_size": 256}
+    losses = steps([0.05 + 5.5 * 0.95**n for n in range(300)])
+    records = in_order(losses, evals([3.0, 0.3, 0.1, 0.06], every=50))
+    (found,) = opened(TooGood, records, config=vocabulary)
+    assert (found.severity, found.series) == ("warning", "eval/loss")
+    assert "causal mask" in found.advice
+    assert opened(TooGood, records) == []  # other models may learn that fast
+    honest = in_order(losses, evals([4.0, 3.0, 2.5, 2.3], every=50))
+    assert opened(TooGood, honest, config=vocabulary) == []
+
+
 def test_the_same_value_again_and_again_is_a_warning() -> None:
     (found,) = opened(EvalFlat, evals([2.3107] * 6, every=50))
     assert (found.severity, found.series) == ("warning", "eval/loss")

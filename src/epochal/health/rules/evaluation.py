@@ -310,7 +310,9 @@ class TooGood(EvaluationRule):
         "warning": (
             "An accuracy of {accuracy:percent} at the first evaluation within {steps} steps, or "
             "at any within {at_once}, with an evaluation loss below {sure:percent} of the first "
-            "training loss. Not if `watch_data` found no label among {samples} samples."
+            "training loss. Not if `watch_data` found no label among {samples} samples. Or, in a "
+            "language model that starts above {untrained:plain} nats, an evaluation loss below "
+            "{nats:percent} of its first training loss within {soon} steps."
         )
     }
     symptom_of = frozenset({"lost values", "implausible results"})
@@ -320,7 +322,13 @@ class TooGood(EvaluationRule):
             "{name} is {value} at evaluation {evaluation} of the run: too good to have been "
             "learned so early. The answer may be among the inputs.",
             "Look for labels among the inputs, common samples of both splits, and a wrong mask.",
-        )
+        ),
+        "nats": Message(
+            "The evaluation loss is {value} nats at step {step}, where training began at {start}: "
+            "an honest language model is above 1 for long. It may see the tokens that it predicts.",
+            "Check that attention has a causal mask, that labels are shifted by one token against "
+            "the inputs, and that padding is ignored.",
+        ),
     }
 
     class Thresholds(RuleThresholds):
@@ -333,6 +341,10 @@ class TooGood(EvaluationRule):
         # first training loss then. If the answer is given away, it is at 3 %.
         sure: float = 0.05
         samples: int = 200
+        # Nats per token of a model that guesses among 50 tokens; and what is left of it, so soon.
+        untrained: float = 3.9
+        nats: float = 0.1
+        soon: int = 300
 
     thresholds: Thresholds
 
@@ -354,6 +366,22 @@ class TooGood(EvaluationRule):
             is_first = context.is_open(self.name, name) or not context.has_open(self.name)
             if self._counts[name] <= 3 and is_first:
                 yield self._verdict(name, value, observation, context)
+        if context.family.name == "language" and not context.is_resumed:
+            yield from self._judge_nats(observation, context)
+
+    def _judge_nats(self, seen: Observation, context: Context) -> Iterator[Verdict]:
+        """Find a loss per token that nobody can have who does not see the next token."""
+        limits, loss, train = (
+            self.thresholds,
+            seen.roles.get("eval_loss"),
+            context.curves.get("loss"),
+        )
+        if loss is None or seen.step is None or train is None or train.first is None:
+            return
+        is_soon = seen.step - (context.first_step or 0) < limits.soon
+        if is_soon and train.first > limits.untrained and 0 <= loss < limits.nats * train.first:
+            name = context.role_names["eval_loss"]
+            yield self.found("nats", name, value=loss, step=seen.step, start=train.first)
 
     def _verdict(self, name: str, value: float, seen: Observation, context: Context) -> Verdict:
         limits, accuracy = self.thresholds, accuracy_of(value, context.num_classes)
