@@ -10,7 +10,8 @@ from pathlib import Path
 
 from benchmarks.clinic import judge
 from benchmarks.clinic.journal import RECORDED
-from benchmarks.clinic.plan import Tier, trainings
+from benchmarks.clinic.pack import PackError, check_digest, keep_digest, load_pack, register
+from benchmarks.clinic.plan import Tier, Training, trainings, trainings_of_pack
 from benchmarks.clinic.runner import run_all
 
 OUT = Path(".bench/clinic")
@@ -19,11 +20,12 @@ UNSEEN_OUT = Path(".bench/clinic-unseen")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns 1 if a training failed."""
-    asked = _parser().parse_args(arguments)
-    if asked.out is None:
-        asked.out = UNSEEN_OUT if asked.tasks == "unseen" else OUT
-    tier: Tier = "record" if asked.command == "record" else asked.tier
-    wanted = trainings(tier, tuple(asked.only), asked.tasks)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    try:
+        wanted = _wanted(asked)
+    except PackError as problem:
+        parser.error(str(problem))
     if asked.command == "judge":
         return _judge(asked)
     if asked.command == "list":
@@ -32,6 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = run_all(wanted, asked.out, workers=asked.workers)
     print(*(f"failed: {name}" for name in failed), f"{len(wanted)} trainings", sep="\n")
     return int(bool(failed))
+
+
+def _wanted(asked: argparse.Namespace) -> list[Training]:
+    """The trainings that a command is about; a pack has a folder of results of its own."""
+    if asked.out is None:
+        asked.out = UNSEEN_OUT if asked.tasks == "unseen" else OUT
+        if asked.pack is not None:
+            asked.out = OUT.with_name(f"clinic-{asked.pack.resolve().name}")
+    if asked.pack is None:
+        tier: Tier = "record" if asked.command == "record" else asked.tier
+        return trainings(tier, tuple(asked.only), asked.tasks)
+    pack = load_pack(asked.pack)
+    register(pack)
+    if asked.command == "run":
+        keep_digest(pack, asked.out)
+    elif asked.command == "judge":
+        check_digest(pack, asked.out)
+    return trainings_of_pack(pack.tasks, pack.faults, tuple(asked.only))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,6 +73,11 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--workers", type=int, default=os.cpu_count() or 1)
         command.add_argument("--out", type=Path, default=RECORDED if name == "record" else None)
+    for name in helps:
+        command = commands.choices[name]
+        command.set_defaults(pack=None)
+        if name != "record":
+            command.add_argument("--pack", type=Path, help="a folder of tasks and faults")
     commands.choices["judge"].add_argument("--markdown", action="store_true")
     commands.choices["judge"].add_argument("--details", action="store_true")
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Literal
@@ -56,14 +57,32 @@ def trainings(
     """The trainings of a tier; ``only`` has patterns such as ``vae/*`` or ``*/lr_x30``."""
     tasks = UNSEEN if task_set == "unseen" else TASKS
     seeds = (_HEALTHY_SEEDS_UNSEEN if task_set == "unseen" else _HEALTHY_SEEDS)[tier]
+    return _selected(trainings_of(tasks, FAULTS, tier, seeds), only)
+
+
+def trainings_of_pack(
+    tasks: Mapping[str, type[Task]], faults: Mapping[str, Fault], only: tuple[str, ...] = ()
+) -> list[Training]:
+    """Every fault of a pack on each of its tasks that it fits, and healthy trainings."""
+    return _selected(trainings_of(tasks, faults, "full", _HEALTHY_SEEDS["full"]), only)
+
+
+def trainings_of(
+    tasks: Mapping[str, type[Task]], faults: Mapping[str, Fault], tier: Tier, seeds: int
+) -> list[Training]:
+    """Healthy trainings with so many seeds, and the faults that a tier has."""
     found = [Training(name, HEALTHY, seed) for seed in range(seeds) for name in tasks]
-    for number, fault in enumerate(FAULTS.values()):
+    for number, fault in enumerate(faults.values()):
         places = [name for name, task in tasks.items() if fault.fits(task)]
         found += [
             Training(name, fault.name, seed)
             for seed in range(_FAULT_SEEDS[tier])
             for name in places[number % _EVERY[tier] :: _EVERY[tier]]
         ]
+    return found
+
+
+def _selected(found: list[Training], only: tuple[str, ...]) -> list[Training]:
     patterns = [one if "/" in one else f"{one}/*" for one in only]
     if patterns:
         found = [

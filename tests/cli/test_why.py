@@ -35,7 +35,7 @@ def test_why_prints_the_answer_and_both_values_of_each_difference(
     assert "factor of 100" in out
     assert "rich" not in out
     assert "1 difference with a score below 0.1: --all shows them." in out
-    assert "Not recorded on both sides: code" in out
+    assert "Not compared: code" in out
     assert main(["why", "bad", "good", "--all", "--dir", str(root)]) == 0
     assert "packages rich: 13 | 14" in capsys.readouterr().out
 

@@ -363,6 +363,7 @@ def _record(
         "hashes": [(index + 1) * 0x9E3779B1 for index in indices],
         "hash_bits": 0,
         "hash_indices": indices,
+        "hash_labels": [index % len(classes) for index in indices],
         "orders": [[_BATCHES, _BATCHES * _BATCH, int(rng.integers(1 << 47))]],
         "labels": {str(label): count for label, count in enumerate(classes)},
         "labelled_batches": _BATCHES,

@@ -595,7 +595,7 @@ export interface Interaction {
   nonfinite: number[][];
 }
 
-/** The answer: the gap, where the curves part, and the differences, best explanation first. Causes stand before symptoms. `gap` is the left value minus the right one, `noise` the least gap that counts. `worse` is None where the goal is not known or the values are equal. `equal` areas do not differ, `unknown` ones are not recorded by both sides. `unfinished` are the unfinished runs of the group that the run is compared with. */
+/** The answer: the gap, where the curves part, and the differences, best explanation first. Causes stand before symptoms. `gap` is the left value minus the right one, `noise` the least gap that counts. `worse` is None where the goal is not known or the values are equal. `equal` areas were compared and do not differ, `unknown` ones were not compared, because not both sides recorded enough of them. `unfinished` are the unfinished runs of the group that the run is compared with. */
 export interface Why {
   metric: string;
   goal: "max" | "min" | null;
@@ -610,8 +610,8 @@ export interface Why {
   verdict: "explained" | "noise" | "same" | "several" | "unexplained" | "weak";
   sentence: string;
   differences: RunDifference[];
-  equal: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule")[];
-  unknown: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule")[];
+  equal: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "labels" | "model" | "optimizer" | "packages" | "progress" | "schedule")[];
+  unknown: ("code" | "command" | "config" | "data" | "findings" | "hardware" | "labels" | "model" | "optimizer" | "packages" | "progress" | "schedule")[];
   unfinished: Unfinished;
 }
 
@@ -633,7 +633,7 @@ export interface RepeatSpread {
 
 /** Something that the first run has otherwise: both values, a score, and the reason for it. A cause can change training; a symptom shows what happened. `others` says how many of a group differ from the run (`5 of 6`), and is empty for a single run. */
 export interface RunDifference {
-  area: "code" | "command" | "config" | "data" | "findings" | "hardware" | "packages" | "progress" | "schedule";
+  area: "code" | "command" | "config" | "data" | "findings" | "hardware" | "labels" | "model" | "optimizer" | "packages" | "progress" | "schedule";
   key: string;
   left: unknown;
   right: unknown;

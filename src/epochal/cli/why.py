@@ -71,7 +71,7 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
         what = f"{plural(left, 'difference')} with a score below {_LEAST_SCORE}"
         yield from ("", f"{what}: --all shows them.")
     yield ""
-    for title, areas in (("Equal", found.equal), ("Not recorded on both sides", found.unknown)):
+    for title, areas in (("Equal", found.equal), ("Not compared", found.unknown)):
         if areas:
             yield f"{title}: {', '.join(areas)}."
 

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -36,16 +36,18 @@ from epochal.store.run import RunView
 
 # fmt: off
 Area = Literal[
-    "config", "schedule", "code", "command", "data", "packages", "hardware", "progress",
-    "findings",
+    "config", "schedule", "code", "command", "model", "optimizer", "data", "labels", "packages",
+    "hardware", "progress", "findings",
 ]
+# Those that are compared with each other, by name or by content.
+FACT_AREAS: tuple[Area, ...] = (
+    "config", "code", "command", "model", "optimizer", "data", "labels", "packages", "hardware",
+)
 # fmt: on
-# Those with facts by name.
-FACT_AREAS: tuple[Area, ...] = ("config", "code", "command", "data", "packages", "hardware")
 # Below this, a difference does not change training in any way that would be seen.
 NEGLIGIBLE = 0.2
-# The key of a difference in the data, both values, the weight and the reason for it.
-DataDifference = tuple[str, Sequence[Any], float, str]
+# Whether two runs have the same seed, as far as they recorded one.
+Seeds = Literal["equal", "different", "unknown"]
 
 _DATASET_FIELDS = ("files", "tokens", "seed")
 _PATCH_FILE = re.compile(rb"^diff --git a/.* b/(.*)$", re.MULTILINE)
@@ -78,12 +80,42 @@ _HARDWARE = {
     "GPUs": (0.25, "Other GPUs round differently and may use other kernels."),
     "Python": (0.05, "Another Python does not change what is computed."),
 }
+_MODEL = {
+    "trainable parameters": (
+        0.8,
+        "Only trainable parameters change: others are frozen, with requires_grad set to False.",
+    )
+}
 
 # Fewer hashes of samples say too little about a share, and fewer labels about theirs.
 _FEWEST_HASHES, _FEWEST_LABELS = 20, 100
 _LEAST_SHARED = 0.9
 # Of the larger deviation, of all labels, and of all positions.
 _LEAST_SHIFT, _LEAST_LABELS, _LEAST_PADDING = 0.1, 0.1, 0.05
+# Of the samples that both runs saw: fewer other labels are a few that somebody corrected.
+_LEAST_RELABELLED = 0.02
+
+# Findings that name a mistake in the program or its data. A run of 0.2.0 does not say of its
+# findings how certain they are.
+_FAULTS = frozenset(
+    "data-labels data-leak data-order data-repeated data-values double-softmax eval-mode"
+    " gradients-add-up untrained-parameters".split()
+)
+# What is certain and yet shows only what came of a run.
+_OUTCOMES = frozenset(
+    "alert-failed condition crashed failed log-order nonfinite out-of-memory silent-run"
+    " terminated".split()
+)
+
+
+class DataDifference(NamedTuple):
+    """A difference in watched data: both values, and the weight with its reason."""
+
+    area: Area
+    key: str
+    values: Sequence[Any]
+    weight: float
+    reason: str
 
 
 class RunFacts(msgspec.Struct, frozen=True, eq=False):
@@ -91,7 +123,8 @@ class RunFacts(msgspec.Struct, frozen=True, eq=False):
 
     An area that the run says nothing about is not in ``facts``. ``curve`` is the metric, ``rates``
     the learning rate by step. ``findings`` has the gravest of each rule, from the first step of
-    any; None where they were not read. ``splits`` has the first epoch of the watched data loaders.
+    any; None where they were not read. ``faults`` are the rules among them that named a mistake in
+    the program or its data. ``splits`` has the first epoch of the watched data loaders.
     """
 
     info: RunRow
@@ -101,6 +134,7 @@ class RunFacts(msgspec.Struct, frozen=True, eq=False):
     rates: Series | None
     findings: Mapping[str, Finding] | None
     splits: Mapping[str, Sequence[DataWindow]]
+    faults: frozenset[str] = frozenset()
 
 
 def common_metric(metrics: Sequence[Sequence[Metric]], name: str | None = None) -> str:
@@ -132,10 +166,12 @@ def read_facts(run: RunView, metric: str, *, with_findings: bool = True) -> RunF
     rates = series_or_none(run, "lr") if run.role("lr") is not None else None
     told = run.facts
     packages = told.get("packages")
+    entries = run.findings() if with_findings else []
     facts: dict[Area, dict[str, Any]] = {
         "config": dict(flat_items(run.config)),
         "code": _code(run),
         "command": _command(told.get("command")),
+        **_watched_facts(run),
         "data": _datasets(run),
         "packages": dict(packages) if isinstance(packages, Mapping) else {},
         "hardware": _hardware(run),
@@ -146,9 +182,44 @@ def read_facts(run: RunView, metric: str, *, with_findings: bool = True) -> RunF
         metric=run.metric(metric),
         curve=curve or None,
         rates=rates if rates and rates.x == "step" else None,
-        findings=_findings(run.findings()) if with_findings else None,
+        findings=_findings(entries) if with_findings else None,
         splits=_first_epochs(run.entries("data")),
+        faults=frozenset(_fault_rules(entries)),
     )
+
+
+def _fault_rules(entries: Iterable[Entry]) -> Iterator[str]:
+    """The rules of warnings and errors that name a mistake in the program or its data."""
+    for record in (entry.record for entry in entries):
+        rule = str(record.get("rule"))
+        is_certain = record.get("certainty") == "fact" and rule not in _OUTCOMES
+        if record.get("severity") != "info" and (rule in _FAULTS or is_certain):
+            yield rule
+
+
+def task_of(run: RunView, metric: str) -> str:
+    """What a run trains, as one text: its program, its data and the metric that is compared.
+
+    Runs of one configuration are repeats only within a task.
+    """
+    named, own = run.metric(metric), dict[str, Any]()
+    for name, windows in _first_epochs(run.entries("data")).items():
+        own[name] = [windows[0].text("dataset").rpartition("-")[0], _dataset_size(windows[0])]
+    data = {key: one for key, one in _datasets(run).items() if not is_repeat(key)}
+    program = _program(run.facts.get("command"))
+    return json.dumps([program, named and named.name, data, own], sort_keys=True, default=str)
+
+
+def _program(command: Any) -> str | None:
+    """The script or module of a command, without its options."""
+    if not isinstance(command, Sequence) or isinstance(command, str):
+        return None
+    parts = [one for one in map(str, command[1:]) if one != "-m"]
+    return parts[0] if parts and not parts[0].startswith("-") else None
+
+
+def _dataset_size(window: DataWindow) -> int:
+    return window.count("dataset_samples")
 
 
 def _code(run: RunView) -> dict[str, Any]:
@@ -184,6 +255,24 @@ def _command(command: Any) -> dict[str, Any]:
     if not isinstance(command, Sequence) or isinstance(command, str) or len(command) < 2:
         return {}
     return {"arguments": " ".join(map(str, command[1:]))}
+
+
+def _watched_facts(run: RunView) -> dict[Area, dict[str, Any]]:
+    """What a watched model and its first optimizer are, as the first event of each says."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for record in (entry.record for entry in run.entries("event")):
+        first.setdefault(str(record.get("name")), record)
+    own, other = first.get("model", {}), first.get("optimizer", {})
+    model = {name: own[name] for name in ("parameters", "elements") if name in own}
+    if "trainable" in own:
+        model["trainable parameters"] = own["trainable"]
+    optimizer = {"class": other["optimizer"]} if "optimizer" in other else {}
+    groups = other.get("groups")
+    for place, group in enumerate(groups if isinstance(groups, list) else ()):
+        of_group = f" of group {place}" if place else ""
+        items = group.items() if isinstance(group, dict) else ()
+        optimizer |= {f"{name}{of_group}": one for name, one in items if name != "elements"}
+    return {"model": model, "optimizer": optimizer}
 
 
 def _datasets(run: RunView) -> dict[str, Any]:
@@ -243,25 +332,86 @@ def _first_epochs(entries: Iterable[Entry]) -> dict[str, list[DataWindow]]:
 
 def data_differences(left: RunFacts, right: RunFacts) -> Iterator[DataDifference]:
     """Where the splits that both runs watched differ."""
+    seeds = _seeds(left, right)
     for name, windows in left.splits.items():
         if name in right.splits:
-            for key, values, weight, reason in _split_differences((windows, right.splits[name])):
-                yield f"{name} {key}", values, weight, reason
+            for one in _split_differences((windows, right.splits[name]), seeds):
+                yield one._replace(key=f"{name} {one.key}".rstrip())
 
 
-def _split_differences(sides: Sequence[Sequence[DataWindow]]) -> Iterator[DataDifference]:
+def compared_data(left: RunFacts, right: RunFacts) -> Iterator[Area]:
+    """What of the watched data both runs recorded well enough to call it equal.
+
+    Sizes and moments alone do not show that two runs had the same samples.
+    """
+    for name, windows in left.splits.items():
+        if name in right.splits:
+            sides = (windows, right.splits[name])
+            contents = _Contents.of(sides)
+            if contents.least >= _FEWEST_HASHES and (
+                contents.is_complete or contents.shared >= _LEAST_SHARED
+            ):
+                yield "data"
+            own, other = map(_labels_by_sample, sides)
+            if len(own.keys() & other.keys()) >= _FEWEST_HASHES:
+                yield "labels"
+
+
+def _seeds(left: RunFacts, right: RunFacts) -> Seeds:
+    configs = [one.facts.get("config", {}) for one in (left, right)]
+    keys = repeat_keys([*dict.fromkeys(key for own in configs for key in own)])
+    if not keys:
+        return "unknown"
+    same = all(configs[0].get(key) == configs[1].get(key) for key in keys)
+    return "equal" if same else "different"
+
+
+def _split_differences(
+    sides: Sequence[Sequence[DataWindow]], seeds: Seeds
+) -> Iterator[DataDifference]:
     first = [side[0] for side in sides]
-    sizes = [one.count("dataset_samples") for one in first]
+    sizes = [_dataset_size(one) for one in first]
     classes = [one.text("dataset").rpartition("-")[0] for one in first]
     samplers = [one.text("sampler") for one in first]
-    given: list[DataDifference] = [
-        ("dataset size", sizes, 0.8, "The datasets have different numbers of samples."),
-        ("dataset class", classes, 0.6, "The datasets are of different classes."),
-        ("sampler", samplers, 0.6, "Samples are chosen in another way, such as unshuffled."),
+    more, other, chosen = (
+        "The datasets have different numbers of samples.",
+        "The datasets are of different classes.",
+        "Samples are chosen in another way, such as unshuffled.",
+    )
+    given = [
+        DataDifference("data", "dataset size", sizes, 0.8, more),
+        DataDifference("data", "dataset class", classes, 0.6, other),
+        DataDifference("data", "sampler", samplers, 0.6, chosen),
     ]
-    yield from (one for one in given if all(one[1]) and one[1][0] != one[1][1])
-    yield from _content_differences(sides, sizes)
+    yield from (one for one in given if all(one.values) and one.values[0] != one.values[1])
+    yield from _content_differences(sides, seeds)
     yield from _input_differences(sides)
+    yield from _label_differences(sides)
+    nonfinite = [sum(one.count("nonfinite_samples") for one in side) for side in sides]
+    if bool(nonfinite[0]) != bool(nonfinite[1]):
+        reason = "Inputs that are not finite spoil every step that sees them."
+        yield DataDifference("data", "samples not finite", nonfinite, 0.85, reason)
+    padding = [_mean(side, "padding") for side in sides]
+    if abs((padding[0] or 0.0) - (padding[1] or 0.0)) > _LEAST_PADDING:
+        reason = "Another share of the positions is padding."
+        yield DataDifference("data", "padding", padding, 0.4, reason)
+
+
+def _label_differences(sides: Sequence[Sequence[DataWindow]]) -> Iterator[DataDifference]:
+    """Labels sample by sample, and where the samples are others, the shares of the labels."""
+    own, other = map(_labels_by_sample, sides)
+    common = own.keys() & other.keys()
+    if len(common) >= _FEWEST_HASHES:
+        changed = sum(own[one] != other[one] for one in common) / len(common)
+        if changed >= _LEAST_RELABELLED:
+            reason = (
+                f"{changed:.0%} of the {len(common)} sampled inputs that both runs saw have"
+                " different labels in the two runs."
+            )
+            texts = [_sample_text(each, common) for each in (own, other)]
+            # A few corrected labels change little; labels at random change what can be learned.
+            yield DataDifference("labels", "", texts, 0.3 + 0.65 * min(1.0, 4 * changed), reason)
+        return
     labels = [sum((Counter(one.labels) for one in side), Counter[str]()) for side in sides]
     totals = [own.total() for own in labels]
     if min(totals) >= _FEWEST_LABELS:
@@ -272,45 +422,83 @@ def _split_differences(sides: Sequence[Sequence[DataWindow]]) -> Iterator[DataDi
         )
         if apart > _LEAST_LABELS:
             reason = f"{apart:.0%} of the labels would have to change to make the shares equal."
-            yield "labels", [*map(_label_text, labels)], 0.7, reason
-    nonfinite = [sum(one.count("nonfinite_samples") for one in side) for side in sides]
-    if bool(nonfinite[0]) != bool(nonfinite[1]):
-        reason = "Inputs that are not finite spoil every step that sees them."
-        yield "samples not finite", nonfinite, 0.85, reason
-    padding = [_mean(side, "padding") for side in sides]
-    if abs((padding[0] or 0.0) - (padding[1] or 0.0)) > _LEAST_PADDING:
-        yield "padding", padding, 0.4, "Another share of the positions is padding."
+            yield DataDifference("labels", "", [*map(_label_text, labels)], 0.7, reason)
+
+
+def _labels_by_sample(windows: Sequence[DataWindow]) -> dict[int, int]:
+    """The label of each sampled content; contents that had several labels are left out."""
+    labels: dict[int, int] = {}
+    several = set[int]()
+    for hashed, label in (pair for window in windows for pair in window.labelled()):
+        if labels.setdefault(hashed, label) != label:
+            several.add(hashed)
+    return {hashed: label for hashed, label in labels.items() if hashed not in several}
+
+
+def _sample_text(labels: Mapping[int, int], chosen: Iterable[int]) -> str:
+    """The labels of some samples, with a hash that is equal for equal labels."""
+    pairs = sorted((one, labels[one]) for one in chosen)
+    digest = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:8]
+    return f"{len({label for _, label in pairs})} labels ({digest})"
+
+
+class _Contents(NamedTuple):
+    """Contents of two splits by their hashes, which are kept by value.
+
+    The same sample is kept in both runs. ``shared`` is the share of the smaller side's hashes that
+    the other side has too. ``is_complete``: both epochs went through their whole dataset.
+    """
+
+    of_left: int
+    of_right: int
+    shared: float
+    is_complete: bool
+
+    @property
+    def least(self) -> int:
+        """How many hashes the smaller side has."""
+        return min(self.of_left, self.of_right)
+
+    @classmethod
+    def of(cls, sides: Sequence[Sequence[DataWindow]]) -> _Contents:
+        """Compare two sides."""
+        kept = [SampleSet(), SampleSet()]
+        for own, side in zip(kept, sides, strict=True):
+            for one in side:
+                own.add(one.hashes, one.hash_bits, is_index=False)
+        common, of_left = kept[0].common(kept[1], is_index=False)
+        _, of_right = kept[1].common(kept[0], is_index=False)
+        least = min(of_left, of_right)
+        # Two short samples of a large dataset have different contents.
+        is_complete = all(
+            0 < _dataset_size(side[0]) <= sum(one.samples for one in side) for side in sides
+        )
+        return cls(of_left, of_right, len(common) / least if least else math.nan, is_complete)
 
 
 def _content_differences(
-    sides: Sequence[Sequence[DataWindow]], sizes: Sequence[int]
+    sides: Sequence[Sequence[DataWindow]], seeds: Seeds
 ) -> Iterator[DataDifference]:
-    """Samples are compared by hashes, which are kept by value: the same sample in both runs."""
-    kept = [SampleSet(), SampleSet()]
-    for own, side in zip(kept, sides, strict=True):
-        for one in side:
-            own.add(one.hashes, one.hash_bits, is_index=False)
-    common, of_left = kept[0].common(kept[1], is_index=False)
-    _, of_right = kept[1].common(kept[0], is_index=False)
-    least = min(of_left, of_right)
-    shared = len(common) / least if least else math.nan
-    # Two short looks at a large dataset see different samples of it.
-    seen = [sum(one.samples for one in side) for side in sides]
-    are_complete = all(0 < size <= samples for size, samples in zip(sizes, seen, strict=True))
-    if least >= _FEWEST_HASHES and are_complete and shared < _LEAST_SHARED:
-        reason = (
-            f"{shared:.0%} of {least} sampled contents of the first epoch are in both runs."
-            " Random augmentation changes contents too."
-        )
-        texts = f"{of_left} hashes", f"{of_right} hashes"
-        yield "contents", texts, 0.45 + 0.35 * (1 - shared), reason
+    """Samples by their contents, or else the order of the same samples."""
+    found = _Contents.of(sides)
+    if found.least >= _FEWEST_HASHES and found.is_complete and found.shared < _LEAST_SHARED:
+        shares = f"{found.shared:.0%} of {found.least} sampled contents of the first epoch are in"
+        reason = f"{shares} both runs. Random augmentation changes contents too."
+        weight = 0.45 + 0.35 * (1 - found.shared)
+        if seeds == "different":
+            weight, reason = 0.1, f"{shares} both runs: another seed draws other samples."
+        elif seeds == "unknown" and not found.shared:
+            weight = 0.35
+            reason = f"{shares} both runs. No seed is recorded, so chance may have drawn them."
+        texts = f"{found.of_left} hashes", f"{found.of_right} hashes"
+        yield DataDifference("data", "contents", texts, weight, reason)
         return
     orders = [{batch: order for one in side for batch, _, order in one.orders()} for side in sides]
     last = max(orders[0].keys() & orders[1].keys(), default=None)
     if last is not None and orders[0][last] != orders[1][last]:
         digests = [f"{own[last] & 0xFFFFFFFF:08x}" for own in orders]
         reason = "Another order of the same samples is noise, as another seed is."
-        yield "order", digests, 0.1, reason
+        yield DataDifference("data", "order", digests, 0.1, reason)
 
 
 def _input_differences(sides: Sequence[Sequence[DataWindow]]) -> Iterator[DataDifference]:
@@ -321,7 +509,8 @@ def _input_differences(sides: Sequence[Sequence[DataWindow]]) -> Iterator[DataDi
     least = _LEAST_SHIFT * max(known[2:])
     if least > 0 and max(abs(known[0] - known[1]), abs(known[2] - known[3])) > least:
         texts = [f"mean {known[i]:.3g}, deviation {known[i + 2]:.3g}" for i in (0, 1)]
-        yield "inputs", texts, 0.85, "Inputs are on another scale: look at normalisation."
+        reason = "Inputs are on another scale: look at normalisation."
+        yield DataDifference("data", "inputs", texts, 0.85, reason)
 
 
 def _label_text(labels: Counter[str]) -> str:
@@ -346,6 +535,10 @@ def weigh(area: Area, key: str, left: Any, right: Any) -> tuple[float, str]:
         return _weigh_config(key, left, right)
     if area == "code":
         return _weigh_code(key, left, right)
+    if area == "model":
+        return _MODEL.get(key, (0.6, "The models are of different sizes."))
+    if area == "optimizer":
+        return _weigh_optimizer(key, left, right)
     if area == "command":
         return 0.3, "The programs were started with different arguments."
     if area == "data" and is_repeat(key):
@@ -391,6 +584,15 @@ def _weigh_config(key: str, left: Any, right: Any) -> tuple[float, str]:
             strength = 0.5 + 0.5 * min(1.0, math.log2(ratio))
             change = f", and this one differs by a factor of {ratio:.3g}"
     return (0.85 if is_usual else 0.5) * strength, f"{known}{change}."
+
+
+def _weigh_optimizer(key: str, left: Any, right: Any) -> tuple[float, str]:
+    if key == "class":
+        return 0.8, "Another optimizer takes other steps."
+    if key.startswith("parameters"):
+        return 0.8, "An optimizer changes only the parameters that it was given."
+    weight, _ = _weigh_config(key, left, right)
+    return weight, "The optimizer was given another value, whatever the configuration says."
 
 
 def _weigh_code(key: str, left: Any, right: Any) -> tuple[float, str]:

@@ -26,10 +26,12 @@ from epochal.compare.facts import (
     RunFacts,
     code_of,
     common_metric,
+    compared_data,
     data_differences,
     is_rate,
     is_repeat,
     read_facts,
+    task_of,
     weigh,
 )
 from epochal.compare.groups import (
@@ -43,10 +45,11 @@ from epochal.compare.groups import (
 )
 from epochal.compare.importance import FEWEST_RUNS, Importance, Parameter, importance_of
 from epochal.errors import MetricNotFoundError, UsageError
+from epochal.health.finding import Finding
 from epochal.journal.row import RunRow
 from epochal.records.format import format_number, plural
 from epochal.series.aggregate import Number
-from epochal.series.parting import end_of, noise_between, parting
+from epochal.series.parting import end_of, noise_between, noise_of_progress, parting
 from epochal.series.statistics import t_quantile
 from epochal.series.trend import Goal
 from epochal.store.comparison import (
@@ -68,12 +71,16 @@ MOST_TO_LEARN_FROM = 1000
 # The rules may have to read a whole run: so many members of a group are enough.
 MOST_WITH_FINDINGS = 8
 _ELIMINATION = 0.25
+# Runs are as long as each other if their last points are no further apart, of the longer run.
+_AS_LONG = 0.02
 _MAD = 1.4826
 # The noise of two curves beside the spread of repeats: about two is usual.
 _FAR_NOISIER = 5.0
 _LATE = 0.3
 _RATE_DIFFERS = 0.01
 _SEVERITY_SCORES = {"error": 0.8, "warning": 0.5, "info": 0.15}
+# A mistake in the program or its data that only the worse run has.
+_FAULT_SCORES = {"error": 0.9, "warning": 0.8, "info": 0.15}
 _EXPLAINS = 0.5
 # Scores nearer than this do not tell which of two differences it was.
 _ALIKE = 0.15
@@ -139,8 +146,9 @@ class Why:
 
     Causes stand before symptoms. ``gap`` is the left value minus the right one, ``noise`` the least
     gap that counts. ``worse`` is None where the goal is not known or the values are equal.
-    ``equal`` areas do not differ, ``unknown`` ones are not recorded by both sides. ``unfinished``
-    are the unfinished runs of the group that the run is compared with.
+    ``equal`` areas were compared and do not differ, ``unknown`` ones were not compared, because not
+    both sides recorded enough of them. ``unfinished`` are the unfinished runs of the group that the
+    run is compared with.
     """
 
     metric: str
@@ -211,7 +219,7 @@ def why_in(
         return _Explanation(own, known, left).why()
     learnt = importance_of(values)
     enough = learnt if learnt.num_runs >= FEWEST_RUNS else None
-    return _Explanation(own, known, left, enough, _repeat_spread(values)).why()
+    return _Explanation(own, known, left, enough, _repeat_spread(values, run)).why()
 
 
 def _comparable(runs: Iterable[RunView]) -> list[tuple[RunView, RunRow]]:
@@ -219,21 +227,29 @@ def _comparable(runs: Iterable[RunView]) -> list[tuple[RunView, RunRow]]:
     return [one for one in found if not one[1].hidden and one[1].status.state != "unreadable"]
 
 
-def _repeat_spread(values: RunValues) -> RepeatSpread | None:
-    """The usual deviation of runs of one config, over all configs that have several runs."""
+def _repeat_spread(values: RunValues, run: RunView) -> RepeatSpread | None:
+    """The usual deviation of runs of one config, over all configs that have several runs.
+
+    Only runs of the task that a run has count: other data has another spread.
+    """
     known = values.counted()
     repeats = repeat_keys(list(dict.fromkeys(key for one in values.members for key in one.config)))
     if not repeats:
         return None
     apart: list[float] = []
     num_runs = num_configs = 0
+    task, last_at = task_of(run, values.metric), {one.run: one.at or 0.0 for one in values.values}
     for group in group_members(values.members, all_but=repeats).groups:
         # Runs that went wrong repeat nothing, nor do runs of other code.
         rows = [(one, one.info) for one in group.members if one.info.id in known]
         counted = [one for one, row in rows if not (row.open_errors or row.open_warnings)]
         by_code: dict[str, list[float]] = {}
+        # A run that stopped early is no repeat of a longer one.
+        longest = max((last_at[one.info.id] for one in counted), default=0.0)
+        counted = [one for one in counted if last_at[one.info.id] >= (1 - _AS_LONG) * longest]
         for one in counted if len(counted) > 1 else ():
-            by_code.setdefault(code_of(one.run), []).append(known[one.info.id])
+            if task_of(one.run, values.metric) == task:
+                by_code.setdefault(code_of(one.run), []).append(known[one.info.id])
         for own in by_code.values():
             if len(own) > 1:
                 apart += [abs(left - right) for left, right in itertools.combinations(own, 2)]
@@ -284,7 +300,7 @@ class _Explanation:
 
     def why(self) -> Why:
         found = [*self._facts(), *self._data(), *self._rates(), *self._progress()]
-        found = [*_by_elimination(_merged(found)), *self._findings()]
+        found = [*_by_elimination(_merged(_without_copies(found))), *self._findings()]
         found.sort(key=lambda one: (one.kind == "symptom", -one.score))
         known = [area for area in FACT_AREAS if self._has(area)]
         differing = {one.area for one in found}
@@ -331,6 +347,8 @@ class _Explanation:
         is_unknown = math.isnan(self._end.error + self._other_end.error)
         if repeats is not None and (is_unknown or noise < _FAR_NOISIER * repeats.limit):
             noise = min(noise, repeats.limit)
+        if (progress := self._noise_of_progress()) is not None:
+            noise = min(noise, progress)
         values = [one.value for one in self._ends if math.isfinite(one.value)]
         if len(values) < 3:
             return noise
@@ -338,11 +356,25 @@ class _Explanation:
         spread = float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
         return max(noise, t_quantile(0.975, len(values) - 1) * spread)
 
+    def _noise_of_progress(self) -> float | None:
+        """The noise of what the longer run gained after the other had stopped; None if nothing."""
+        ends, curves = (self._end.at, self._other_end.at), (self._curves[0], self._other_curve)
+        if self._is_as_long() or self._worse is None:
+            return None
+        is_left = ends[0] > ends[1]
+        if self._worse == ("left" if is_left else "right"):
+            return None
+        return noise_of_progress(curves[0 if is_left else 1], min(ends))
+
+    def _is_as_long(self) -> bool:
+        own, other = self._end.at, self._other_end.at
+        return max(own, other) <= 0 or abs(own - other) <= _AS_LONG * max(own, other)
+
     # -- facts ------------------------------------------------------------------------------------
 
     def _has(self, area: Area) -> bool:
         """Whether both sides recorded anything of an area."""
-        if area == "data" and self._left.splits and self._other.splits:
+        if area in compared_data(self._left, self._other):
             return True
         return area in self._left.facts and any(area in one.facts for one in self._others)
 
@@ -372,8 +404,8 @@ class _Explanation:
 
     def _data(self) -> Iterator[RunDifference]:
         """Data loaders that both runs watched."""
-        for key, (own, other), weight, reason in data_differences(self._left, self._other):
-            yield RunDifference("data", key, own, other, *self._in_time(weight, reason))
+        for area, key, (own, other), weight, reason in data_differences(self._left, self._other):
+            yield RunDifference(area, key, own, other, *self._in_time(weight, reason))
 
     def _weigh_learnt(self, key: str, own: Any, other: Any) -> tuple[float, str] | None:
         """The weight of a key by what the project's runs show; None where they show nothing."""
@@ -383,10 +415,11 @@ class _Explanation:
         parameter = next(known, None)
         if learnt is None or parameter is None or parameter.verdict == "too few runs":
             return None
+        start = f"Across the {learnt.num_runs} runs of the project, {key} has"
         if parameter.verdict == "no effect seen":
-            return 0.25, f"Over {learnt.num_runs} runs of the project no effect of it is seen."
+            return 0.25, f"{start} no clear effect on {learnt.metric}."
         if parameter.verdict == "little effect":
-            return 0.25, f"Over {learnt.num_runs} runs of the project it has little effect."
+            return 0.25, f"{start} little effect on {learnt.metric}."
         says = f"It explains {100 * parameter.score:.0f} % of the order of {learnt.num_runs} runs"
         expected = _median_at(parameter, own) - _median_at(parameter, other)
         if math.isnan(expected) or expected == 0 or not math.isfinite(self._gap):
@@ -432,8 +465,8 @@ class _Explanation:
     def _progress(self) -> Iterator[RunDifference]:
         """A run that stopped earlier than the other."""
         own, other = self._end.at, self._other_end.at
-        longest, last, x = max(own, other), min(own, other), self._curves[0].x
-        if longest <= 0 or abs(own - other) <= 0.02 * longest:
+        last, x = min(own, other), self._curves[0].x
+        if self._is_as_long():
             return
         then = [one.between(None, last) for one in (self._curves[0], self._other_curve)]
         if not all(map(len, then)):
@@ -459,16 +492,31 @@ class _Explanation:
             if (2 * len(having) >= len(read)) if is_left else (2 * len(having) <= len(read)):
                 continue
             seen = left[rule] if is_left else having[0]
-            score = _SEVERITY_SCORES[seen.severity]
-            reason = "Only this side has the finding: it shows what happened, not why."
-            if self._worse not in (None, "left" if is_left else "right"):
-                score, reason = 0.1 * score, "The better side has it."
-            elif seen.steps and self._parted_at is not None and seen.steps[0] > self._parted_at:
-                score *= 0.7
-                reason = f"{reason} It comes after the curves part, so it may be a consequence."
+            owners = [self._left] if is_left else self._others
+            is_fault = any(rule in one.faults for one in owners)
+            kind, score, reason = self._weigh_finding(seen, is_left=is_left, is_fault=is_fault)
             values = (seen.sentence, MISSING) if is_left else (MISSING, seen.sentence)
             others = f"{len(having)} of {len(read)} have it" if self._is_group else ""
-            yield RunDifference("findings", rule, *values, score, reason, "symptom", others)
+            yield RunDifference("findings", rule, *values, score, reason, kind, others)
+
+    def _weigh_finding(
+        self, seen: Finding, *, is_left: bool, is_fault: bool
+    ) -> tuple[Kind, float, str]:
+        """What a finding of one side explains: a fault is a cause, other findings show a gap."""
+        score, is_group = _SEVERITY_SCORES[seen.severity], self._is_group and not is_left
+        only = "Only these runs have the finding." if is_group else "Only this run has the finding."
+        if self._worse not in (None, "left" if is_left else "right"):
+            better = "Only the better runs have it." if is_group else "Only the better run has it."
+            return "symptom", 0.1 * score, better
+        is_late = seen.steps and self._parted_at is not None and seen.steps[0] > self._parted_at
+        if is_late:
+            late = f"{only} It comes after the curves part, so it may be a consequence."
+            return "symptom", 0.7 * score, late
+        if not is_fault:
+            return "symptom", score, f"{only} It may be a consequence."
+        where = "data" if seen.rule.startswith("data-") else "code"
+        score = _FAULT_SCORES[seen.severity]
+        return "cause", score, f"{only} This is a fault in the {where} and can explain the gap."
 
 
 def _by_elimination(found: Sequence[RunDifference]) -> list[RunDifference]:
@@ -480,6 +528,21 @@ def _by_elimination(found: Sequence[RunDifference]) -> list[RunDifference]:
     reason = f"{only.reason} No other recorded difference can change training."
     stronger = replace(only, score=min(0.95, only.score + _ELIMINATION), reason=reason)
     return [stronger if one is only else one for one in found]
+
+
+def _without_copies(found: Sequence[RunDifference]) -> list[RunDifference]:
+    """Settings of an optimizer that differ because a key of the config does are one difference."""
+    keys = [one for one in found if one.area == "config"]
+    has_rate = any(is_rate(one.key) for one in found if one.area in ("config", "schedule"))
+
+    def is_copy(one: RunDifference) -> bool:
+        return (has_rate and is_rate(one.key)) or any(
+            (comparable(key.left), comparable(key.right))
+            == (comparable(one.left), comparable(one.right))
+            for key in keys
+        )
+
+    return [one for one in found if one.area != "optimizer" or not is_copy(one)]
 
 
 def _merged(found: Sequence[RunDifference]) -> list[RunDifference]:
@@ -507,16 +570,24 @@ def _median_at(parameter: Parameter, value: Any) -> float:
 
 def _verdict(why: Why) -> Verdict:
     """Whether the gap is noise, and how well the differences explain it."""
+    causes, fault = _causes(why.differences), _fault_of(why)
     if abs(why.gap) <= why.noise:
-        return "same"
-    causes = _causes(why.differences)
-    if _is_spread(why) or (not causes and any(one.is_repeat for one in why.differences)):
+        return "same" if fault is None else "explained"
+    if (_is_spread(why) and fault is None) or (
+        not causes and any(one.is_repeat for one in why.differences)
+    ):
         return "noise"
     if not causes:
         return "unexplained"
     if causes[0].score < _EXPLAINS:
         return "weak"
     return "explained" if len(_alike(causes)) == 1 else "several"
+
+
+def _fault_of(why: Why) -> RunDifference | None:
+    """The gravest fault that was found in the worse run only."""
+    faults = (one for one in _causes(why.differences) if one.area == "findings")
+    return next(faults, None) if why.worse is not None else None
 
 
 def _sentence(why: Why, verdict: Verdict) -> str:
@@ -526,10 +597,12 @@ def _sentence(why: Why, verdict: Verdict) -> str:
         f" {'a mean ' if side.points > 1 else ''}{why.metric} of {format_number(side.value)}"
         for side in (why.left, why.right)
     )
-    gap = format_number(abs(why.gap))
+    gap, noise = format_number(abs(why.gap)), format_number(why.noise)
     if verdict == "same":
-        noise = format_number(why.noise)
         return f"{ends}: a gap of {gap} is within noise ({noise}).{_shown(why)}"
+    if abs(why.gap) <= why.noise:
+        scatter = f"a gap of {gap}, although the curves scatter by {noise}"
+        return f"{ends}: {scatter}. {_conclusion(why, verdict)}{_shown(why)}"
     if why.worse is None:
         start = f"{ends}; which is better is not known."
     else:
@@ -545,7 +618,8 @@ def _sentence(why: Why, verdict: Verdict) -> str:
 
 def _shown(why: Why) -> str:
     """The findings of one run only: they say more of what happened than a changed file does."""
-    own = [one for one in why.differences if one.area == "findings" and one.score >= _TOLD_FINDING]
+    symptoms = [one for one in why.differences if one.kind == "symptom"]
+    own = [one for one in symptoms if one.area == "findings" and one.score >= _TOLD_FINDING]
     sides = [(why.left, [one.key for one in own if one.right == MISSING])]
     if len(why.right.runs) == 1:
         sides.append((why.right, [one.key for one in own if one.left == MISSING]))
@@ -568,7 +642,7 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
             f"That is noise as far as is recorded: only {repeats} differs, which repeats the run."
         )
     if verdict == "unexplained":
-        missing = f" Not recorded: {', '.join(why.unknown)}." if why.unknown else ""
+        missing = f" Not compared: {', '.join(why.unknown)}." if why.unknown else ""
         equal = f" Equal: {', '.join(why.equal)}." if why.equal else ""
         return f"No recorded difference explains it.{equal}{missing}"
     first = causes[0]
@@ -576,6 +650,8 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
     values = (first.right, first.left) if why.worse == "right" else (first.left, first.right)
     own, other = map(value_text, values)
     text = f"the difference in {first.area} {first.key}: {own} instead of {other}"
+    if first.area == "findings":
+        text = f"the finding {first.key}: {own.removesuffix('.')}"
     if verdict == "weak":
         return f"The best explanation is weak. It is {text}."
     if verdict == "several":
@@ -587,7 +663,10 @@ def _conclusion(why: Why, verdict: Verdict) -> str:
             " Change one at a time to tell which it is."
         )
     doubt = ""
-    if repeats and spread is None:
+    if spread is not None and _is_spread(why):
+        limit = format_number(spread.limit)
+        doubt = f" Repeats differ by up to {limit}, so the gap alone proves nothing."
+    elif repeats and spread is None:
         doubt = f" {repeats} differs too, and no repeats tell how much that alone changes."
     return f"The best explanation is {text}.{doubt}"
 

@@ -60,6 +60,14 @@ class DataWindow(NamedTuple):
         value = self.record.get(field)
         return value if isinstance(value, str) else ""
 
+    def labelled(self) -> Iterable[tuple[int, int]]:
+        """Hashes of samples, each with the label that came with it."""
+        given = self.record.get("hash_labels")
+        if isinstance(given, list) and len(given) == len(self.hashes):
+            for hashed, label in zip(self.hashes, given, strict=True):
+                if type(label) is int:
+                    yield hashed, label
+
     def orders(self) -> Iterable[tuple[int, int, int]]:
         """Batches, samples and digest of the order so far."""
         given = self.record.get("orders")

@@ -43,6 +43,8 @@ _MAD = 1.4826
 # An end that scatters so many times more than another belongs to another course of training.
 _WILD = 10.0
 _FEWEST_WILD = 4
+# Fewer points than in each half of a course say nothing about its progress.
+_FEWEST_HALF = 4
 
 
 class End(msgspec.Struct, frozen=True):
@@ -109,6 +111,21 @@ def noise_between(left: Series, right: Series) -> float:
     ):
         error = small
     return _limit(error, level)
+
+
+def noise_of_progress(curve: Series, since: float) -> float | None:
+    """The least change of a curve after a position that is beyond its noise; None if there is none.
+
+    The two halves of the later points are compared, which are more points than an end has. So the
+    course of a run that still falls is progress, where its last points alone would scatter too far.
+    """
+    later = curve.floats[curve.at > since]
+    if later.size < 2 * _FEWEST_HALF or not np.isfinite(later).all():
+        return None
+    halves = later[: later.size // 2], later[later.size // 2 :]
+    errors = [_standard_error(half, half) for half in halves]
+    noise = _limit(math.hypot(*errors), float(np.abs(later).mean()))
+    return noise if abs(float(halves[0].mean() - halves[1].mean())) > noise else None
 
 
 def _error_of_difference(left: Series, right: Series) -> float:

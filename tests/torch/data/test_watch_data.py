@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def test_a_loader_gives_the_same_batches_and_says_which_samples(
     assert record["samples"] == record["dataset_samples"] == 32
     assert len(set(record["hashes"])) == 32
     assert record["hash_indices"] == list(range(32))
+    assert Counter(record["hash_labels"]) == {0: 8, 1: 8, 2: 8, 3: 8}
     assert record["labels"] == {"0": 8, "1": 8, "2": 8, "3": 8}
     assert record["sampler"] == "SequentialSampler"
     assert record["ended"] is True

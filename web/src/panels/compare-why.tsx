@@ -277,6 +277,6 @@ export function restText({ equal, unknown, noise }: Why): string {
   return [
     ...(noise > 0 ? [`A gap up to ${formatNumber(noise)} is noise.`] : []),
     ...(equal.length > 0 ? [`Equal: ${equal.join(", ")}.`] : []),
-    ...(unknown.length > 0 ? [`Not recorded on both sides: ${unknown.join(", ")}.`] : []),
+    ...(unknown.length > 0 ? [`Not compared: ${unknown.join(", ")}.`] : []),
   ].join(" ");
 }

@@ -22,7 +22,5 @@ test("a mean of the last points is called so", () => {
 
 test("what is equal and what is not recorded is said", () => {
   const found = { equal: ["code"], unknown: ["data"], noise: 0.5 } as unknown as Why;
-  expect(restText(found)).toBe(
-    "A gap up to 0.5000 is noise. Equal: code. Not recorded on both sides: data.",
-  );
+  expect(restText(found)).toBe("A gap up to 0.5000 is noise. Equal: code. Not compared: data.");
 });

@@ -185,6 +185,7 @@ DATA = kind(
     Field("hashes", "list", meaning="hashes of the content of samples, in their order"),
     Field("hash_bits", "count", meaning="zero bits at the end of each hash"),
     Field("hash_indices", "list", meaning="the index of each sample of `hashes`"),
+    Field("hash_labels", "list", meaning="the label of each sample of `hashes`"),
     Field(
         "orders",
         "list",

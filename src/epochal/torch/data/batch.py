@@ -155,7 +155,7 @@ class BatchFacts:
     stride: int = 1  # every so many-th batch is read
     worker: int | None = None
     hashes: list[int | None] | None = None
-    labels: dict[int, int] | None = None
+    labels: list[int] | None = None  # of each sample
     nonfinite: list[int] = field(default_factory=list)
     constant: list[int] = field(default_factory=list)
     moments: tuple[int, float, float] | None = None  # elements, their sum, the sum of squares
@@ -206,8 +206,8 @@ def _num_samples(tensors: Sequence[torch.Tensor]) -> int:
     return sizes[0] if sizes else 1
 
 
-def _labels(batch: Any, count: int) -> dict[int, int] | None:
-    """How often each label occurs, where the batch has one whole number for each sample."""
+def _labels(batch: Any, count: int) -> list[int] | None:
+    """The label of each sample, where the batch has one whole number for each."""
     given = None
     if isinstance(batch, Mapping):
         given = next((batch[name] for name in LABELS if name in batch), None)
@@ -221,7 +221,7 @@ def _labels(batch: Any, count: int) -> dict[int, int] | None:
     is_list = isinstance(given, (tuple, list)) and len(given) == count > 0
     if not is_list or not all(isinstance(label, int) for label in given or ()):
         return None
-    return dict(Counter(map(int, given or ())))
+    return list(map(int, given or ()))
 
 
 def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
@@ -402,7 +402,8 @@ class Window:
         mask = (1 << self._hashes.bits) - 1
         for place, one in enumerate(facts.hashes or ()):
             if one is not None and not one & mask:
-                self._hashes.add(one, one, identity(place))
+                label = None if facts.labels is None else facts.labels[place]
+                self._hashes.add(one, one, (identity(place), label))
         self._on_device += facts.is_on_device
         for name, places in (("nonfinite", facts.nonfinite), ("constant", facts.constant)):
             self._num_wrong[name] += len(places)
@@ -424,7 +425,7 @@ class Window:
         assert facts.labels is not None
         if facts.samples >= _LEAST_OF_ONE_CLASS:
             self._labelled += 1
-            self._of_one_class += len(facts.labels) == 1
+            self._of_one_class += len(set(facts.labels)) == 1
         self._labels.update(facts.labels)
         if len(self._labels) > _MOST_LABELS:
             self._labels = Counter(dict(self._labels.most_common(_MOST_LABELS)))
@@ -444,8 +445,11 @@ class Window:
                 plural = "indices" if name == "index" else "hashes"
                 record[plural] = [identity for _, identity, _ in sampled.kept]
                 record[f"{name}_bits"] = sampled.bits
-            if name == "hash" and any(of is not None for _, _, of in sampled.kept):
-                record["hash_indices"] = [of for _, _, of in sampled.kept]
+            if name == "hash" and sampled.kept:
+                indices, labels = zip(*(of for _, _, of in sampled.kept), strict=True)
+                for field_name, values in (("hash_indices", indices), ("hash_labels", labels)):
+                    if any(one is not None for one in values):
+                        record[field_name] = list(values)
             sampled.bits = bits
         if self.orders:
             record["orders"] = self.orders
