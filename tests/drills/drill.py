@@ -36,8 +36,9 @@ from tests.servers.processes import kill_all, wait_for
 NUM_SENDERS = 4
 NUM_TRAININGS = 2
 RATE = 50.0
-# Parts are sealed half a minute after the end of a run, and indexes written once a minute.
-BUCKET_WAIT_S = 240.0
+# Parts are sealed half a minute after the end of a run, and indexes written once a minute. A hub
+# that was killed meanwhile keeps its leases for three minutes more.
+BUCKET_WAIT_S = 480.0
 TRAINING = """
 import pathlib, sys, time, epochal
 

@@ -32,7 +32,7 @@ from epochal.store.published import (
 if TYPE_CHECKING:
     from epochal.store.cluster.database import Cursor
 
-LEASE_S = 300.0
+LEASE_S = 120.0
 INDEX_EVERY_S = 60.0
 _AT_ONCE = 50
 # What lists need of a run that carries a summary; of another one, what makes its row as well.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from epochal.store.cluster.database import Cursor
 
 # A part that is not sealed by then is sealed by another hub.
-LEASE_S = 600.0
+LEASE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
