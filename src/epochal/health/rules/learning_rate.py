@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import fmean, median, stdev
+from types import MappingProxyType
 from typing import NamedTuple
 
 from epochal.health.context import Context
@@ -15,13 +16,15 @@ from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NO
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
-from epochal.records.format import format_number
+from epochal.records.format import format_significant
 
 _MOST_POINTS = 2000  # of a loss that may fall in a straight line
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
 _MOST_UPDATES = 500  # watched steps whose updates are kept
 _EVERY = 50  # points between two comparisons of the whole course
-_LOWER = "Lower the learning rate 3 to 10 times, or warm it up over the first steps."
+_LOWER = "Divide the learning rate by about {divisor}{or_warm_up}: steps of 1 to 3 % are usual."
+# What a first step changes in a healthy training, of the norm of the weights.
+_USUAL_UPDATE = 0.02
 _RAISE = "Raise the learning rate 3 to 10 times. Check clipping and the scale of the loss."
 # RMSprop divides its first gradient by a tenth of it, because its mean of squares starts at 0. Of
 # Adagrad the first step is the largest by far.
@@ -93,6 +96,21 @@ class LearningRateTooHigh(CurveRule):
 
     name = "lr-too-high"
     group = "learning rate"
+    experiment = (
+        "Start again with a tenth of the learning rate for 200 steps: the loss must fall faster."
+    )
+    apart = MappingProxyType(
+        {
+            "input-scale": (
+                "Standardise the inputs and keep the learning rate: "
+                "if the loss falls now, it was the inputs."
+            ),
+            "gradients-add-up": (
+                "Add optimizer.zero_grad() and keep the learning rate: "
+                "if the loss falls now, it was the gradients."
+            ),
+        }
+    )
     healthy = (
         "The first steps change the weights by less than {first_update:percent} of their norm."
     )
@@ -221,7 +239,11 @@ class LearningRateTooHigh(CurveRule):
             curve.name,
             steps=(min(step, curve.points[0][0]), step),
             severity="warning" if is_harmed else "info",
-            words={"rate": _of_rate(context, " of "), "is": "is" if is_harmed else "may be"},
+            words={
+                "rate": _of_rate(context, " of "),
+                "is": "is" if is_harmed else "may be",
+                **_divisor_words(ratio),
+            },
             step=step,
             ratio=ratio,
             layers=layers,
@@ -271,7 +293,8 @@ class LearningRateTooHigh(CurveRule):
             is_stuck = quarters.early - quarters.late <= limits.gain * quarters.gained
             if not has_risen and (quarters.gained > 0 if curve.count < 300 else not is_stuck):
                 return None
-        start, early, late = map(format_number, (quarters.start, quarters.early, quarters.late))
+        levels = (quarters.start, quarters.early, quarters.late)
+        start, early, late = map(format_significant, levels)
         return self.found(
             "unusual",
             curve.name,
@@ -285,6 +308,18 @@ class LearningRateTooHigh(CurveRule):
         )
 
 
+def _divisor_words(ratio: float) -> dict[str, str]:
+    """By what to divide a rate whose step changes the weights by ``ratio``, in one digit.
+
+    A warm-up alone helps where that is little.
+    """
+    least = max(ratio / _USUAL_UPDATE, 3.0)
+    size = 10.0 ** math.floor(math.log10(least))
+    digit = next(one for one in (5, 3, 2, 1) if one * size <= least)
+    or_warm_up = " or warm it up over the first steps" if least < 10 else ""
+    return {"divisor": f"{digit * size:,.0f}", "or_warm_up": f",{or_warm_up}" if or_warm_up else ""}
+
+
 class LearningRateTooLow(CurveRule):
     """The steps are too small to get anywhere.
 
@@ -296,6 +331,21 @@ class LearningRateTooLow(CurveRule):
 
     name = "lr-too-low"
     group = "learning rate"
+    certainty = "inferred"
+    experiment = (
+        "Start again with ten times the learning rate for 200 steps: the loss must fall faster."
+    )
+    apart = MappingProxyType(
+        {
+            "gradient-vanishing": (
+                "Raise the learning rate ten times: "
+                "if the first layers still do not move, it is the gradients."
+            ),
+            "untrained-parameters": (
+                "Print which parameters have a gradient: with none, no learning rate helps."
+            ),
+        }
+    )
     healthy = (
         "Steps change the weights by 0.01 % to 3 % of their norm, and the loss falls fast at first."
     )
@@ -522,7 +572,7 @@ class LearningRateTooLow(CurveRule):
 
 def _of_rate(context: Context, words: str) -> str:
     rate = context.rate.latest
-    return f"{words}{format_number(rate)}" if rate else ""
+    return f"{words}{format_significant(rate)}" if rate else ""
 
 
 class RateEnded(CurveRule):
@@ -535,6 +585,7 @@ class RateEnded(CurveRule):
 
     name = "rate-ended"
     group = "learning rate"
+    certainty = "inferred"
     healthy = "The learning rate is above {share:percent} of its peak for most of the run."
     reports = {
         "warning": (
