@@ -78,6 +78,7 @@ class FindingTracker:
             sentence=held.sentence,
             evidence=dict(held.evidence),
             advice=held.advice or finding.advice,
+            certainty=held.certainty or self._rule.certainty,
         )
 
     def put_under(self, cause: str) -> Finding | None:
@@ -150,7 +151,7 @@ class FindingTracker:
             advice=verdict.advice,
             state="open",
             t=t,
-            certainty=self._rule.certainty,
+            certainty=verdict.certainty or self._rule.certainty,
             experiment=self._rule.experiment,
             apart=dict(self._rule.apart),
         )
@@ -166,6 +167,7 @@ class FindingTracker:
             sentence=verdict.sentence,
             evidence=dict(verdict.evidence),
             advice=verdict.advice or finding.advice,
+            certainty=verdict.certainty or self._rule.certainty,
             steps=self._steps_by_now(finding),
             t=t,
         )

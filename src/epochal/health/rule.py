@@ -82,12 +82,13 @@ class Message(NamedTuple):
     """One thing that a rule can report; sentence and advice are templates.
 
     A placeholder such as ``{level}`` or ``{ratio:times}`` names a piece of evidence or a threshold
-    of the rule. ``text.py`` has the formats.
+    of the rule. ``text.py`` has the formats. ``certainty`` is that of the rule unless given.
     """
 
     sentence: str
     advice: str
     severity: Severity = "warning"
+    certainty: Certainty | None = None
 
 
 # The extent of a verdict that is certain by itself, such as that a silent run logs again.
@@ -115,6 +116,7 @@ class Verdict(NamedTuple):
     evidence: Mapping[str, float | int | str] = MappingProxyType({})
     advice: str = ""
     extent: float = 1.0
+    certainty: Certainty | None = None
 
 
 class Rule(ABC):
@@ -211,6 +213,7 @@ class Rule(ABC):
             evidence,
             fill(template.advice, values),
             extent,
+            template.certainty,
         )
 
     @classmethod

@@ -34,7 +34,7 @@ WAYS: Mapping[Area, str] = {
     "gradients": "epochal.watch(model)",
     "data": 'epochal.watch_data(loader, "train")',
     "evaluation": 'run.log({"eval/loss": loss}, step=step)',
-    "machine": "the companion, which the setting 'companion' starts",
+    "machine": "epochal.init(companion=True)",
 }
 # What has to be seen for so many steps before a run without a cause is healthy.
 _NEEDED: tuple[Area, ...] = ("program", "gradients", "evaluation")

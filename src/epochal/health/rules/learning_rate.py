@@ -148,6 +148,7 @@ class LearningRateTooHigh(CurveRule):
             "{lowest:plain} to {highest:plain}. {loss}. The learning rate may be too high.",
             "Compare with a learning rate 10 times lower, warmed up over the first steps.",
             "info",
+            "inferred",
         ),
     }
     causes = frozenset({"instability", "standstill"})
