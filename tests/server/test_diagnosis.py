@@ -30,7 +30,7 @@ def asked_over_mcp(root: Path, run: str) -> dict[str, Any]:
 def test_everybody_gets_the_diagnosis_that_the_companion_wrote(
     tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = epochal.init("p", "a", dir=tmp_path, console=False)
+    run = epochal.init("p", "a", dir=tmp_path, console=False, companion=True)
     assert run.diagnosis().state == "unknown"
     for step in range(30):
         run.log({"loss": math.nan if step > 20 else 1.0}, step=step)
@@ -42,7 +42,9 @@ def test_everybody_gets_the_diagnosis_that_the_companion_wrote(
     while row is None or not row.is_ended or not row.diagnosis.is_judged:
         row = read_summary(str(RunFolder(run.dir).path))
     carried = row.diagnosis
-    assert (live.state, live.causes) == (carried.state, carried.causes)
+    # The evidence has grown meanwhile; the finding is the same.
+    assert [one.id for one in live.causes] == [one.id for one in carried.causes]
+    assert carried.causes[0].steps == (21, 29)
     assert (carried.state, carried.as_of) == ("broken", 29)
     loaded = epochal.load(run.dir)
     assert loaded.diagnosis == carried
@@ -56,7 +58,7 @@ def test_everybody_gets_the_diagnosis_that_the_companion_wrote(
     main(["--dir", str(tmp_path), "ls", "--json"])
     (listed,) = json.loads(capsys.readouterr().out)
     over_mcp = asked_over_mcp(tmp_path, "a")
-    shown = server.ask("/api/runs").json["runs"][0]["diagnosis"]
+    shown = server.ask(f"/api/runs/{run.id}").json["row"]["diagnosis"]
     assert {told["state"], listed["diagnosis"], over_mcp["state"], shown["state"]} == {"broken"}
     assert told["sentence"] == over_mcp["sentence"] == shown["sentence"] == carried.sentence
     assert told["causes"][0]["sentence"] == over_mcp["causes"][0]["sentence"]
