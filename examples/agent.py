@@ -24,10 +24,10 @@ STEPS = os.environ.get("STEPS", "400")
 
 
 def diagnose(name: str) -> list[dict[str, Any]]:
-    """Return the errors and the open warnings of a run."""
-    command = [*EPOCHAL, "doctor", f"examples/{name}", "--json", "--open", "--severity", "warning"]
+    """Return what is wrong with a run, the most likely cause first."""
+    command = [*EPOCHAL, "doctor", f"examples/{name}", "--json"]
     answer = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    return json.loads(answer.stdout)["findings"]
+    return json.loads(answer.stdout)["causes"]
 
 
 lr = 30.0
@@ -37,11 +37,11 @@ for attempt in range(1, 6):
     command = ["run", "--stop-on", "error", "--timeout", "10m", "--name", name]
     training = [sys.executable, LOOP, "--lr", str(lr), "--steps", STEPS]
     code = subprocess.run([*EPOCHAL, *command, "--", *training], check=False).returncode
-    findings = diagnose(name)
-    if code == 0 and not findings:
+    causes = diagnose(name)
+    if code == 0 and not causes:
         note = "healthy"
     else:
-        note = findings[0]["sentence"] if findings else f"exit code {code}"
+        note = causes[0]["sentence"] if causes else f"exit code {code}"
     subprocess.run([*EPOCHAL, "note", f"examples/{name}", note], check=True)
     print(f"agent: lr {lr:g}: {note}\n")
     if note == "healthy":

@@ -20,16 +20,19 @@ Capture = pytest.CaptureFixture[str]
 def test_ls_fits_the_terminal_and_is_complete_in_a_pipe(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("COLUMNS", raising=False)
     Journal(tmp_path, "n" * 90, project="p" * 60).metrics(123456, loss=0.123456)
     Journal(tmp_path, "b").epoch(2, loss=1e-9).finish("failed")
     assert main(["--dir", str(tmp_path), "ls"]) == 0
     assert f"{'n' * 90}  {'p' * 60}  " in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--dir", str(tmp_path), "ls"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
     with contextlib.redirect_stdout(Terminal()) as screen:
         assert main(["--dir", str(tmp_path), "ls"]) == 0
     lines = OWN_COLOURS.sub("", screen.getvalue()).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == "NAME PROJECT STATUS STEP LOSS FINDINGS AGE".split()
+    assert lines[0].split() == "NAME PROJECT STATUS STEP LOSS DIAGNOSIS AGE".split()
     assert any("failed" in line and "ep 2/100" in line for line in lines)
     assert any("running" in line and "0.1235" in line for line in lines)
 

@@ -3,6 +3,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,16 +27,49 @@ def test_a_sick_run_is_diagnosed_with_evidence_and_advice(
     record(tmp_path, [2.0, math.nan])
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("p/a  (finished, step 1)")
-    assert "nonfinite · loss · step 1" in text
+    assert text.startswith("Broken: values that are not finite.\np/a  (finished, step 1)")
+    assert "nonfinite · loss · step 1 · certain" in text
     assert "try: " in text
-    assert text.endswith("1 error.\nThe rules evaluated 2 of 2 records.\n")
+    assert "not observed: program, optimizer, gradients (add epochal.watch(model))" in text
+    assert text.endswith("The rules evaluated 2 of 2 records.\n")
+    assert len(text) < 3.5 * 400  # tokens
+
+
+def test_a_run_of_which_little_was_seen_is_not_called_healthy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, [2.0, 1.9, 1.8])
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Unknown: nothing wrong in the logged curves, and nothing else was")
+    assert "next: epochal.watch(model)" in text
+    assert main(["--dir", str(tmp_path), "doctor", "a", "--strict"]) == 5
 
 
 def test_a_healthy_run_is_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record(tmp_path, [2.0, 1.9, 1.8])
-    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
-    assert "No findings." in capsys.readouterr().out
+    journal = Journal(tmp_path).add({"log": "event", "name": "model", "parameters": 2})
+    for step in range(300):
+        values: dict[str, Any] = {"loss": 2 - step / 300, "grads/a/norm": 1.0 + step % 7 / 10}
+        if step % 20 == 0:
+            values["eval/loss"] = 2.1 - step / 300
+        journal.metrics(step, **values)
+    journal.finish()
+    assert main(["doctor", "x", "--strict", "--dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("Healthy: ")
+
+
+@pytest.mark.parametrize("columns", [40, 70])
+def test_it_is_as_wide_as_the_terminal(
+    tmp_path: Path,
+    columns: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record(tmp_path, [2.0, math.nan])
+    monkeypatch.setenv("COLUMNS", str(columns))
+    main(["--dir", str(tmp_path), "doctor", "a"])
+    longest = max(map(len, capsys.readouterr().out.splitlines()))
+    assert columns - 15 <= longest <= columns
 
 
 def test_programs_read_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,15 +78,9 @@ def test_programs_read_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = json.loads(capsys.readouterr().out)
     assert (said["name"], said["errors"]) == ("a", 1)
     assert (said["evaluated"], said["records"]) == (2, 2)
-    assert said["findings"][0]["rule"] == "nonfinite"
-    assert said["findings"][0]["steps"] == [1, 1]
-
-
-def test_what_is_less_grave_can_be_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record(tmp_path, [2.0] * 3)
-    assert main(["--dir", str(tmp_path), "doctor", "a", "--severity", "error", "--open"]) == 0
+    assert (said["state"], said["is_judged"]) == ("broken", True)
+    assert said["causes"][0]["rule"] == "nonfinite"
+    assert said["causes"][0]["steps"] == [1, 1]
 
 
 def test_without_a_run_the_newest_is_diagnosed(
@@ -61,7 +89,7 @@ def test_without_a_run_the_newest_is_diagnosed(
     record(tmp_path, [2.0, math.nan])
     assert main(["--dir", str(tmp_path), "doctor"]) == 1
     said = capsys.readouterr()
-    assert said.out.startswith("p/a  (finished, step 1)")
+    assert "\np/a  (finished, step 1)\n" in said.out
     assert said.err == "The newest run is p/a.\n"
 
 
@@ -72,7 +100,13 @@ def test_two_runs_are_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("severity", "state", "code"),
-    [("error", "closed", 1), ("warning", "open", 1), ("warning", "closed", 0), ("info", "open", 0)],
+    [
+        ("error", "closed", 0),
+        ("error", "open", 1),
+        ("warning", "open", 1),
+        ("warning", "closed", 0),
+        ("info", "open", 0),
+    ],
 )
 def test_the_exit_code_says_whether_something_is_wrong(
     tmp_path: Path, severity: str, state: str, code: int
@@ -112,7 +146,7 @@ def test_a_run_that_raised_is_an_error_with_the_place_and_the_way_on(
     die(tmp_path, "raise ValueError('no such column')")
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("p/a  (failed, step 2)\n")
+    assert text.startswith("Broken: the run failed.\np/a  (failed, step 2)\n")
     assert "✗ The run failed after step 2: ValueError: no such column." in text
     assert "evidence: at <string>, line 6" in text
     assert "epochal resume a" in text
@@ -123,8 +157,8 @@ def test_a_killed_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["--dir", str(tmp_path), "doctor", "a", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert (said["status"], said["errors"]) == ("crashed", 1)
-    assert said["findings"][0]["rule"] == "crashed"
-    assert said["findings"][0]["steps"] == [2, 2]
+    assert said["causes"][0]["rule"] == "crashed"
+    assert said["causes"][0]["steps"] == [2, 2]
 
 
 def test_a_run_stopped_by_hand_is_a_note(
@@ -143,7 +177,7 @@ def test_a_run_that_went_on_and_finished_is_well_again(
     run.log({"loss": 1.7}, step=3)
     run.finish()
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
-    assert "No findings." in capsys.readouterr().out
+    assert "Unknown: nothing wrong" in capsys.readouterr().out
 
 
 def test_the_list_and_the_doctor_count_alike(
@@ -157,7 +191,7 @@ def test_the_list_and_the_doctor_count_alike(
     assert main(["--dir", str(tmp_path), "doctor", "a", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["errors"] == 2
     main(["--dir", str(tmp_path), "ls", "errors == 2"])
-    assert "2 errors (1 open)" in capsys.readouterr().out
+    assert "broken" in capsys.readouterr().out
     main(["--dir", str(tmp_path), "show", "a", "--json"])
     shown = json.loads(capsys.readouterr().out)["findings"]
     assert [one["severity"] for one in shown] == ["error", "error"]
@@ -173,9 +207,8 @@ def test_what_an_attempt_before_had_is_over(
     )
     again.log({"loss": 1.5}, step=1)
     again.finish()
-    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
-    assert "(resolved)" in capsys.readouterr().out
-    assert main(["--dir", str(tmp_path), "doctor", "a", "--open"]) == 0
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
+    assert "step 1, resolved)" in capsys.readouterr().out
 
 
 def test_a_run_of_epochs_failed_after_an_epoch(
@@ -187,5 +220,5 @@ def test_a_run_of_epochs_failed_after_an_epoch(
     monitor.run.finish("failed", reason="boom")
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("p/a  (failed, epoch 2)")
+    assert "\np/a  (failed, epoch 2)\n" in text
     assert "The run failed after epoch 2: boom." in text

@@ -63,7 +63,7 @@ def test_a_run_has_one_name_however_it_is_come_by(
     main(["ls", str(logs), "--json"])
     listed = {(row["project"], row["name"]) for row in json.loads(_out(capsys))}
     main(["doctor", str(logs / "a")])
-    assert _out(capsys).startswith("logs/a  (")
+    assert "\nlogs/a  (" in _out(capsys)
     assert ("logs", "a") in listed
 
 

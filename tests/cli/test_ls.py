@@ -60,10 +60,11 @@ def test_a_run_with_errors_is_marked(root: Path, capsys: Capture) -> None:
     Journal(root, "bad").metrics(1, loss=1.0).add(error, warning, writer="findings")
     Journal(root, "watched").metrics(1, loss=1.0).add(writer="findings")
     assert listed(capsys, root, "errors > 0") == ["bad"]
+    assert listed(capsys, root, 'diagnosis == "broken"') == ["bad"]
     assert main(["ls", "--dir", str(root)]) == 0
     by_name = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert " 1 error " in by_name["bad"]
-    assert " none " in by_name["watched"]
+    assert " broken " in by_name["bad"]
+    assert " unknown " in by_name["watched"]
     assert " — " in by_name["a"]
 
 
@@ -73,7 +74,7 @@ def test_metrics_with_a_declared_goal_are_columns(root: Path, capsys: Capture) -
     Journal(root, "e", created=8e8).metrics(1, loss=1.0, score=0.25, acc=0.9).add(goal)
     assert main(["ls", "--dir", str(root)]) == 0
     header, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert header[-3:] == ["score", "FINDINGS", "AGE"]
+    assert header[-3:] == ["score", "DIAGNOSIS", "AGE"]
     assert "acc" not in header
     assert ["0.5000" in line for line in lines if line[0] in ("d", "e")] == [True, False]
 
@@ -159,7 +160,7 @@ def test_fields_that_are_sorted_or_filtered_by_are_columns(tried: Path, capsys: 
     assert main(["ls", *query]) == 0
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split() == (
-        "NAME PROJECT STATUS STEP LOSS config.lr val/acc FINDINGS AGE".split()
+        "NAME PROJECT STATUS STEP LOSS config.lr val/acc DIAGNOSIS AGE".split()
     )
     assert first.split()[:8] == "try-1 p finished 2 0.6000 0.3 * 0.1500".split()
     assert second.split()[:9] == "try-2 p finished 2 * 0.4000 0.2 0.1000 —".split()

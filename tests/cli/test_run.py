@@ -127,7 +127,7 @@ def test_a_finding_stops_the_training(tmp_path: Path) -> None:
     found = result(done)
     assert (done.returncode, found["stopped"], found["status"]) == (1, "finding", "terminated")
     assert found["why"].startswith("error nonfinite: The loss became NaN at step 5")
-    assert "nonfinite" in [finding["rule"] for finding in found["findings"]]
+    assert "nonfinite" in [cause["rule"] for cause in found["causes"]]
     assert found["run"] == view.info.id
 
 

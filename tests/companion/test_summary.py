@@ -146,7 +146,9 @@ def test_an_alert_of_the_end_that_failed_counts_as_a_finding(tmp_path: Path) -> 
     assert is_summarised(RunFolder(folder))
     row = check_against_all(folder)
     assert row.counts == (0, 1, 0, 1)
-    assert row.found == ("Alerts cannot be sent (json: the message was not accepted).",)
+    assert row.diagnosis is not None
+    sentences = [cause.sentence for cause in row.diagnosis.causes]
+    assert sentences == ["Alerts cannot be sent (json: the message was not accepted)."]
 
 
 # -- what is written, and when ---------------------------------------------------------------------

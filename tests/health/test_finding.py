@@ -1,7 +1,8 @@
 import json
 import math
 
-from epochal.health.finding import Finding, evidence_text, finding_id, is_more_severe
+from epochal.health.finding import Finding, finding_id, is_more_severe
+from epochal.journal.diagnosis import evidence_text
 
 
 def finding(**changes: object) -> Finding:
@@ -49,6 +50,6 @@ def test_severities_are_ordered() -> None:
 
 def test_evidence_that_is_a_size_reads_as_one() -> None:
     assert evidence_text("before_bytes", 490733568.0) == "before 468.0 MiB"
-    assert evidence_text("loss", 15764840887091.2) == "loss 1.576e+13"
+    assert evidence_text("loss", 15764840887091.2) == "loss 1.58e+13"
     assert evidence_text("steps", 1200) == "steps 1200"
     assert evidence_text("loss", "nan") == "loss nan"

@@ -34,7 +34,10 @@ _PLAIN = re.compile(r"\b[01]\b(?![.,]\d| ?%)")
     [
         ("{n}", {"n": 12_345}, "12,345"),
         ("{loss}", {"loss": 0.00105883}, "0.00106"),
-        ("{loss}", {"loss": 2.30258}, "2.3026"),
+        ("{loss}", {"loss": 2.30258}, "2.30"),
+        ("{loss}", {"loss": 0.1}, "0.1"),
+        ("{ratio}", {"ratio": 11.4803}, "11.5"),
+        ("{ratio}", {"ratio": 999.7}, "1,000"),
         ("{name}", {"name": "a.weight"}, "a.weight"),
         ("{ratio:times} times", {"ratio": 3.44}, "3.4 times"),
         ("{ratio:times} times", {"ratio": 1234.5}, "1,234 times"),

@@ -50,7 +50,7 @@ def body(**fields: Any) -> bytes:
 
 
 def raw(**fields: Any) -> bytes:
-    return msgspec.json.encode({"id": "one", "name": "a", "project": "p", "v": 1, **fields})
+    return msgspec.json.encode({"id": "one", "name": "a", "project": "p", "v": 2, **fields})
 
 
 def test_a_folder_says_no_more_than_its_records(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_folder_says_no_more_than_its_records(tmp_path: Path) -> None:
         (b"{", "cannot be read"),
         (b"[" * 30_000, "cannot be read"),
         (raw(config=[]), "cannot be read"),
-        (raw(v=2), "the version 2"),
+        (raw(v=3), "the version 3"),
         (raw(config={"text": "x" * 40_000}), "at most 32,768 bytes"),
         (raw(positions={"../../x": [0, 1, 1]}), "is no position"),
         (raw(positions={STEM: [0, 1, -1]}), "is no position"),
@@ -111,7 +111,10 @@ def test_what_a_sender_says_is_redacted_again() -> None:
         raw(
             config={"password": "correct horse", "lr": 1},
             summary={"note": SECRET},
-            found=[f"the loss is not finite {SECRET}"],
+            diagnosis={
+                "state": "broken",
+                "causes": [{"rule": "r", "severity": "error", "sentence": f"not finite {SECRET}"}],
+            },
             notes=SECRET,
             ending={"status": "failed", "reason": f"failed with {SECRET}"},
         ),
@@ -133,7 +136,7 @@ def test_what_a_sender_says_is_redacted_again() -> None:
 def test_what_only_a_reader_knows_is_dropped() -> None:
     sent = raw(hidden=True, tracker="x", folder="/etc", host="h", labels={"name": "x"})
     stored = msgspec.json.decode(summary_bytes(checked_summary("one", sent)))
-    who = {"v": 1, "id": "one", "name": "a", "project": "p"}
+    who = {"v": 2, "id": "one", "name": "a", "project": "p"}
     assert stored == {**who, "identity": None, "config": {}, "summary": {}, "positions": {}}
 
 

@@ -170,4 +170,4 @@ def test_the_doctor_shows_a_fault_that_it_meets_itself(
         (error,) = said["internal_errors"]
         assert error["member"] == "rule divergence"
         assert "Traceback" in error["traceback"]
-        assert [one["rule"] for one in said["findings"]] == ["nonfinite"]
+        assert [one["rule"] for one in said["causes"]] == ["nonfinite"]

@@ -198,7 +198,6 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "why-against": ("why", "diverging", "--against", "project == 'sweep'", "--unfinished"),
     "doctor-every-kind": ("doctor", "id-every-kind"),
     "doctor-diverging": ("doctor", "diverging"),
-    "doctor-diverging-errors": ("doctor", "diverging", "--severity", "error", "--open"),
     "doctor-vanished": ("doctor", "vanished"),
     "doctor-failed": ("doctor", "endings/failed"),
     "doctor-healthy": ("doctor", "long"),

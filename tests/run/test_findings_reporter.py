@@ -34,15 +34,17 @@ def said(folder: Path, *kind: str) -> str:
     return done.stderr
 
 
-def test_the_last_line_counts_what_was_found(tmp_path: Path) -> None:
+def test_the_last_line_says_how_the_run_is(tmp_path: Path) -> None:
     last = said(tmp_path, "nan").splitlines()[-1]
-    assert last == f"epochal: 1 error was found: {invocation()} doctor {tmp_path / 'p' / 'a'}"
+    command = f"{invocation()} doctor {tmp_path / 'p' / 'a'}"
+    assert last == f"epochal: broken: values that are not finite: {command}"
 
 
 def test_a_run_that_is_over_before_its_companion_looks_is_told_as_well(tmp_path: Path) -> None:
     lines = said(tmp_path, "nan", "hurried").splitlines()
     assert sum("The loss became NaN at step 21" in line for line in lines) == 1
-    assert lines[-1] == f"epochal: 1 error was found: {invocation()} doctor {tmp_path / 'p' / 'a'}"
+    command = f"{invocation()} doctor {tmp_path / 'p' / 'a'}"
+    assert lines[-1] == f"epochal: broken: values that are not finite: {command}"
 
 
 def test_nothing_is_said_where_nothing_was_found(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def test_tools_read_and_do_nothing_else(runs: Path) -> None:
     async def ask(client: Client, call: Call) -> None:
         tools = (await client.list_tools()).tools
         names = {tool.name for tool in tools}
-        assert names == set("list_runs show_run findings evidence series compare why wait".split())
+        expected = "list_runs show_run diagnosis evidence series compare why wait"
+        assert names == set(expected.split())
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
         assert all(tool.description and tool.output_schema for tool in tools)
 
@@ -80,10 +81,13 @@ def test_a_diagnosis_takes_few_bytes(runs: Path) -> None:
         listed = await call("list_runs", columns=["score", "config.lr"], sort="-score", limit=2)
         assert [row["name"] for row in listed["data"]] == ["slow", "good"]
         assert (listed["data"][0]["config.lr"], listed["more"]) == (0.001, 1)
-        found = await call("findings", run="lost", limit=1)
-        (finding,) = found["data"]
+        found = await call("diagnosis", run="lost", limit=1)
+        (finding,) = found["data"]["causes"]
         assert (finding["rule"], finding["severity"]) == ("nonfinite", "error")
         assert finding["advice"]
+        assert (found["data"]["name"], found["data"]["status"]) == ("lost", "finished")
+        assert found["data"]["state"] == "broken"
+        assert "epochal.watch(model)" in found["data"]["not_observed"]["gradients"]
         shown = await call("show_run", run="p/lost")
         assert shown["data"]["status"] == "finished"
         points = await call("series", run="good", metric="eval_loss", points=8)
@@ -124,6 +128,7 @@ def test_a_mistake_is_a_sentence(runs: Path) -> None:
             ("series", {"run": "good", "metric": "loss/eval"}, "Did you mean 'eval/loss'?"),
             ("wait", {"until": "loss = 3"}, "write '==' instead"),
             ("list_runs", {"limit": 0}, "limit"),
+            ("diagnosis", {"run": "good", "severty": "note"}, "severty"),
         ):
             answer = await client.call_tool(name, arguments)
             assert answer.is_error

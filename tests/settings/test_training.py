@@ -105,7 +105,7 @@ def doctor(folder: Path, *, cwd: Path) -> list[str]:
         text=True,
         check=False,
     )
-    return [finding["rule"] for finding in json.loads(done.stdout)["findings"]]
+    return [cause["rule"] for cause in json.loads(done.stdout)["causes"]]
 
 
 def test_the_page_beside_a_training_uses_the_projects_port(places: Places) -> None:

@@ -138,7 +138,7 @@ def test_a_killed_and_resumed_run_is_marked_until_somebody_has_looked(
     settle(root)
     assert counts(journal) == (0, 1)
     main(["ls", "--dir", str(root)])
-    assert "1 warning (resolved) +" in capsys.readouterr().out
+    assert "unknown +" in capsys.readouterr().out
     found = _doctors_counts(root, capsys)
     assert found[0] >= 1
     main(["ls", "--json", "--dir", str(root)])

@@ -41,7 +41,7 @@ export interface MetricSummary {
   best_x: number | null;
 }
 
-/** A run in one row of a list; times in Unix seconds. `name`, `tags` and `notes` come from the labels where people set them. `step` and `epoch` are the highest of rank 0 in the newest attempt. `damaged` counts lines that cannot be read. `problem` is a sentence about a run that cannot be read, or not completely. `tracker` names the tool whose files the run was converted from; null for our own. `errors` and `warnings` count all findings and a bad ending, `open_errors` and `open_warnings` those that are still active; all are null where no rule has run. `is_partly_watched`: a companion did not see the end of an attempt, and no rule has read the rest yet. `nonfinite`: the last loss is nan or infinite. `is_summarised`: false where only identity and status are known, because nobody has summarised the run yet. `summary` is what the program set with `run.summary`; `group`, `job_type` and `owner` are as `init` was given them. `fork` says which run it was forked from. `recorded` has the kinds of its records. `found` has the newest sentences of open findings. What the row is derived from at each moment: `labels` are as people set them; `process` identifies the process that wrote the newest attempt, `ending` is its last record; `vanished` is what its companion said of a process that was gone; `source` is where another tracker's run was converted or copied from; `counts` are the findings without a bad ending; `unwatched` counts records that no companion watched; `written` is when the journal was written, by the clock of its disk. `headline` has the most important metrics. `positions` says by part how far all this holds. `is_cut`: the configuration or the summary has more. The other fields are filled for a list that asks for them. `config` is empty unless it was requested. `summaries` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `ends_at` is when a running run is expected to end; null while that cannot be known. `host` and `phase` say where a live run runs and what its training is doing. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
+/** A run in one row of a list; times in Unix seconds. `name`, `tags` and `notes` come from the labels where people set them. `step` and `epoch` are the highest of rank 0 in the newest attempt. `damaged` counts lines that cannot be read. `problem` is a sentence about a run that cannot be read, or not completely. `tracker` names the tool whose files the run was converted from; null for our own. `errors` and `warnings` count all findings and a bad ending, `open_errors` and `open_warnings` those that are still active; all are null where no rule has run. `is_partly_watched`: a companion did not see the end of an attempt, and no rule has read the rest yet. `nonfinite`: the last loss is nan or infinite. `is_summarised`: false where only identity and status are known, because nobody has summarised the run yet. `summary` is what the program set with `run.summary`; `group`, `job_type` and `owner` are as `init` was given them. `fork` says which run it was forked from. `recorded` has the kinds of its records. `diagnosis` is how the training is. What the row is derived from at each moment: `labels` are as people set them; `process` identifies the process that wrote the newest attempt, `ending` is its last record; `vanished` is what its companion said of a process that was gone; `source` is where another tracker's run was converted or copied from; `counts` are the findings without a bad ending; `unwatched` counts records that no companion watched; `written` is when the journal was written, by the clock of its disk. `headline` has the most important metrics. `positions` says by part how far all this holds. `is_cut`: the configuration or the summary has more. The other fields are filled for a list that asks for them. `config` is empty unless it was requested. `summaries` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `ends_at` is when a running run is expected to end; null while that cannot be known. `host` and `phase` say where a live run runs and what its training is doing. `unfinished` says how far a run is that has not finished (`running, 5 % of its steps`). */
 export interface RunRow {
   v: number;
   id: string;
@@ -77,7 +77,7 @@ export interface RunRow {
   owner: string | null;
   fork: Fork | null;
   recorded: string[];
-  found: string[];
+  diagnosis: Diagnosis;
   labels: Labels;
   process: Record<string, unknown> | null;
   ending: Record<string, unknown> | null;
@@ -371,6 +371,54 @@ export interface Fork {
   name: string;
   project: string;
   step: number;
+}
+
+/** How a training is. `sentence` says it in one line. `causes` are ranked, `notes` change nothing; `more` counts causes and notes that were left out. `observed` has the steps for which each area was seen, null where it has no steps; `not_observed` the line of code that would add each. It holds for the records up to the step `as_of`. */
+export interface Diagnosis {
+  state: "broken" | "healthy" | "suspicious" | "unknown";
+  sentence: string;
+  causes: Cause[];
+  notes: Remark[];
+  more: number;
+  observed: Record<string, number | null>;
+  not_observed: Record<string, string>;
+  family: Family | null;
+  next: string;
+  as_of: number | null;
+  is_judged: boolean;
+}
+
+/** Something that is wrong now, with the evidence for and against it and what to try. `steps` are the first and the last step at which it was seen. `apart` says by rule what tells this cause and that one apart; `experiment` what would confirm or refute it. */
+export interface Cause {
+  rule: string;
+  severity: "error" | "note" | "warning";
+  sentence: string;
+  confidence: "certain" | "likely" | "possible";
+  supports: string[];
+  against: string[];
+  advice: string;
+  steps: [number, number] | null;
+  id: string;
+  series: string | null;
+  experiment: string;
+  apart: Record<string, string>;
+  consequences: Remark[];
+}
+
+/** A finding in one line: a note, what was resolved, or a consequence of a cause. */
+export interface Remark {
+  rule: string;
+  severity: "error" | "note" | "warning";
+  sentence: string;
+  steps: [number, number] | null;
+  is_resolved: boolean;
+  id: string;
+}
+
+/** Which kind of training it is, and how that was recognised. */
+export interface Family {
+  name: string;
+  why: string;
 }
 
 /** A series of one rank and what it amounts to; `*_at` are steps, epochs or times. `is_known` is false where only its points tell what it amounts to: steps came again, or not in order. `first_is` and `last_is` say which value that is not finite stands there. */

@@ -16,7 +16,9 @@ from epochal.compare.groups import Choice, RunGroups, group_members, members_of
 from epochal.compare.importance import Importance, importance
 from epochal.compare.why import Why, why_in
 from epochal.exchange.media.stored import StoredSample
+from epochal.health.finding import Finding
 from epochal.health.rule_settings import reader_rules
+from epochal.journal.diagnosis import Diagnosis
 from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow
 from epochal.records import Axis
@@ -27,7 +29,7 @@ from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.series.summary import Summary
 from epochal.settings import read_settings
-from epochal.store.brief import find_metric, main_metrics, read_series
+from epochal.store.brief import find_metric, findings_of, main_metrics, read_series
 from epochal.store.evidence.sheet import Evidence, evidence_of
 from epochal.store.local.by_path import load_run, named_run
 from epochal.store.metrics import matching
@@ -35,8 +37,9 @@ from epochal.store.opening import open_runs
 from epochal.store.projects import ProjectRow
 from epochal.store.run import RunView
 from epochal.store.store import Store
+from epochal.store.words import state_text
 
-_MOST_ROWS, _MOST_METRICS = 50, 6
+_MOST_ROWS, _MOST_METRICS, _MOST_NOTES = 50, 6, 5
 
 
 def open(  # noqa: A001 - epochal.open is its public name
@@ -74,8 +77,8 @@ class RunData:
         self._view = view
 
     def __repr__(self) -> str:
-        name, status, steps, loss, findings = _cells(self._view)
-        facts = (status, steps, loss and f"loss {loss}", findings)
+        name, status, steps, loss, diagnosis = _cells(self._view)
+        facts = (status, steps, loss and f"loss {loss}", diagnosis)
         return f"<run {name}: {', '.join(fact for fact in facts if fact)}>"
 
     def _repr_html_(self) -> str:
@@ -96,14 +99,14 @@ class RunData:
                 facts[metric.name] = format_number(summary.last)
             if best is not None:
                 facts[f"best {metric.name}"] = format_number(best[1])
-        found = [entry.record for entry in view.findings() if entry.record.get("state") == "open"]
-        notes = [f"{finding['severity']}: {finding['sentence']}" for finding in found[-5:]]
+        known = self.diagnosis
+        notes = [f"{known.sentence}.", *(f"{one.severity}: {one.sentence}" for one in known.causes)]
         return card(
             f"{info.project}/{info.name}",
             info.status.text,
             facts=facts,
             picture=chart(curves),
-            notes=[*([] if info.problem is None else [info.problem]), *notes],
+            notes=[*([] if info.problem is None else [info.problem]), *notes[:_MOST_NOTES]],
             command=f"{invocation()} show {shlex.quote(info.folder)}",
         )
 
@@ -121,6 +124,20 @@ class RunData:
     def config(self) -> Mapping[str, Any]:
         """What it was configured with, options set later included."""
         return self._view.config
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """How the training is: state, ranked causes with evidence and advice, what was observed."""
+        return self._view.diagnosis(most=None)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Every finding as it stands now, also what was resolved; severe ones first."""
+        return findings_of(self._view)
+
+    def __getitem__(self, name: str) -> Series | Any:
+        """The series of a metric: ``run["loss"]`` is ``run.series("loss")``."""
+        return self.series(name)
 
     @property
     def view(self) -> RunView:
@@ -265,6 +282,13 @@ class Runs:
     def __iter__(self) -> Iterator[RunData]:
         return iter(self.runs())
 
+    def __len__(self) -> int:
+        return len(self._store.runs())
+
+    def __getitem__(self, key: str) -> RunData:
+        """The run of a key: ``runs["mnist/first"]`` is ``runs.run("mnist/first")``."""
+        return self.run(key)
+
     def __repr__(self) -> str:
         return f"<{plural(len(self._store.runs()), 'run')}>"
 
@@ -384,17 +408,21 @@ class Runs:
 
 def _table(views: Sequence[RunView], count: int) -> str:
     below = "" if count <= len(views) else f"The first {len(views)} of {count:,} runs."
-    header = ("run", "status", "progress", "last loss", "findings")
+    header = ("run", "status", "progress", "last loss", "diagnosis")
     return table(header, map(_cells, views), below=below)
 
 
 def _cells(view: RunView) -> tuple[str, str, str, str, str]:
     """The row of a run in a table, from what is quickly read of it."""
     info, last = view.outline(), view.latest("loss")
-    counts = ((info.errors, "error"), (info.warnings, "warning"))
-    found = ", ".join(plural(count, word) for count, word in counts if count)
     shown = "nan" if info.nonfinite else "" if last is None else format_number(last)
-    return f"{info.project}/{info.name}", info.status.text, _steps(info), shown, found
+    return (
+        f"{info.project}/{info.name}",
+        info.status.text,
+        _steps(info),
+        shown,
+        state_text(info) or "",
+    )
 
 
 def _steps(info: RunRow) -> str:

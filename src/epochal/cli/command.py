@@ -37,12 +37,20 @@ from epochal.store.lookup import is_address
 
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
+    from epochal.journal.diagnosis import Diagnosis
     from epochal.store.comparison import Unfinished
     from epochal.store.run import RunView
     from epochal.store.store import Store
 
-# Exit codes; 0 is fine or ended.
-FINDINGS, ERROR, TIMEOUT, UNTIL_MET = 1, 2, 3, 4
+# Exit codes; 0 is fine or ended. ``UNKNOWN`` is for those who ask to be strict.
+FINDINGS, ERROR, TIMEOUT, UNTIL_MET, UNKNOWN = 1, 2, 3, 4, 5
+
+
+def diagnosis_code(known: Diagnosis, *, is_strict: bool = False) -> int:
+    """The exit code of every command that answers with a diagnosis."""
+    if known.state in ("suspicious", "broken"):
+        return FINDINGS
+    return UNKNOWN if is_strict and known.state == "unknown" else 0
 
 
 # -- commands and groups --------------------------------------------------------------------------

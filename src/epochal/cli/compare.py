@@ -32,7 +32,7 @@ from epochal.errors import UsageError
 from epochal.records.format import UNKNOWN, format_number, plural
 from epochal.store.comparison import ComparedMetric, Comparison, compare, deltas
 from epochal.store.run import RunView
-from epochal.store.words import most_severe_text, progress_text
+from epochal.store.words import progress_text, state_text
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MOST_METRICS = 8
@@ -229,12 +229,12 @@ def _tables(runs: Sequence[RunView], found: Comparison) -> list[str]:
     names = next(form for form in forms if len(set(form)) == len(form))
     state = ("status", *(info.status.text for info in infos))
     steps = ("step", *(progress_text(info) or UNKNOWN for info in infos))
-    found_in = [most_severe_text(info) for info in infos]
-    findings = [("findings", *(text or UNKNOWN for text in found_in))] if any(found_in) else []
+    states = [state_text(info) for info in infos]
+    known = [("diagnosis", *(text or UNKNOWN for text in states))] if any(states) else []
     config = [(name, *map(_text, values)) for name, values in found.config.items()]
     metrics = [row for metric in found.metrics for row in _rows(metric)]
     right = tuple(range(1, len(runs) + 1))
-    parts = [("RUN", [state, steps, *findings]), ("CONFIG", config), ("METRIC", metrics)]
+    parts = [("RUN", [state, steps, *known]), ("CONFIG", config), ("METRIC", metrics)]
     tables = [
         table((title, *names), rows, width=terminal_columns(), shrink=(0, *right), right=right)
         for title, rows in parts

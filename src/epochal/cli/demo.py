@@ -18,7 +18,6 @@ from epochal.journal.layout import RunFolder, read_json
 from epochal.run.console.messages import Verbosity
 from epochal.run.run import Run, recorder_of
 from epochal.settings import is_ci
-from epochal.store.brief import findings_of
 
 _ARCHIVE = "archive.html"
 _INTRODUCTION = """\
@@ -79,7 +78,7 @@ def command(fast: bool, opens: bool, seed: int) -> None:
     remark(f"\nWhat `{invocation()} doctor` found:\n")
     with local_store() as store:
         view = store.run(run.id)
-        print_diagnosis(view, findings_of(view))
+        print_diagnosis(view, view.diagnosis(most=None))
     remark(_what_next(folder))
     if address is not None and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         remark(f"\nThe live page stays open at {address}\nPress Enter to end.")

@@ -21,17 +21,17 @@ from epochal.store.lookup import is_address
 from epochal.store.opening import is_bucket
 from epochal.store.run import RunView
 from epochal.store.selection import FIELDS, fields_in
-from epochal.store.words import most_severe_text
+from epochal.store.words import STATE_STYLES, state_text
 
 # A word alone is a project, unless it can only be a field.
 _PROJECT = re.compile(r"(?!(?:config|summary|best)\.)[\w.+-]+")
 _FAILED = ("failed", "crashed")
-_FOR_PROGRAMS = "status step loss errors warnings created tags notes".split()
+_FOR_PROGRAMS = "status step loss diagnosis errors warnings created tags notes".split()
 # The columns of a table around those that a query or an order names.
-_BEFORE, _AFTER = "project group owner status step loss".split(), ["findings", "age"]
+_BEFORE, _AFTER = "project group owner status step loss".split(), ["diagnosis", "age"]
 # Fields that these columns say in other words.
 _SAID = frozenset("name text created errors warnings open_errors open_warnings".split())
-_NEVER_CUT = frozenset("status step loss findings age".split())
+_NEVER_CUT = frozenset("status step loss diagnosis age".split())
 # Metrics with a declared goal are columns as well: so many, in lists of so many runs, where one of
 # the newest has them.
 _MOST_GOALS, _MOST_WITH_GOALS, _NEWEST = 2, 200, 10
@@ -53,8 +53,8 @@ def command(
 
     Name a project, another folder of runs (also of another tracker), or a query. A field is a
     metric (its last value), best.METRIC, config.KEY, or one of name, project, status, step, epoch,
-    group, owner, tags, notes, created, errors and warnings. Fields that you sort or filter by, and
-    metrics with a declared goal, are shown; * marks the best value of a metric.
+    group, owner, tags, notes, created, diagnosis, errors and warnings. Fields that you sort or
+    filter by, and metrics with a declared goal, are shown; * marks the best value of a metric.
 
     \b
     epochal ls 'val/acc > 0.9 and config.lr < 3e-4' --sort=-val/acc
@@ -179,9 +179,9 @@ def _print(found: RunTable, chosen: Sequence[str] | None) -> None:
 
 
 def _marked(line: str, row: RunRow) -> list[tuple[str, str]]:
-    """A line of the table; open errors are red, open warnings yellow."""
-    style = "bad" if row.open_errors else "warn" if row.open_warnings else ""
-    before, found, after = line.rpartition(most_severe_text(row) or UNKNOWN)
+    """A line of the table; what is broken is red, what is suspicious yellow."""
+    style = STATE_STYLES[row.diagnosis.state]
+    before, found, after = line.rpartition(state_text(row) or UNKNOWN)
     return [(before, ""), (found, style), (after, "")]
 
 

@@ -25,6 +25,7 @@ import io
 import itertools
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -210,6 +211,7 @@ def _is_safe(character: str) -> bool:
 
 _GAP = 2
 _PLAIN_COLUMNS = 80
+_TEXT_COLUMNS, _NARROWEST_TEXT = 96, 30
 _UNLIMITED = 10_000
 _NARROWEST = 8
 
@@ -261,10 +263,18 @@ def _shrink(widths: list[int], shrink: Sequence[int], width: int) -> None:
 
 
 def terminal_columns() -> int:
-    """How wide a table may be: as wide as the terminal; in a pipe or a file nothing is cut."""
-    if not sys.stdout.isatty():
+    """How wide a table may be: as wide as the terminal; in a pipe or a file what COLUMNS says.
+
+    Without COLUMNS nothing is cut there.
+    """
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal():
         return _UNLIMITED
     return shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
+
+
+def text_columns() -> int:
+    """How wide sentences are: as the terminal, or as COLUMNS says in a pipe or a file."""
+    return max(shutil.get_terminal_size((_TEXT_COLUMNS, 0)).columns, _NARROWEST_TEXT)
 
 
 def _columns_of(text: str) -> int:

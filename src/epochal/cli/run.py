@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from epochal.cli.output import complain, form, say, say_json
 from epochal.cli.resume import environment_of, restarted
 from epochal.errors import UsageError
 from epochal.health.finding import Severity
-from epochal.records.format import format_duration, format_number, format_reached, plural
+from epochal.records.format import format_duration, format_number, format_reached
 from epochal.run.console.messages import Verbosity, enabled
 from epochal.settings.declared import LABELS, RUN_OPTIONS
-from epochal.store.brief import open_findings
 from epochal.store.run import RunView
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
@@ -140,9 +138,11 @@ def _result(ended: Launch) -> dict[str, Any]:
         info, names = ended.run.info, ("project", "name", "folder", "step", "epoch")
         result |= {"run": info.id, **{name: getattr(info, name) for name in names}}
         result |= {"status": info.status.state, "loss": ended.run.latest("loss")}
-        result["findings"] = [
+        known = ended.run.diagnosis()
+        result |= {"state": known.state, "diagnosis": known.sentence}
+        result["causes"] = [
             {"severity": one.severity, "rule": one.rule, "sentence": one.sentence}
-            for one in open_findings(ended.run)
+            for one in known.causes
         ]
     return result
 
@@ -155,19 +155,16 @@ def _sentence(words: tuple[str, ...], ended: Launch) -> str:
             "stopped" if ended.stopped is not None else "failed to start" if ended.code else "ended"
         )
         return f"{shlex.join(words)} {how} ({ended}) after {took} and recorded no run.{why}"
-    found = open_findings(ended.run)
     info, loss = ended.run.info, ended.run.latest("loss")
     how = "was stopped" if ended.stopped is not None else info.status.text
     reached = format_reached(info.step, info.epoch)
     facts = [f"{how}{f' ({ended})' if ended.code else ''}{f' at {reached}' if reached else ''}"]
     if loss is not None:
         facts.append(f"loss {format_number(loss)}")
-    if info.errors is not None:
-        counts = Counter(finding.severity for finding in found)
-        words_of = {"info": "note"}
-        texts = [plural(n, f"open {words_of.get(one, one)}") for one, n in counts.items()]
-        facts += texts or ["no open findings"]
-    see = f" See 'epochal doctor {shlex.quote(_name(ended))}'." if found else ""
+    known = ended.run.diagnosis()
+    if known.is_judged or known.causes:
+        facts.append(known.sentence)
+    see = f" See 'epochal doctor {shlex.quote(_name(ended))}'." if known.causes else ""
     return f"{_name(ended)} {', '.join([*facts, took])}.{why}{see}"
 
 

@@ -14,17 +14,11 @@ from epochal.cli import options, output
 from epochal.cli.command import ERROR, chosen_run, data_command, reading_store
 from epochal.exchange.media.stored import StoredSample
 from epochal.journal.blobs import TABLE
+from epochal.journal.diagnosis import Remark
 from epochal.journal.row import RunRow
 from epochal.records.format import format_bytes, format_duration, plural
 from epochal.records.values import flat_items
-from epochal.store.brief import (
-    BriefFinding,
-    BriefMetric,
-    RunBrief,
-    everything,
-    run_brief,
-    summaries,
-)
+from epochal.store.brief import BriefMetric, RunBrief, everything, run_brief, summaries
 from epochal.store.run import RunView
 from epochal.store.status import format_age
 from epochal.store.words import (
@@ -137,6 +131,7 @@ def _facts(info: RunRow, brief: RunBrief) -> dict[str, Any]:
         "samples": _samples_text(brief),
         "notes": info.notes,
         "last loss": "not finite" if info.nonfinite else None,
+        "diagnosis": brief.diagnosis or None,
         "problem": info.problem,
     }
 
@@ -195,7 +190,7 @@ def _value(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 
-def _finding(finding: BriefFinding) -> Iterator[output.Line]:
+def _finding(finding: Remark) -> Iterator[output.Line]:
     resolved = "  (resolved)" if finding.is_resolved else ""
     style = "" if finding.is_resolved else STYLES[finding.severity]
     text = f"{MARKS[finding.severity]} {output.one_line(finding.sentence)}{resolved}"

@@ -18,6 +18,7 @@ from epochal.base.guard import Guard, describe
 from epochal.health.ending import ending_severity
 from epochal.health.finding import Finding, Severity
 from epochal.health.rules.condition import AlertFailed
+from epochal.journal.diagnosis import diagnose
 
 # One message a minute at most; what comes in between travels together in the next.
 _PAUSE_S = 60.0
@@ -62,6 +63,7 @@ class Alerts:
         self._on_failure = on_failure
         self._clock = clock
         self._sent_ids: set[str] = set()
+        self._latest: dict[str, Mapping[str, Any]] = {}  # by id, as each finding was told last
         self._waiting: list[tuple[Severity, str]] = []
         self._is_checked = send is None
         self._sent_at: float | None = None
@@ -77,13 +79,15 @@ class Alerts:
 
     def finding(self, finding: Finding) -> None:
         """Tell of a finding that is grave enough, once."""
+        self._latest[finding.id] = finding.record()
         if finding.state != "open" or _GRAVITY[finding.severity] < self._least:
             return
         if finding.rule == AlertFailed.name:
             return  # it would go the way that is blocked
         if finding.id not in self._sent_ids:
             self._sent_ids.add(finding.id)
-            words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
+            word = "note" if finding.severity == "info" else finding.severity
+            words = f"{word}: {finding.sentence} {finding.advice}".rstrip()
             self.say(words, severity=finding.severity)
 
     def asked(self, record: Mapping[str, Any]) -> None:
@@ -99,6 +103,8 @@ class Alerts:
         where = "" if step is None else f" after step {step}"
         words = f"the run has {_ENDED.get(str(status), 'ended')}{where}"
         words += f": {reason}" if reason else "."
+        known = diagnose(self._latest.values(), observed={})
+        words += f" It is {known.sentence}." if known.causes else ""
         self.say(words, severity=ending_severity(str(status)) or "info")
 
     def say(self, line: str, *, severity: Severity = "error") -> None:

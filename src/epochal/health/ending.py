@@ -80,6 +80,7 @@ def ending_finding(
         advice=advice + (_RESUME if has_checkpoint else _RESTART).format(run),
         state="open",
         t=t,
+        certainty="fact",
     )
 
 

@@ -76,6 +76,7 @@ class Health:
 
             rules = all_rules(self.guard)
         self._causes = {kind.name: kind.causes for kind in rules}
+        self._symptoms = {kind.name: kind.symptom_of for kind in rules}
         for kind in rules:
             if kind.name not in silenced:
                 self._add(kind)
@@ -333,6 +334,21 @@ class Health:
         finding = self._trackers.update(rule, verdict, step=step, t=t)
         if finding is not None:
             news.append(finding)
+            if finding.state == "open" and finding.severity != "info" and rule.causes:
+                news += self._put_under(finding)
+
+    def _put_under(self, cause: Finding) -> list[Finding]:
+        """Findings that were open before their cause: each stands under it from now on."""
+        news: list[Finding] = []
+        for key, symptom in list(self.context.open.items()):
+            if symptom.rule == cause.rule or symptom.id == cause.under:
+                continue
+            if not self._symptoms.get(symptom.rule, frozenset()).isdisjoint(
+                self._causes[cause.rule]
+            ):
+                told = self._trackers.put_under(key, cause.id)
+                news += [] if told is None else [told]
+        return news
 
     def _is_explained(self, rule: Rule, subject: str) -> bool:
         """Return True if another rule has an open finding that is a cause of what this one sees.

@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from epochal.health.course import RateJump
 from epochal.health.curve import Curve
+from epochal.journal.diagnosis import Certainty
 from epochal.records import Record, moment_of
-from epochal.records.format import format_bytes, format_duration, format_number
+from epochal.records.format import format_bytes, format_duration, format_significant
 
 Severity = Literal["info", "warning", "error"]
 State = Literal["open", "closed"]
 Evidence = Mapping[str, bool | int | float | str]
 
+# What most findings do not have.
+_OPTIONAL = frozenset({"under", "experiment", "apart"})
 SEVERITIES: tuple[str, ...] = get_args(Severity)  # from mild to grave
-_BYTES = "_bytes"
 
 
 class Evaluated(NamedTuple):
@@ -35,7 +37,9 @@ class Finding:
     """One thing that is or was wrong with a run; the same ``id`` from opening to closing.
 
     ``steps`` are the first and the last step it was seen at, None for what has no step; ``t`` is
-    the time of this statement, in Unix seconds.
+    the time of this statement, in Unix seconds. ``certainty`` says what it rests on; ``under`` is
+    the id of the finding that it is a consequence of. ``experiment`` would confirm or refute it,
+    and ``apart`` says by rule what tells that cause from this one.
     """
 
     id: str
@@ -48,6 +52,10 @@ class Finding:
     advice: str
     state: State
     t: float
+    certainty: Certainty = "measured"
+    under: str | None = None
+    experiment: str = ""
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     def record(self) -> Record:
         """The finding as a journal record of kind ``finding``."""
@@ -55,7 +63,7 @@ class Finding:
         record |= {one.name: getattr(self, one.name) for one in fields(self)}
         record["steps"] = None if self.steps is None else list(self.steps)
         record["evidence"] = {key: _plain(value) for key, value in self.evidence.items()}
-        return record
+        return {name: value for name, value in record.items() if value or name not in _OPTIONAL}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Finding | None:
@@ -70,20 +78,12 @@ class Finding:
             return None
 
 
-def evidence_text(name: str, value: float | str) -> str:
-    """One piece of evidence for people: ``before 468.0 MiB`` for a ``before_bytes``."""
-    if isinstance(value, (str, bool)):
-        return f"{name} {value}"
-    if name.endswith(_BYTES):
-        return f"{name.removesuffix(_BYTES)} {format_bytes(value)}"
-    return f"{name} {value if isinstance(value, int) else format_number(value)}"
-
-
-def dedup_key(record: Record) -> tuple[str, str, str, str]:
-    """What makes a finding new to its readers: it closed, became more severe or went on."""
+def dedup_key(record: Record) -> tuple[str, ...]:
+    """What makes a finding new to its readers: it closed, changed its rank or went on."""
     steps = record.get("steps")
     until = steps[-1] if isinstance(steps, (list, tuple)) and steps else None
-    return str(record.get("id")), str(record.get("state")), str(record.get("severity")), str(until)
+    fields = (record.get(name) for name in ("id", "state", "severity", "under"))
+    return (*map(str, fields), str(until))
 
 
 def finding_id(rule: str, subject: str, opened: float) -> str:
@@ -120,7 +120,7 @@ def rate_rose(curve: Curve, jump: RateJump) -> str:
     """Return the beginning of a sentence about a jump of the learning rate."""
     return (
         f"The learning rate rose {times(jump.factor)} times at {curve.at(jump.position)}, "
-        f"from {format_number(jump.before)} to {format_number(jump.after)}"
+        f"from {format_significant(jump.before)} to {format_significant(jump.after)}"
     )
 
 
@@ -151,7 +151,7 @@ class _Formatter(string.Formatter):
             return _FORMATS[format_spec](value)
         if format_spec or isinstance(value, (str, bool)):
             return format(value, format_spec)
-        return f"{value:,}" if isinstance(value, int) else format_number(value)
+        return f"{value:,}" if isinstance(value, int) else format_significant(value)
 
 
 _FORMATTER = _Formatter()

@@ -8,9 +8,9 @@ from epochal.health.context import Context
 from epochal.health.finding import Finding, finding_id, is_more_severe
 from epochal.health.rule import Rule, Verdict
 
-# An open finding that goes on is said again when it has lasted several times as long as was said:
-# a dozen times in a run of a million steps.
-_TIMES = 4
+# An open finding that goes on is said again when it has lasted so many times as long as was said:
+# two dozen times in a run of a million steps.
+_TIMES = 1.5
 _LEAST_STEPS = 100.0
 _LEAST_S = 100.0
 
@@ -62,14 +62,32 @@ class FindingTracker:
 
     @property
     def grown(self) -> Finding | None:
-        """The open finding with its last step and its current severity and evidence."""
+        """The open finding as it is now: its last step, and the sentence of the newest evidence.
+
+        Weaker evidence replaces nothing: a warning after an error has another sentence.
+        """
         finding, held = self.finding, self._held
         if finding is None or held is None:
             return finding
         steps = self._steps_by_now(finding)
-        if not self._rule.replaces_text or is_more_severe(finding.severity, held.severity):
+        if is_more_severe(finding.severity, held.severity):
             return replace(finding, steps=steps)
-        return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
+        return replace(
+            finding,
+            steps=steps,
+            sentence=held.sentence,
+            evidence=dict(held.evidence),
+            advice=held.advice or finding.advice,
+            certainty=held.certainty or self._rule.certainty,
+        )
+
+    def put_under(self, cause: str) -> Finding | None:
+        """The finding turned out to be a consequence of another one; None where that is known."""
+        grown = self.grown
+        if grown is None or grown.under == cause:
+            return None
+        self.finding = replace(grown, under=cause, t=self._last_t)
+        return self.finding
 
     def renotify(self, *, is_over: bool) -> Finding | None:
         """The finding, if it has grown several times since its report; at the end, any growth."""
@@ -133,6 +151,9 @@ class FindingTracker:
             advice=verdict.advice,
             state="open",
             t=t,
+            certainty=verdict.certainty or self._rule.certainty,
+            experiment=self._rule.experiment,
+            apart=dict(self._rule.apart),
         )
 
     def _grow(self, verdict: Verdict, t: float) -> Finding | None:
@@ -146,6 +167,7 @@ class FindingTracker:
             sentence=verdict.sentence,
             evidence=dict(verdict.evidence),
             advice=verdict.advice or finding.advice,
+            certainty=verdict.certainty or self._rule.certainty,
             steps=self._steps_by_now(finding),
             t=t,
         )
@@ -186,6 +208,14 @@ class FindingTrackers:
         tracker = self._trackers.get((rule.name, subject))
         if tracker is not None:
             tracker.interrupt()
+
+    def put_under(self, key: tuple[str, str], cause: str) -> Finding | None:
+        """Note that a finding is a consequence of another one; what it returns is news."""
+        tracker = self._trackers.get(key)
+        news = None if tracker is None else tracker.put_under(cause)
+        if news is not None and tracker is not None:
+            self._keep(key, tracker)
+        return news
 
     def grown(self) -> list[Finding]:
         """The open findings as far as they have come, the oldest first."""

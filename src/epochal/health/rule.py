@@ -12,6 +12,7 @@ import msgspec
 
 from epochal.health.finding import Severity, fill
 from epochal.health.observation import Observation
+from epochal.journal.diagnosis import Certainty
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -82,12 +83,13 @@ class Message(NamedTuple):
     """One thing that a rule can report; sentence and advice are templates.
 
     A placeholder such as ``{level}`` or ``{ratio:times}`` names a piece of evidence or a threshold
-    of the rule. ``text.py`` has the formats.
+    of the rule. ``text.py`` has the formats. ``certainty`` is that of the rule unless given.
     """
 
     sentence: str
     advice: str
     severity: Severity = "warning"
+    certainty: Certainty | None = None
 
 
 # The extent of a verdict that is certain by itself, such as that a silent run logs again.
@@ -115,6 +117,7 @@ class Verdict(NamedTuple):
     evidence: Mapping[str, float | int | str] = MappingProxyType({})
     advice: str = ""
     extent: float = 1.0
+    certainty: Certainty | None = None
 
 
 class Rule(ABC):
@@ -143,9 +146,12 @@ class Rule(ABC):
     patience: int = 1  # active verdicts in a row before a finding opens
     release: int = 1  # verdicts in a row that are not active before it closes, at the least
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again
-    # Whether a later verdict replaces sentence and evidence of an open finding, because it covers
-    # the fault from its beginning to now. Otherwise only the steps of the finding grow.
-    replaces_text: ClassVar[bool] = False
+    # What its findings rest on: an exact fact of the program, a measurement against a bound, or a
+    # guess from the shape of curves. A wrong guess costs more than none, so facts are ranked first.
+    certainty: ClassVar[Certainty] = "measured"
+    # What would confirm or refute its finding; and by rule, what tells apart that cause and this.
+    experiment: ClassVar[str] = ""
+    apart: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     # Its numbers: a rule that has any declares a nested class of this name, and annotates
     # ``thresholds`` with it.
@@ -216,6 +222,7 @@ class Rule(ABC):
             evidence,
             fill(template.advice, values),
             extent,
+            template.certainty,
         )
 
     @classmethod

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from epochal.errors import FormatError, UsageError
+from epochal.journal.diagnosis import Diagnosis, shortened
 from epochal.journal.fold import RunMetrics
 from epochal.journal.layout import parse_part_name
 from epochal.journal.line import MAX_DEPTH, nests_too_deeply
@@ -42,7 +43,7 @@ def checked_summary(run_id: str, body: bytes, *, names: Mapping[str, Any] | None
         **(names or {}),
         config=redactor.config(row.config),
         summary=redactor.config(row.summary),
-        found=tuple(map(redactor.text, row.found)),
+        diagnosis=_redacted(redactor, row.diagnosis),
         notes=None if row.notes is None else redactor.text(row.notes),
         vanished=None if row.vanished is None else redactor.text(row.vanished),
         ending=None if row.ending is None else _without_secrets(redactor, row.ending),
@@ -60,9 +61,7 @@ def checked_metrics(body: bytes) -> RunMetrics:
             raise FormatError(f"metrics.json has facts of {facts.name.stem!r}, which is no part.")
         facts.config = redactor.config(facts.config)
         facts.summary = redactor.config(facts.summary)
-        facts.findings = {
-            name: _without_secrets(redactor, one) for name, one in facts.findings.items()
-        }
+        facts.findings = {name: redactor.config(one) for name, one in facts.findings.items()}
         if facts.header is not None:
             facts.header = _without_secrets(redactor, facts.header)
         if facts.finish is not None:
@@ -98,6 +97,12 @@ def _check_series(series: Iterable[SeriesSummary]) -> None:
     for one in series:
         if one.first_is not in _NONFINITE or one.last_is not in _NONFINITE:
             raise FormatError(f"{one.name!r} has a value that is neither a number nor infinite.")
+
+
+def _redacted(redactor: Redactor, diagnosis: Diagnosis) -> Diagnosis:
+    """A diagnosis whose texts are redacted, and no longer than a companion writes them."""
+    plain = redactor.config(msgspec.to_builtins(shortened(diagnosis)))
+    return msgspec.convert(plain, Diagnosis)
 
 
 def _without_secrets(redactor: Redactor, record: Mapping[str, Any]) -> dict[str, Any]:

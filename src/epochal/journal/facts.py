@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from epochal.journal.diagnosis import OBSERVED_EVENTS, Family
 from epochal.journal.layout import FINDINGS, LOOP, TELEMETRY, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Record, whole_number
@@ -18,8 +19,11 @@ FACT_KINDS = (
 )  # fmt: skip
 # The names of events that say something about the run as a whole; the last of each counts.
 FACT_EVENTS = ("vanished", "companion-lost", "phase")
-# What a list needs of a finding.
-_OF_FINDING = ("rule", "severity", "state", "sentence", "steps", "t")
+# What a diagnosis needs of a finding.
+_OF_FINDING = (
+    "id", "rule", "severity", "state", "sentence", "series", "steps", "t", "evidence", "advice",
+    "certainty", "under", "experiment", "apart",
+)  # fmt: skip
 _TAKEN_OVER: tuple[Axis, ...] = ("step", "epoch")
 
 _MEANINGS = ("unit", "goal", "x", "role")
@@ -94,7 +98,8 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
     ``header`` is the first record; empty where the first line of the file is damaged, None before
     anything was read. ``finished_in`` is the part that has ``finish``. ``reached`` and
     ``takeovers`` are rank 0's own. ``deleted`` are values of the summary that an earlier attempt
-    may have. ``findings`` has the newest statement of each by id.
+    may have. ``findings`` has the newest statement of each by id. ``events`` are the names of
+    events that show what was observed; ``family`` is what the training was recognised as.
     """
 
     name: PartName
@@ -114,6 +119,8 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
     vanished: str | None = None
     lost_companion: bool = False
     phase: str | None = None
+    events: list[str] = []
+    family: Family | None = None
     num_records: int = 0
     num_damaged: int = 0
 
@@ -212,6 +219,8 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
             vanished=later.vanished or self.vanished,
             lost_companion=self.lost_companion or later.lost_companion,
             phase=later.phase or self.phase,
+            events=sorted({*self.events, *later.events}),
+            family=later.family or self.family,
             num_records=self.num_records + later.num_records,
             num_damaged=self.num_damaged + later.num_damaged,
         )
@@ -228,6 +237,10 @@ class PartFacts(msgspec.Struct, omit_defaults=True):
             self.lost_companion = True
         elif name == "phase" and isinstance(record.get("phase"), str):
             self.phase = record["phase"]
+        elif name == "family" and isinstance(record.get("family"), str):
+            self.family = Family(record["family"], str(record.get("why") or ""))
+        elif name in OBSERVED_EVENTS and name not in self.events:
+            self.events.append(str(name))
 
     def _note_summary(self, record: Record) -> None:
         name = record.get("name")
@@ -348,6 +361,17 @@ class RunFacts:
     def is_judged(self) -> bool:
         """Whether rules have read anything of the newest attempt."""
         return any(one.name.writer == FINDINGS or one.findings for one in self._newest())
+
+    @property
+    def events(self) -> set[str]:
+        """The names of events that show what was observed."""
+        return {name for facts in self.facts for name in facts.events}
+
+    @property
+    def family(self) -> Family | None:
+        """What the training was recognised as last."""
+        said = [facts.family for facts in self.facts if facts.family is not None]
+        return said[-1] if said else None
 
     @property
     def vanished(self) -> str | None:

@@ -11,7 +11,7 @@ takes over from a step. Such a series is no longer known until somebody reads al
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from epochal.errors import FormatError
+from epochal.journal.diagnosis import Area, area_of, steps_covered
 from epochal.journal.facts import (
     FACT_KINDS,
     STEP_LIMIT,
@@ -45,6 +46,8 @@ _OF_HEADER = frozenset(
 _FACT_KINDS = frozenset(FACT_KINDS)
 # The fields of nearly every record of a training.
 _FREE = ("log", "t", "step", "m")
+# A model has thousands of gradients, which all go as far.
+_MOST_OF_AREA = 64
 
 
 class MustReadAllError(FormatError):
@@ -172,7 +175,7 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     """The content of ``metrics.json``: the summary of every series, and what a fold goes on from.
 
     ``writers`` has the facts of each writer in each attempt; ``marks`` how far each was read, by
-    the stem of its newest part.
+    the stem of its newest part. ``areas`` says for how many steps the series of each area speak.
     """
 
     v: int = SUMMARY_VERSION
@@ -180,6 +183,7 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     writers: list[PartFacts] = []
     marks: dict[str, Mark] = {}
     kinds: list[str] = []
+    areas: dict[Area, int | None] = {}
 
     @property
     def facts(self) -> RunFacts:
@@ -204,6 +208,9 @@ class Fold:
         self._by_name: dict[tuple[Axis, Origin], dict[str, Points]] = {}
         # By axis and attempt, from where the attempt replaces older ones.
         self._takeovers: dict[Axis, dict[int, int]] = {"step": {}, "epoch": {}}
+        # The series that show an area, among so many of all series.
+        self._of_areas: dict[Area, list[tuple[Axis, Points]]] = {}
+        self._num_of_areas = 0
         # What the series mean, and what that was made of.
         self._meant: tuple[Any, Mapping[SeriesKey, Metric]] | None = None
         if known is not None:
@@ -442,7 +449,26 @@ class Fold:
             writers=[without_details(self._facts[key]) for key in sorted(self._facts)],
             marks=self.positions,
             kinds=sorted(self.kinds - DENSE_KINDS),
+            areas=self._areas(),
         )
+
+    def _areas(self) -> dict[Area, int | None]:
+        """For how many steps the series of each area speak; the first of many stand for all."""
+        for (key, _), points in islice(self._points.items(), self._num_of_areas, None):
+            metric = self._meanings().get(key)
+            area = area_of(key.name, None if metric is None else metric.role)
+            if area is not None:
+                some = self._of_areas.setdefault(area, [])
+                if len(some) < _MOST_OF_AREA:
+                    some.append((key.axis, points))
+        self._num_of_areas = len(self._points)
+        return {
+            area: longest_covered(
+                steps_covered(axis, points.count + points.has_last, points.last_at)
+                for axis, points in some
+            )
+            for area, some in self._of_areas.items()
+        }
 
     @property
     def positions(self) -> dict[str, Mark]:
@@ -466,6 +492,21 @@ def _alike(records: Sequence[Record], start: int) -> Sequence[Record]:
             return records[start:end]
         step = at
     return records[start : end + 1]
+
+
+def longest_covered(covered: Iterable[int | None]) -> int | None:
+    """The largest number of steps; None where none of the series goes along steps."""
+    return max((one for one in covered if one is not None), default=None)
+
+
+def areas_of(metrics: Iterable[SeriesSummary]) -> dict[Area, int | None]:
+    """For how many steps the series of each area speak."""
+    found: dict[Area, list[int | None]] = {}
+    for one in metrics:
+        area = area_of(one.name, one.role)
+        if area is not None:
+            found.setdefault(area, []).append(steps_covered(one.axis, one.count, one.last_at))
+    return {area: longest_covered(some) for area, some in found.items()}
 
 
 def series_summary(metric: Metric, rank: int, summary: Summary | None) -> SeriesSummary:

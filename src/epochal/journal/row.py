@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from epochal.journal.diagnosis import NOT_JUDGED, Diagnosis
 from epochal.records import Axis
 from epochal.records.values import nonfinite_word
 from epochal.series.summary import Summary
@@ -188,7 +189,7 @@ class Mark(NamedTuple):
 
 
 UNREADABLE = Status("unreadable", "unreadable")
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -205,7 +206,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     identity and status are known, because nobody has summarised the run yet. ``summary`` is what
     the program set with ``run.summary``; ``group``, ``job_type`` and ``owner`` are as ``init`` was
     given them. ``fork`` says which run it was forked from. ``recorded`` has the kinds of its
-    records. ``found`` has the newest sentences of open findings.
+    records. ``diagnosis`` is how the training is.
 
     What the row is derived from at each moment: ``labels`` are as people set them; ``process``
     identifies the process that wrote the newest attempt, ``ending`` is its last record;
@@ -257,7 +258,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owner: str | None = None
     fork: Fork | None = None
     recorded: tuple[str, ...] = ()
-    found: tuple[str, ...] = ()
+    diagnosis: Diagnosis = NOT_JUDGED
     labels: Labels = NO_LABELS
     process: Mapping[str, Any] | None = None
     ending: Mapping[str, Any] | None = None

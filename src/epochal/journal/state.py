@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from epochal.errors import FormatError, UsageError
 from epochal.journal.entries import Cursor, Entry
 from epochal.journal.facts import Extent, PartFacts, RunFacts, SeriesKey, seconds, weight_of
-from epochal.journal.fold import RunMetrics, series_summary, without_details
+from epochal.journal.fold import RunMetrics, areas_of, series_summary, without_details
 from epochal.journal.layout import PartName
 from epochal.journal.metrics import Metric, metrics_of, set_metrics
 from epochal.journal.row import Mark
@@ -525,14 +525,14 @@ def run_metrics(state: RunState) -> RunMetrics:
             part.num_bytes,
             part.is_sealed or part.facts.is_finished,
         )
+    metrics = [
+        series_summary(meant[key], rank, known.get((key, rank)) or _read_summary(state, key, rank))
+        for key, ranks in state.ranks.items()
+        for rank in sorted(ranks)
+    ]
     return RunMetrics(
-        metrics=[
-            series_summary(
-                meant[key], rank, known.get((key, rank)) or _read_summary(state, key, rank)
-            )
-            for key, ranks in state.ranks.items()
-            for rank in sorted(ranks)
-        ],
+        metrics=metrics,
+        areas=areas_of(metrics),
         writers=[without_details(facts) for facts in writers.values()],
         marks=marks,
         kinds=sorted(state.kinds()),

@@ -19,6 +19,7 @@ import msgspec
 
 from epochal.base.atomic_file import replaced_file
 from epochal.errors import FormatError
+from epochal.journal.diagnosis import Diagnosis, diagnose, observed_areas, shortened, without_last
 from epochal.journal.facts import unix_time
 from epochal.journal.fold import Fold, RunMetrics
 from epochal.journal.layout import MAX_JSON_BYTES, PartName, RunFolder, json_or_empty
@@ -35,8 +36,8 @@ MOST_BYTES = 8 * 1024
 _MOST_CONFIG_BYTES = 4 * 1024
 _MOST_SUMMARY_BYTES = 1024
 MOST_HEADLINE = 12
-_MOST_SENTENCES = 3
-_LONGEST_TEXT = 200
+# So many metrics stay in a summary that is too long before its diagnosis is cut.
+_LEAST_HEADLINE = 4
 # A part may be sealed between a listing and the reading; each try finds at least one settled.
 _TRIES = 100
 # Longer than any id that was ever made here; links and positions have to hold it.
@@ -53,6 +54,8 @@ _STORED = {
     for field in msgspec.structs.fields(RunRow)
     if field.name not in _OF_READERS
 }
+# What the settings of a run say of its rules where it has none.
+_NO_RULES = {"enabled": False}
 _NOTHING_READ = Mark(-1, 0, 0)
 T = TypeVar("T")
 # Gives a field of run.json, or of the journal's header where run.json is missing.
@@ -93,7 +96,7 @@ def summarise(known: RunMetrics, run_json: Mapping[str, Any], *, place: str) -> 
         nonfinite=loss is not None and loss.last_is is not None,
         fork=fork_of(run_json),
         recorded=tuple(known.kinds),
-        found=_sentences(findings.values()),
+        diagnosis=diagnosis_of(known, told, findings.values(), is_judged=facts.is_judged),
         counts=count_findings(findings.values()) if facts.is_judged else None,
         unwatched=facts.num_unwatched,
         vanished=facts.vanished if finish is None else None,
@@ -146,11 +149,28 @@ def count_findings(findings: Iterable[Mapping[str, Any]]) -> FindingCounts:
     )
 
 
-def _sentences(findings: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The newest sentences of open findings, errors first."""
-    held = [one for one in findings if one.get("state") == "open" and one.get("sentence")]
-    held.sort(key=lambda one: (one.get("severity") == "error", unix_time(one.get("t")) or 0.0))
-    return tuple(str(one["sentence"])[:_LONGEST_TEXT] for one in held[: -_MOST_SENTENCES - 1 : -1])
+def diagnosis_of(
+    known: RunMetrics,
+    run_json: Mapping[str, Any],
+    findings: Iterable[Mapping[str, Any]],
+    *,
+    is_judged: bool,
+) -> Diagnosis:
+    """How a run is by the newest statement of each of its findings, and by what was observed."""
+    facts = known.facts
+    step = facts.reached("step")
+    loss = next((one for one in _headline(known.metrics) if one.role == "loss"), None)
+    progress = None
+    if loss is not None and loss.first is not None and loss.last is not None:
+        progress = (loss.first, loss.last)
+    return diagnose(
+        findings,
+        observed=observed_areas(known.areas, kinds=known.kinds, events=facts.events, step=step),
+        is_judged=is_judged and run_json.get("rules") != _NO_RULES,
+        step=step,
+        family=facts.family,
+        progress=progress,
+    )
 
 
 def _headline(metrics: Iterable[SeriesSummary]) -> tuple[SeriesSummary, ...]:
@@ -364,7 +384,8 @@ def summary_bytes(row: RunRow, identity: IdentityMark | None = None) -> bytes:
     summary = _cut(row.summary, _MOST_SUMMARY_BYTES)
     is_cut = row.is_cut or len(config) < len(row.config) or len(summary) < len(row.summary)
     fields = {name: getattr(row, name) for name in _STORED}
-    fields |= {"config": config, "summary": summary, "is_cut": is_cut}
+    diagnosis = shortened(row.diagnosis)
+    fields |= {"config": config, "summary": summary, "diagnosis": diagnosis, "is_cut": is_cut}
     fields = {
         name: value for name, value in fields.items() if name == "v" or value != _STORED[name]
     }
@@ -374,9 +395,13 @@ def summary_bytes(row: RunRow, identity: IdentityMark | None = None) -> bytes:
         fields.pop("positions", None)
         text = _encoded(fields)
     headline = list(row.headline)
-    while len(text) > MOST_BYTES and headline:
+    while len(text) > MOST_BYTES and len(headline) > _LEAST_HEADLINE:
         headline.pop()
         text = _encoded({**fields, "headline": headline})
+    while len(text) > MOST_BYTES and (headline or fields["diagnosis"].causes):
+        headline = headline[:-1]
+        fields |= {"headline": headline, "diagnosis": without_last(fields["diagnosis"])}
+        text = _encoded(fields)
     return text
 
 

@@ -54,6 +54,25 @@ def format_number(value: float) -> str:
     return f"{value:.2f}"
 
 
+def format_significant(value: float) -> str:
+    """Write a number of a sentence with three significant digits: ``11.5``, ``2.30``, ``0.1``.
+
+    Args:
+        value: The number.
+    """
+    value = as_float(value)
+    if not math.isfinite(value) or value == 0:
+        return format_number(value)
+    if 999.5 <= abs(value) < 1e6:
+        return f"{value:,.0f}"
+    rounded = float(f"{value:.3g}")
+    if not 1e-4 <= abs(rounded) < 1000:
+        return f"{value:.2e}"
+    # What is exact stays short: 0.1, and not 0.100.
+    decimals = 2 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:g}" if rounded == value else f"{value:.{decimals}f}"
+
+
 def format_duration(seconds: float) -> str:
     """Write a duration as ``49ms``, ``1.5s``, ``4m 32s``, ``3h 12m`` or ``34d 05h``, rounded down.
 

@@ -27,7 +27,6 @@ from epochal.journal.layout import FINDINGS, LOOP, TELEMETRY, node_name, rank_wr
 from epochal.journal.line import encode_json
 from epochal.journal.process import process_identity
 from epochal.records import Record
-from epochal.records.format import plural
 from epochal.run.own_records import OwnRecords
 from epochal.run.recorder import Recorder
 from epochal.settings import Settings, child_environment, settings_environment
@@ -200,14 +199,15 @@ def _line() -> tuple[socket.socket | None, socket.socket | None]:
 class FindingsReporter:
     """Prints the findings of one attempt of a run, each with its advice.
 
-    At the end one line prints how many there were and which command shows them. A run so short that
+    At the end one line prints how the run is and which command shows why. A run so short that
     the companion has not read all of it runs the rules over its own records then.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._records = OwnRecords(writer=FINDINGS)
-        self._shown: dict[str, str] = {}  # severities by id
+        self._shown: set[str] = set()  # ids of what was printed
+        self._latest: dict[str, Record] = {}  # by id, as each finding was told last
         self._has_companion = False
         self._has_ended = False
 
@@ -240,13 +240,13 @@ class FindingsReporter:
             self.refresh()
         if deadline.left_s() and not self._has_ended and self._is_short():
             self._diagnose_here()
-        severities = list(self._shown.values())
-        counts = [(severities.count(word), word) for word in _SHOWN]
-        found = " and ".join(plural(count, word) for count, word in counts if count)
-        if found:
-            were = "was" if len(severities) == 1 else "were"
+        if self._shown:
+            from epochal.journal.diagnosis import diagnose
+
+            known = diagnose(self._latest.values(), observed={})
+            words = known.sentence if known.causes else "what was found is resolved"
             command = f"{invocation()} doctor {shlex.quote(shown_path(self._recorder.folder.path))}"
-            self._recorder.console.line(f"epochal: {found} {were} found: {command}")
+            self._recorder.console.line(f"epochal: {words}: {command}")
 
     def _is_short(self) -> bool:
         """Whether this process has written so little that the rules can read all of it at once."""
@@ -285,11 +285,13 @@ class FindingsReporter:
     def _show(self, findings: Iterable[Finding | None]) -> None:
         """Print each error and warning when it is found, once."""
         for finding in list(findings):
-            if finding is None or finding.severity not in _SHOWN or finding.state != "open":
+            if finding is None:
                 continue
-            is_new = finding.id not in self._shown
-            self._shown[finding.id] = finding.severity
-            if is_new:
+            self._latest[finding.id] = finding.record()
+            if finding.severity not in _SHOWN or finding.state != "open":
+                continue
+            if finding.id not in self._shown:
+                self._shown.add(finding.id)
                 words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
                 self._recorder.console.finding(words, is_error=finding.severity == "error")
 

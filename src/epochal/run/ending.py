@@ -63,6 +63,12 @@ class Deadline:
             raise
 
 
+def explain_out_of_memory(run: Any, error: BaseException) -> None:
+    """Write what memory was used for, if there was too little of it; once for each error."""
+    if "torch" in sys.modules and run.state != "finished":
+        torch_hooks().explain_out_of_memory(run, error)
+
+
 class EndingWriter(RunWriter, Protocol):
     """A run as its end sees it."""
 

@@ -11,6 +11,7 @@ from epochal.records import Record
 from epochal.run.writing import RunWriter
 
 if TYPE_CHECKING:
+    from epochal.journal.diagnosis import Diagnosis
     from epochal.journal.reader import PartReader
 
 _CHILD = "child-"
@@ -71,3 +72,12 @@ def _sealed_records(folder: RunFolder, reader: PartReader) -> list[Record]:
 def _by_attempt(name: PartName) -> tuple[int, bool, PartName]:
     """Older attempts first, children before rank 0 itself."""
     return name.attempt, not name.writer.startswith(_CHILD), name
+
+
+def carried_diagnosis(recorder: RunWriter) -> Diagnosis:
+    """The diagnosis that the companion wrote last; unknown before it has written any."""
+    from epochal.journal.diagnosis import NOT_JUDGED
+    from epochal.journal.summaries import read_summary
+
+    row = recorder.guard.run("run.diagnosis", read_summary, str(recorder.folder.path))
+    return NOT_JUDGED if row is None else row.diagnosis

@@ -3,7 +3,6 @@
 When a ``log`` call has returned, its record is in the kernel's hands and the death of this process
 cannot lose it. Calls may come from any thread and from forked children. Misuse raises at once; what
 the outside world does (a full disk, a folder that vanished) never reaches the caller.
-
 ``run/recorder.py`` lists what each call does in each state of a run.
 """
 
@@ -13,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,16 +25,17 @@ from epochal.records import Record
 from epochal.records.values import Metrics, Scalar, as_list
 from epochal.run import typed
 from epochal.run.config import RunConfig
+from epochal.run.ending import explain_out_of_memory
+from epochal.run.own_records import carried_diagnosis
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
+from epochal.run.typed import Value, Whole
 
 if TYPE_CHECKING:
     from epochal.exchange.media.stored import StoredSample
+    from epochal.journal.diagnosis import Diagnosis
 
-# One number of a typed call, and its first argument, which may be the whole record.
-Value: TypeAlias = Scalar | None
-Whole: TypeAlias = Scalar | Mapping[str, Any] | None
 # Takes a run, and the arguments of its ``fork``.
 StartFork: TypeAlias = Callable[["Run", str | None, int | None, Mapping[str, Any]], "Run"]
 
@@ -61,7 +62,7 @@ class Run:
 
     def __init__(self, recorder: Recorder, start_fork: StartFork) -> None:
         self._recorder, self._start_fork = recorder, start_fork
-        recorder.ending.explain = self._explain_out_of_memory
+        recorder.ending.explain = partial(explain_out_of_memory, self)
         if "torch" in sys.modules:
             hot = (Run.log, Recorder.write, Recorder.write_silent, Phase.__enter__, Phase.__exit__)
             torch_hooks().exclude_from_compile(*hot, Run.phase)
@@ -725,11 +726,9 @@ class Run:
     def fork(self, name: str | None = None, *, step: int | None = None, **arguments: Any) -> Run:
         """Start a run with a copy of this one's history up to a step, by default its last one.
 
-        ``arguments`` are those of :func:`epochal.init`. This run stays open.
-
         Args:
             name: The name of the new run.
-            step: The last step that is copied.
+            step: The last step that is copied; this run stays open.
             arguments: Other arguments of :func:`epochal.init`.
 
         Example:
@@ -737,6 +736,14 @@ class Run:
             branch = run.fork("lower-lr", step=100, config={"lr": 1e-4})
         """
         return self._start_fork(self, name, step, arguments)
+
+    def diagnosis(self) -> Diagnosis:
+        """How the training is, as its companion wrote it last; unknown without a companion.
+
+        Example:
+            print(run.diagnosis().sentence)
+        """
+        return carried_diagnosis(self._recorder)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -791,8 +798,3 @@ class Run:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._recorder.ending.leave(error)
-
-    def _explain_out_of_memory(self, error: BaseException) -> None:
-        """Write what memory was used for, if there was too little of it; once for each error."""
-        if "torch" in sys.modules and self.state != RunState.FINISHED:
-            torch_hooks().explain_out_of_memory(self, error)

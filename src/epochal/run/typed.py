@@ -9,15 +9,19 @@ by the :class:`~epochal.run.accepted.CallValues` of the call. None is absent, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from epochal.base.guard import attempt
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import now
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Kind, Record
-from epochal.records.values import as_list, plain_json, shown_text, single
+from epochal.records.values import Scalar, as_list, plain_json, shown_text, single
 from epochal.run.accepted import CallValues
 from epochal.run.recorder import Recorder
+
+# One number of a typed call, and its first argument, which may be the whole record.
+Value: TypeAlias = Scalar | None
+Whole: TypeAlias = Scalar | Mapping[str, Any] | None
 
 # What a record cannot do without: missing it raises, and unreadable it leaves the record out.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.journal.diagnosis import in_a_list
 from epochal.journal.metrics import Metric
 from epochal.journal.row import MetricSummary, RunRow
 from epochal.records import ROLES
@@ -55,6 +56,7 @@ def run_row(
         phase=_phase(run) if is_followed else None,
         unfinished=unfinished_text(row),
         # What a row is made of stays here: a page of a thousand rows is as large as it has to be.
+        diagnosis=in_a_list(row.diagnosis),
         headline=(),
         positions={},
         process=None,

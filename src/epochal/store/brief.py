@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from epochal.errors import UsageError
 from epochal.health.ending import BAD_ENDINGS
 from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
+from epochal.journal.diagnosis import Remark, as_remark
 from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow
 from epochal.records import Axis, Record, finite
@@ -54,16 +55,6 @@ class BriefMetric(msgspec.Struct, frozen=True, omit_defaults=True):
     is_finite: bool = True
 
 
-class BriefFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finding; ``steps`` are the first and the last step it was seen at."""
-
-    severity: str
-    rule: str
-    sentence: str
-    steps: tuple[int, int] | None = None
-    is_resolved: bool = False
-
-
 class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run in short; times in Unix seconds.
 
@@ -94,7 +85,8 @@ class RunBrief(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     changed: Mapping[str, list[Any]] = {}
     config: Mapping[str, Any] = {}
     more_config: int = 0
-    findings: list[BriefFinding] = []
+    diagnosis: str = ""
+    findings: list[Remark] = []
     more_findings: int = 0
     samples: int = 0
     files: int = 0
@@ -108,7 +100,8 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
     before = previous_run(store, row)
     own = dict(flat_items(view.config)) if before is None else {}
     changed = {} if before is None else _changed(before, view)
-    found = findings_of(view, most=RECORDS_A_LOOK)
+    known = view.diagnosis()
+    found = [*map(as_remark, known.causes), *known.notes]
     values = flat_items(row.summary)
     texts = {name: text for name, text in values if isinstance(text, str) and name not in every}
     return RunBrief(
@@ -127,7 +120,8 @@ def run_brief(store: Store, view: RunView) -> RunBrief:
         changed=dict(itertools.islice(changed.items(), _MOST_ENTRIES)),
         config=dict(itertools.islice(own.items(), _MOST_ENTRIES)),
         more_config=max(len(own) + len(changed) - _MOST_ENTRIES, 0),
-        findings=[_finding(one) for one in found[:_MOST_FINDINGS]],
+        diagnosis=known.sentence,
+        findings=[_shorter(one) for one in found[:_MOST_FINDINGS]],
         more_findings=max(len(found) - _MOST_FINDINGS, 0),
         samples=len(view.entries("blob", "text", rank=None)),
         files=len({entry.name for entry in view.entries("file", rank=None)}),
@@ -161,24 +155,26 @@ def summaries(view: RunView) -> Iterator[tuple[Metric, int, Summary]]:
             yield metric, rank, view.summary(metric.name, rank=rank, axis=metric.axis)
 
 
-def diagnosis(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
-    """Findings of a run and what they are based on, for programs."""
-    row, counts = view.info, view.evaluated()
-    faults = [entry.record for entry in view.internal_errors()]
+def diagnosis_facts(view: RunView) -> dict[str, Any]:
+    """The diagnosis of a run, which run that is, and what it is based on, for programs."""
+    known, row, counts = view.diagnosis(most=None), view.info, view.evaluated()
     return {
         "run": row.id,
         "name": row.name,
         "project": row.project,
         "status": row.status.state,
+        "reason": row.status.reason,
         "step": row.step,
         "epoch": row.epoch,
-        "errors": sum(finding.severity == "error" for finding in found),
-        "warnings": sum(finding.severity == "warning" for finding in found),
+        "errors": row.errors,
+        "warnings": row.warnings,
+        **msgspec.to_builtins(known),
         "goodput": view.goodput(),
         "evaluated": counts and counts.evaluated,
         "records": counts and counts.records,
-        "internal_errors": [_without(fault, "log", "name") for fault in faults],
-        "findings": [_without(finding.record(), "log", "t", "id") for finding in found],
+        "internal_errors": [
+            _without(entry.record, "log", "name") for entry in view.internal_errors()
+        ],
     }
 
 
@@ -248,10 +244,8 @@ def _changed(before: RunView, view: RunView) -> dict[str, list[Any]]:
     }
 
 
-def _finding(finding: Finding) -> BriefFinding:
-    is_resolved = finding.state == "closed"
-    sentence = _short(finding.sentence) or ""
-    return BriefFinding(finding.severity, finding.rule, sentence, finding.steps, is_resolved)
+def _shorter(remark: Remark) -> Remark:
+    return msgspec.structs.replace(remark, sentence=_short(remark.sentence) or "", id="")
 
 
 def _duration_s(row: RunRow) -> float | None:

@@ -2,7 +2,7 @@
 
 A name alone is a metric's last value or what the program set in its summary, else a value of the
 configuration. ``best.loss``, ``config.lr``, ``summary.loss.mean`` and the fields of a run, such as
-``notes``, are as in queries; ``age`` and ``findings`` exist as well.
+``notes``, are as in queries; ``age`` exists as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from epochal.store.lookup import near_names
 from epochal.store.run import RunView
 from epochal.store.selection import FIELDS, Subject, field_reading, metric_name
 from epochal.store.status import format_age
-from epochal.store.words import format_value, most_severe_text, progress_text
+from epochal.store.words import format_value, progress_text, state_text
 
 # In place of what nobody has summarised yet.
 _PENDING = "…"
@@ -75,8 +75,8 @@ class Column(msgspec.Struct, frozen=True, dict=True):
             return progress_text(row) or UNKNOWN
         if value is None or value in ("", []):
             return UNKNOWN if row.is_summarised or value is not None else _PENDING
-        if self.name == "findings":
-            return most_severe_text(row) or UNKNOWN
+        if self.name == "diagnosis":
+            return state_text(row) or UNKNOWN
         if self.name == "age":
             return format_age(value)
         if self.is_metric and isinstance(value, float):
@@ -141,11 +141,6 @@ def _column(field: q.Field, subjects: Sequence[Subject]) -> Column:
     return Column(name, values, metric is not None, None if metric is None else metric.goal)
 
 
-def _findings(subject: Subject) -> Mapping[str, int | None] | None:
-    row = subject.row
-    return None if row.errors is None else {"errors": row.errors, "warnings": row.warnings}
-
-
 def _age(subject: Subject) -> float | None:
     created = subject.row.created
     return None if created is None else time.time() - created
@@ -154,7 +149,6 @@ def _age(subject: Subject) -> float | None:
 # A list on another machine has the last loss, so that no run is fetched for it.
 _OWN: Mapping[str, Callable[[Subject], Any]] = {
     "age": _age,
-    "findings": _findings,
     "loss": lambda subject: subject.view.latest("loss"),
 }
 

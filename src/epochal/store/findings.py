@@ -25,9 +25,8 @@ from epochal.health.finding import Evaluated, Finding, dedup_key
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.entries import Entry, by_time
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.journal.row import FindingCounts, Status
+from epochal.journal.row import Status
 from epochal.journal.state import Part, RunState
-from epochal.journal.summaries import count_findings
 from epochal.records import Position, moment_of, whole_number
 from epochal.store.row import latest_findings
 
@@ -44,7 +43,7 @@ _LOOK_BUDGET_S = 60.0
 _ENDING_PART = 1
 
 
-class Diagnosis:
+class Judge:
     """The findings of a run; each call continues reading where the last one stopped."""
 
     def __init__(self, *, look_budget_s: float = _LOOK_BUDGET_S) -> None:
@@ -166,16 +165,15 @@ class _Attempt:
         ]
 
 
-def count_entries(found: Iterable[Entry], *, attempts: int) -> FindingCounts:
-    """How many findings these are, without how the run ended: a row adds that with its status."""
+def without_ending(found: Iterable[Entry], *, attempts: int) -> list[Finding]:
+    """The latest of each finding, without how the run ended: a row adds that with its status."""
     ending = (_WRITER, _ENDING_PART)
     told = [
         (entry.position.attempt, entry.record)
         for entry in found
         if (entry.position.writer, entry.position.part) != ending
     ]
-    latest = latest_findings(told, attempts=attempts)
-    return count_findings({"severity": f.severity, "state": f.state} for f in latest)
+    return latest_findings(told, attempts=attempts)
 
 
 def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None:

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from epochal.errors import FormatError
-from epochal.health.ending import ending_severity
+from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding, ending_severity
 from epochal.health.finding import Finding
+from epochal.journal.diagnosis import with_finding
 from epochal.journal.facts import PartFacts, unix_time
 from epochal.journal.fold import RunMetrics
 from epochal.journal.layout import LOOP
@@ -130,18 +131,36 @@ def status_of(row: RunRow, *, now: float, grew: float | None = None) -> Status:
 
 
 def with_status(row: RunRow, status: Status, *, run_id: str | None = None) -> RunRow:
-    """The row at a moment: with its status, and the counts of findings that belong to it."""
-    found, severity = row.counts, ending_severity(status.state)
-    if severity is not None and "pid" in (row.process or {}):
+    """The row at a moment: with its status, and with the findings that belong to it."""
+    found, diagnosis = row.counts, row.diagnosis
+    how = next((how for how in BAD_ENDINGS if how == status.state), None)
+    if how is not None and "pid" in (row.process or {}):
+        severity = ending_severity(how)
         more = (severity == "error", severity == "warning") * 2
         found = FindingCounts(*map(sum, zip(found or _NOTHING, more, strict=True)))
+        diagnosis = with_finding(diagnosis, _ending(row, how, status.reason))
     return msgspec.structs.replace(
         row,
         id=row.id if run_id is None else run_id,
         status=status,
+        diagnosis=diagnosis,
         is_partly_watched=is_partly_watched(row, status),
         **(dict.fromkeys(FindingCounts._fields) if found is None else found._asdict()),
     )
+
+
+def _ending(row: RunRow, how: BadEnding, reason: str | None) -> Record:
+    """How a run ended, as far as its row knows; its own records have the advice."""
+    finding = ending_finding(
+        how,
+        run=row.name,
+        attempt=row.attempts,
+        step=row.step,
+        epoch=row.epoch,
+        t=row.updated or 0.0,
+        reason=reason,
+    )
+    return replace(finding, advice="").record()
 
 
 def is_partly_watched(row: RunRow, status: Status) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ from epochal.exchange.media.stored import StoredSample
 from epochal.health.finding import Evaluated
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.journal.blobs import files_of, open_blob
+from epochal.journal.diagnosis import Diagnosis
 from epochal.journal.entries import Cursor, Entry, by_time
 from epochal.journal.fold import RunMetrics
 from epochal.journal.labels import LabelsEdit
@@ -24,7 +25,7 @@ from epochal.journal.metrics import Metric, set_metrics, set_role
 from epochal.journal.regular_file import read_regular
 from epochal.journal.row import Labels, RunRow, SeriesSummary, Status
 from epochal.journal.state import AXES, RunState, StalePartError
-from epochal.journal.summaries import last_value
+from epochal.journal.summaries import count_findings, diagnosis_of, last_value
 from epochal.records import DENSE_KINDS, Axis, Position, Record
 from epochal.series.blocks import Downsampled
 from epochal.series.importance import Importance
@@ -33,15 +34,15 @@ from epochal.series.summary import Summary
 from epochal.store.cache import SERIES_BYTES, locked
 from epochal.store.findings import (
     RECORDS_A_LOOK,
-    Diagnosis,
-    count_entries,
+    Judge,
     met_errors,
     recorded_errors,
+    without_ending,
 )
 from epochal.store.goodput import Goodput, goodput
 from epochal.store.held import MAX_MOVES, HeldRun
 from epochal.store.metrics import formula_series, no_metric, resolve
-from epochal.store.row import status_of, with_set_value, with_status
+from epochal.store.row import latest_findings, status_of, with_set_value, with_status
 from epochal.store.run_files import Machine, patch_file, read_machines
 from epochal.store.status import GONE
 
@@ -91,8 +92,8 @@ class RunView(HeldRun):
     _blob_types: tuple[Cursor, Mapping[str, str]] | None = None
 
     @cached_property
-    def _diagnosis(self) -> Diagnosis:
-        return Diagnosis()
+    def _judge(self) -> Judge:
+        return Judge()
 
     @property
     def _series_known(self) -> _Listed:
@@ -433,20 +434,40 @@ class RunView(HeldRun):
         Args:
             most: The largest number of records that are read.
         """
-        row, diagnosis, rules = self.read_row(), self._diagnosis, self.rules
+        row, judge, rules = self.read_row(), self._judge, self.rules
         status = self._status_of(row)
         if status.state == "finished" and not self._may_have("finding"):
             facts = self.known.facts
             if facts.is_judged and not facts.num_unwatched:
                 return []
-        found = self._ask(lambda state: diagnosis.entries(state, status, rules=rules, most=most))
-        if diagnosis.is_complete and status.state != "running":
-            # Lists count what was found here, and those of other processes by the index.
-            counted = count_entries(found, attempts=row.attempts)
+        found = self._ask(lambda state: judge.entries(state, status, rules=rules, most=most))
+        if judge.is_complete and status.state != "running":
+            # Lists show what was found here, and those of other processes by the index.
+            told = [one.record() for one in without_ending(found, attempts=row.attempts)]
+            counted = count_findings(told)
             if row.counts != counted or row.unwatched:
-                self._row = msgspec.structs.replace(row, counts=counted, unwatched=0)
+                self._row = msgspec.structs.replace(
+                    row, counts=counted, unwatched=0, diagnosis=self._diagnosed(told)
+                )
                 self._keep(self._row)
         return found
+
+    @locked
+    def diagnosis(self, *, most: int | None = RECORDS_A_LOOK) -> Diagnosis:
+        """How the training is: causes with their evidence, notes, and what was not observed.
+
+        Args:
+            most: The largest number of records that are read where no companion judged them.
+        """
+        entries = self.findings(most=most)
+        told = [(entry.position.attempt, entry.record) for entry in entries]
+        latest = latest_findings(told, attempts=self.read_row().attempts)
+        return self._diagnosed([one.record() for one in latest])
+
+    def _diagnosed(self, findings: Iterable[Record]) -> Diagnosis:
+        known = self.known
+        is_judged = known.facts.is_judged or (self.rules.enabled and bool(known.facts.num_records))
+        return diagnosis_of(known, self.source.run_json, findings, is_judged=is_judged)
 
     @locked
     def evaluated(self) -> Evaluated | None:
@@ -454,7 +475,7 @@ class RunView(HeldRun):
 
         None before ``findings`` has read them, and while a companion evaluates the run.
         """
-        return self._ask(self._diagnosis.evaluated)
+        return self._ask(self._judge.evaluated)
 
     @locked
     def internal_errors(self) -> list[Entry]:
@@ -463,7 +484,7 @@ class RunView(HeldRun):
         Recorded ones by time, then those that members met in reading the run here. ``count`` says
         how often the member failed, as far as that is known. None of them affects the run.
         """
-        met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
+        met = (*self._judge.guard.faults.values(), self._held.guard.faults.get(self.place))
         return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked

@@ -120,10 +120,12 @@ _PLAIN: dict[str, Reading] = {
     "duration": lambda run: (
         None if run.row.updated is None else max(0.0, run.row.updated - (run.row.created or 0.0))
     ),
+    # How the training is, in a word; a run that no rule has judged has none.
+    "diagnosis": lambda run: run.info.diagnosis.state if run.info.diagnosis.is_judged else None,
     **{name: attrgetter(f"info.{name}") for name in FindingCounts._fields},
 }
 _NESTED = ("config", "summary", "best")
-FIELDS = (*_PLAIN, "age", "findings")
+FIELDS = (*_PLAIN, "age")
 
 
 # What run.json and labels.json say; every other field is known when the journal was read.

@@ -10,7 +10,7 @@ from datetime import datetime
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.journal.row import RunRow
 from epochal.records import Position, Record, moment_of, scalars_of, unit_of
-from epochal.records.format import UNKNOWN, format_bytes, format_number, plural
+from epochal.records.format import UNKNOWN, format_bytes, format_number
 from epochal.records.values import as_float
 
 # Units of what is counted: their values are whole.
@@ -68,25 +68,21 @@ def _of_total(reached: int, done: int | None, total: int | None, between: str) -
     return f"{reached} (of {total})" if reached > total else f"{done}{between}{total}"
 
 
-def most_severe_text(info: RunRow) -> str | None:
-    """The errors, or the warnings where there are no errors; None if no rules ran.
+def state_text(info: RunRow) -> str | None:
+    """How a training is, in a word; None if no rules ran.
 
     A ``+`` behind it means that an attempt was not watched to its end.
     """
-    if info.errors is None:
+    known = info.diagnosis
+    if not known.is_judged and not known.causes:
         return None
-    number, num_open, word = info.errors, info.open_errors or 0, "error"
-    if not number:
-        number, num_open, word = info.warnings or 0, info.open_warnings or 0, "warning"
-    found = plural(number, word) if number else "none"
-    if num_open != number:
-        found += f" ({num_open} open)" if num_open else " (resolved)"
-    return f"{found} +" if info.is_partly_watched else found
+    return f"{known.state} +" if info.is_partly_watched else known.state
 
 
 # Of findings; the styles are those of ``tui.text.THEME``.
-MARKS = {"error": "✗", "warning": "!", "info": "·"}
-STYLES = {"error": "bad", "warning": "warn", "info": ""}
+MARKS = {"error": "✗", "warning": "!", "info": "·", "note": "·"}
+STYLES = {"error": "bad", "warning": "warn", "info": "", "note": ""}
+STATE_STYLES = {"broken": "bad", "suspicious": "warn", "healthy": "good", "unknown": ""}
 _LEVELS = {"warning": "warn", "stderr": "warn", "debug": "dim"}
 _ALARMS = ("error", "critical", "fatal", "exception")
 # What programs print when they fail; "error 0.31" and "0 errors" are values, not failures.

@@ -50,7 +50,7 @@ def test_large_updates_and_a_loss_that_does_not_fall_are_a_warning(
     (found,) = opened(LearningRateTooHigh, in_order(watched(updates), steps(STAYS, lr=rates)))
     assert (found.rule, found.severity, found.series) == ("lr-too-high", "warning", "train/loss")
     assert (found.steps, found.evidence["ratio"]) == ((0, step), updates[step])
-    assert "of 0.50" in found.sentence
+    assert "of 0.5" in found.sentence
     # The loss is the second piece of evidence: with one that falls fast it is a note.
     fast = steps([2.3 * 0.95**n for n in range(200)], lr=rates)
     (note,) = opened(LearningRateTooHigh, in_order(watched(updates), fast))

@@ -30,6 +30,7 @@ class NoBetterThanBaseline(Rule):
 
     name = "no-better-than-baseline"
     group = "evaluation"
+    certainty = "inferred"
     healthy = "Better than always predicting the mean, the most frequent class, or a guess."
     reports = {
         "warning": (

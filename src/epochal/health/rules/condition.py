@@ -30,6 +30,7 @@ class ConditionMet(Rule):
 
     name = "condition"
     group = "operation"
+    certainty = "fact"
     healthy = "None of your conditions is met."
     reports = {
         "warning": "A condition of `[[rules.conditions]]` or `init(rules=[…])` is met. You may set "
@@ -111,6 +112,7 @@ class AlertFailed(Rule):
 
     name = "alert-failed"
     group = "operation"
+    certainty = "fact"
     healthy = "Every alert arrives."
     reports = {"warning": "An address is unknown or refuses a message."}
     messages = {
@@ -121,7 +123,6 @@ class AlertFailed(Rule):
         )
     }
     kinds = frozenset({"event"})
-    replaces_text = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         if observation.record.get("name") == self.name:

@@ -41,7 +41,6 @@ class DataRule(Rule):
     group = "data"
     needs = "`epochal.watch_data(loader)`."
     kinds = DATA_KINDS
-    replaces_text = True
 
     def reset(self) -> None:
         """Forget everything: a new process counts its epochs from 1."""
@@ -110,6 +109,7 @@ class DataValues(DataRule):
     """
 
     name = "data-values"
+    certainty = "fact"
     healthy = "Every input is finite, and its values differ."
     reports = {
         "info": "{constant_share:percent} of the samples are constant, {constant_samples} or more.",
@@ -183,6 +183,7 @@ class DataLabels(DataRule):
     """
 
     name = "data-labels"
+    certainty = "fact"
     healthy = "No single input value gives the label away, and labels are classes of the model."
     reports = {
         "warning": (
@@ -262,6 +263,7 @@ class DataOrder(DataRule):
     """
 
     name = "data-order"
+    experiment = "Shuffle the samples and start again for one epoch: the loss must stop rippling."
     healthy = "Every epoch has another order, and every batch is a mixture of the classes."
     reports = {
         "info": "A stream gives the same samples in the same order again.",
@@ -360,6 +362,7 @@ class DataRepeated(DataRule):
     """
 
     name = "data-repeated"
+    certainty = "fact"
     healthy = "Each sample comes once in an epoch, on one rank, and not again after a resume."
     reports = {
         "info": (
@@ -507,6 +510,7 @@ class DataLeak(DataRule):
     """
 
     name = "data-leak"
+    certainty = "fact"
     healthy = "No sample is in both training and evaluation data."
     reports = {
         "warning": "{share:percent} of the evaluation samples are training samples.",

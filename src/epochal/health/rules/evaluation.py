@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from epochal.health.context import Context, accuracy_of, is_accuracy
@@ -503,6 +504,18 @@ class Overfitting(CurveRule):
 
     name = "overfitting"
     group = "evaluation"
+    certainty = "inferred"
+    experiment = (
+        "Evaluate on samples of the training set: their loss must be far below that of the others."
+    )
+    apart = MappingProxyType(
+        {
+            "data-shift": (
+                "Hold samples of the training set back and evaluate them: "
+                "if they do well, the evaluation data is another."
+            )
+        }
+    )
     healthy = "The evaluation loss follows the training loss with a gap that does not grow."
     reports = {
         "info": (

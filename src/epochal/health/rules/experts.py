@@ -114,7 +114,6 @@ class MoeImbalance(Rule):
     symptom_of = frozenset({"lost values"})
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False
-    replaces_text = True
     patience = 2
     release = 5
     cooldown_steps = 100

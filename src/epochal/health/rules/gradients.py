@@ -321,6 +321,7 @@ class GradientsAddUp(CurveRule):
             "Gradients add up: {kept_steps} steps in a row, up to step {step}, began with the "
             "gradients of the step before.",
             "Call optimizer.zero_grad() in each step, on every optimizer.",
+            certainty="fact",
         ),
         "sum": Message(
             "The gradient norm grows with every step, from {start} at {since} to {now} at {place} "

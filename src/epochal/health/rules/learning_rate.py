@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import fmean, median, stdev
+from types import MappingProxyType
 from typing import NamedTuple
 
 from epochal.health.context import Context
@@ -15,7 +16,7 @@ from epochal.health.layer_series import GRADIENT_ZEROS, UPDATE_RATIOS, WEIGHT_NO
 from epochal.health.observation import Observation
 from epochal.health.optimizer import is_adaptive, optimizer_words, usual_rates
 from epochal.health.rule import CurveRule, Message, RuleThresholds, Verdict
-from epochal.records.format import format_number
+from epochal.records.format import format_significant
 
 _MOST_POINTS = 2000  # of a loss that may fall in a straight line
 _MOST_EVALS = 40  # later evaluations no longer show that the first steps were small
@@ -109,6 +110,21 @@ class LearningRateTooHigh(CurveRule):
 
     name = "lr-too-high"
     group = "learning rate"
+    experiment = (
+        "Start again with a tenth of the learning rate for 200 steps: the loss must fall faster."
+    )
+    apart = MappingProxyType(
+        {
+            "input-scale": (
+                "Standardise the inputs and keep the learning rate: "
+                "if the loss falls now, it was the inputs."
+            ),
+            "gradients-add-up": (
+                "Add optimizer.zero_grad() and keep the learning rate: "
+                "if the loss falls now, it was the gradients."
+            ),
+        }
+    )
     healthy = (
         "The first steps change the weights by less than {first_update:percent} of their norm."
     )
@@ -152,6 +168,7 @@ class LearningRateTooHigh(CurveRule):
             "{lowest:plain} to {highest:plain}. {loss}. The learning rate may be too high.",
             "Compare with a learning rate {times_off} times lower, warmed up over the first steps.",
             "info",
+            "inferred",
         ),
     }
     causes = frozenset({"instability", "standstill"})
@@ -307,7 +324,8 @@ class LearningRateTooHigh(CurveRule):
             is_stuck = quarters.early - quarters.late <= limits.gain * quarters.gained
             if not has_risen and (quarters.gained > 0 if curve.count < 300 else not is_stuck):
                 return None
-        start, early, late = map(format_number, (quarters.start, quarters.early, quarters.late))
+        levels = (quarters.start, quarters.early, quarters.late)
+        start, early, late = map(format_significant, levels)
         is_far = factor > limits.far and not self._updates.ratios and context.family.loss_falls
         return self.found(
             "unusual",
@@ -337,6 +355,21 @@ class LearningRateTooLow(CurveRule):
 
     name = "lr-too-low"
     group = "learning rate"
+    certainty = "inferred"
+    experiment = (
+        "Start again with ten times the learning rate for 200 steps: the loss must fall faster."
+    )
+    apart = MappingProxyType(
+        {
+            "gradient-vanishing": (
+                "Raise the learning rate ten times: "
+                "if the first layers still do not move, it is the gradients."
+            ),
+            "untrained-parameters": (
+                "Print which parameters have a gradient: with none, no learning rate helps."
+            ),
+        }
+    )
     healthy = (
         "Steps change the weights by 0.01 % to 3 % of their norm, and the loss falls fast at first."
     )
@@ -573,7 +606,7 @@ class LearningRateTooLow(CurveRule):
 def _of_rate(context: Context, words: str) -> str:
     """Name the peak of the rate: at the end of a schedule the newest one says little."""
     rate = context.rate.peak
-    return f"{words}{format_number(rate)}" if rate else ""
+    return f"{words}{format_significant(rate)}" if rate else ""
 
 
 def _about(ratio: float) -> str:
@@ -594,6 +627,7 @@ class RateEnded(CurveRule):
 
     name = "rate-ended"
     group = "learning rate"
+    certainty = "inferred"
     healthy = "The learning rate is above {share:percent} of its peak for most of the run."
     reports = {
         "warning": (

@@ -150,6 +150,11 @@ class Plateau(CurveRule):
 
     name = "plateau"
     group = "loss"
+    certainty = "inferred"
+    experiment = (
+        "Train on one batch alone: if its loss falls, the model can learn and the data or the "
+        "rate holds it back."
+    )
     healthy = "The loss falls within 2 × {window} points, or the schedule is at its end."
     reports = {
         "info": (
@@ -173,7 +178,6 @@ class Plateau(CurveRule):
     symptom_of = frozenset({"lost values", "divergence", "standstill"})
     not_in = MOVING_TARGETS
     release = 4
-    replaces_text = True
 
     class Thresholds(RuleThresholds):
         # Two windows of three hundred points, compared; three comparisons, fifty points apart.
@@ -248,6 +252,8 @@ class NeverFell(CurveRule):
 
     name = "never-fell"
     group = "loss"
+    certainty = "inferred"
+    experiment = "Train on one batch alone: a program without a fault brings its loss near 0."
     healthy = "The loss is lower after a few hundred points."
     reports = {
         "info": (

@@ -31,6 +31,7 @@ class LossSign(CurveRule):
 
     name = "loss-sign"
     group = "loss"
+    certainty = "inferred"
     healthy = "The training loss and the evaluation loss have the same sign and move together."
     reports = {
         "warning": (
@@ -139,6 +140,7 @@ class LossSummed(CurveRule):
 
     name = "loss-summed"
     group = "loss"
+    certainty = "inferred"
     healthy = "Both losses are means per sample, and of the same size."
     reports = {
         "warning": (
@@ -218,6 +220,7 @@ class LargeReturns(CurveRule):
 
     name = "large-returns"
     group = "loss"
+    certainty = "inferred"
     healthy = "Returns lie between about -10 and 10."
     reports = {
         "warning": (

@@ -102,7 +102,6 @@ class MemoryGrowth(Rule):
         ),
     }
     kinds = frozenset({"system", "gpu"})
-    replaces_text = True
     release = 6
 
     class Thresholds(RuleThresholds):
@@ -217,6 +216,7 @@ class OutOfMemory(Rule):
 
     name = "out-of-memory"
     group = "memory"
+    certainty = "fact"
     healthy = "Free memory at the peak of a step."
     reports = {
         "warning": (
@@ -232,7 +232,6 @@ class OutOfMemory(Rule):
         )
     }
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
-    replaces_text = True
 
     def reset(self) -> None:
         """A new attempt came after an error that ended the one before."""

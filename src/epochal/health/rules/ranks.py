@@ -73,6 +73,7 @@ class SilentRun(Rule):
 
     name = "silent-run"
     group = "operation"
+    certainty = "fact"
     healthy = "Records of every rank at the usual rate."
     reports = {
         "info": (
@@ -94,7 +95,6 @@ class SilentRun(Rule):
         )
     }
     kinds = frozenset()
-    replaces_text = True
 
     class Thresholds(RuleThresholds):
         # Less is not worth a note.
@@ -375,6 +375,7 @@ class ReplicaDrift(Rule):
 
     name = "replica-drift"
     group = "layers"
+    certainty = "fact"
     healthy = "Norms are equal on all ranks except for rounding."
     reports = {
         "warning": "Gradient norms of the first {unequal} steps show that they are not exchanged.",

@@ -66,7 +66,6 @@ class GpuThrottling(Rule):
         ),
     }
     kinds = frozenset({"gpu"})
-    replaces_text = True
     release = 2
 
     class Thresholds(RuleThresholds):
@@ -270,7 +269,6 @@ class ThroughputDrop(Rule):
     }
     needs = "A throughput in tokens or samples; without one, the time between records counts."
     kinds = frozenset({"step", "metrics", "system"})
-    replaces_text = True
     every_rank = False
 
     class Thresholds(RuleThresholds):
@@ -383,7 +381,6 @@ class LowSpeedOfLight(Rule):
         )
     }
     kinds = frozenset({"step"})
-    replaces_text = True
     every_rank = False
     patience = 5
     release = 5

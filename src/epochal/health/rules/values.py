@@ -12,7 +12,7 @@ from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Message, Rule, RuleThresholds, Verdict
-from epochal.records.format import format_number
+from epochal.records.format import format_significant
 
 # Series that a watched model has one of for every tensor, and those of routers, which are all made
 # of the same logits: one finding for all of them.
@@ -82,6 +82,7 @@ class NonFinite(Rule):
 
     name = "nonfinite"
     group = "values"
+    certainty = "fact"
     healthy = "Every value is a number. A loss scaler may skip single steps."
     reports = {
         "info": (
@@ -102,7 +103,6 @@ class NonFinite(Rule):
     causes = frozenset({"lost values"})
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
     release = 5
-    replaces_text = True
 
     class Thresholds(RuleThresholds):
         # A loss scaler finds its scale within a step or two. At first it halves a scale of 65,536
@@ -178,7 +178,7 @@ class NonFinite(Rule):
             "tensor": "",
         }
         if fault.last is not None:
-            number = format_number(fault.last[0])
+            number = format_significant(fault.last[0])
             words["before"] = f"; the last number was {number}{_at(fault.last[1], ' at step {:,}')}"
         evidence: dict[str, Any] = {"value": str(value), "series": name}
         if self._tensors:
@@ -229,6 +229,7 @@ class LogOrder(Rule):
 
     name = "log-order"
     group = "values"
+    certainty = "fact"
     healthy = "Steps and times grow."
     reports = {
         "warning": (

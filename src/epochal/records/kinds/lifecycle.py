@@ -73,6 +73,10 @@ FINDING = kind(
     Field("evidence", "object", meaning="the numbers behind it"),
     Field("advice", "text"),
     Field("state", "text", choices=("open", "closed")),
+    Field("certainty", "text", choices=("fact", "measured", "inferred")),
+    Field("under", "text", meaning="the id of the finding that it is a consequence of"),
+    Field("experiment", "text", meaning="what would confirm or refute it"),
+    Field("apart", "object", meaning="rule to what tells that cause and this one apart"),
 )
 MESSAGE = kind(
     "message",

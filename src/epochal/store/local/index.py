@@ -29,7 +29,7 @@ from epochal.series.summary import Summary
 from epochal.store.row import pack, packed_decoder
 
 # Part of the file's name: another build of Epochal has an index of its own.
-VERSION = 15
+VERSION = 16
 _BUSY_S = 5.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # A transaction is ended after so many rows, or after so long.

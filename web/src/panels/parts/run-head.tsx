@@ -38,6 +38,7 @@ export function RunHead({ page, row, detail }: RunHeadProps): JSX.Element {
           <Name key={row.id} page={page} row={row} />
         </h2>
         <StatusWords page={page} row={row} />
+        <StateWords row={row} />
         {isLive && <Phase page={page} />}
         <Progress page={page} row={row} detail={detail} />
         <span class="card-space" />
@@ -85,6 +86,25 @@ function StatusWords({ page, row }: Omit<RunHeadProps, "detail">): JSX.Element {
   return (
     <span class={`run-status is-${statusLevelOf(row)}`} title={words}>
       {state === "finished" ? text : words}
+    </span>
+  );
+}
+
+const STATE_LEVELS = {
+  broken: "critical",
+  suspicious: "warning",
+  healthy: "running",
+  unknown: "unknown",
+} as const;
+
+/** How the training is: the first cause where there is one, else a word with its reason as a tooltip. */
+function StateWords({ row }: { readonly row: RunRow }): JSX.Element | null {
+  const { state, sentence, is_judged: isJudged } = row.diagnosis;
+  const isIll = state === "broken" || state === "suspicious";
+  if (!isJudged && !isIll) return null;
+  return (
+    <span class={`run-status is-${STATE_LEVELS[state]}`} title={sentence}>
+      {isIll ? sentence : state}
     </span>
   );
 }
