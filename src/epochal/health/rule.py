@@ -127,6 +127,8 @@ class Rule(ABC):
 
     name: ClassVar[str]
     group: ClassVar[Group]
+    # How sure its findings are: an exact fact of the program, a measurement, or a guess.
+    certainty: ClassVar[Literal["fact", "measured", "inferred"]] = "measured"
     # What people read: on the page, and in ``docs/reference/findings.md``.
     # ``healthy`` and ``reports`` are templates with the rule's thresholds.
     meaning: ClassVar[str]  # what is behind it: the first paragraph of the class's docstring

@@ -149,3 +149,37 @@ def test_a_second_run_of_a_process_leaves_torch_to_the_first(run: Run, start_run
     assert _BaseDataLoaderIter.__next__ is iterate
     second.finish()
     assert _BaseDataLoaderIter.__next__ is iterate
+
+
+def with_dropout() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+
+def test_training_in_evaluation_mode_is_recorded_until_it_ends(run: Run) -> None:
+    model = with_dropout().eval()
+    train(run, model, loader_of(96))
+    train(run, model.train(), loader_of(16))
+    wrong, right = events(run, "training-in-evaluation-mode")
+    assert (wrong["dropouts"], wrong["batchnorms"], wrong["module"]) == (1, 1, "1")
+    assert (right["dropouts"], right["batchnorms"]) == (0, 0)
+
+
+@pytest.mark.parametrize("model", [with_dropout(), nn.Linear(4, 3).eval()])
+def test_other_modes_are_right(run: Run, model: nn.Module) -> None:
+    train(run, model, loader_of(96))
+    assert events(run, "training-in-evaluation-mode") == []
+
+
+def test_a_weight_decay_that_takes_much_is_recorded(run: Run) -> None:
+    model = Body()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=10)
+    train(run, model, loader_of(96), optimizer=optimizer)
+    (decay,) = events(run, "weight-decay")
+    assert (decay["decay"], decay["weight_decay"]) == (pytest.approx(0.01), 10)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD])
+def test_usual_weight_decays_are_not_recorded(run: Run, kind: type[torch.optim.SGD]) -> None:
+    model = Body()
+    train(run, model, loader_of(96), optimizer=kind(model.parameters(), lr=1e-2, weight_decay=0.1))
+    assert events(run, "weight-decay") == []

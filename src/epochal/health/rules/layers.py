@@ -71,6 +71,7 @@ class UntrainedParameters(LayerRule):
     """
 
     name = "untrained-parameters"
+    certainty = "fact"
     healthy = "Every parameter that gets a gradient is in an optimizer, and changes."
     reports = {
         "warning": (

@@ -151,6 +151,23 @@ EVENTS = (
         Field("names", "list", meaning="the first of them"),
     ),
     _training(
+        "training-in-evaluation-mode",
+        "optimizers stepped while the model was in evaluation mode",
+        Field("at_step", "count"),
+        Field("dropouts", "count", meaning="modules that drop nothing; 0: not any more"),
+        Field("batchnorms", "count", meaning="BatchNorms that do not learn their statistics"),
+        Field("module", "text", meaning="the first of them"),
+        *counts("steps"),
+    ),
+    _training(
+        "weight-decay",
+        "weight decay takes much of the weights at each step",
+        Field("at_step", "count"),
+        Field("decay", "number", meaning="the share of a weight in a step"),
+        Field("lr", "number"),
+        Field("weight_decay", "number"),
+    ),
+    _training(
         "passes",
         "how many backward passes the steps of a training had",
         Field("at_step", "count"),

@@ -141,7 +141,7 @@ class _Dataset:
     def __init__(self, run: Run, iterator: Any) -> None:
         workers = int(iterator._num_workers)
         facts, _ = loader_facts(iterator._dataset, iterator._index_sampler, workers)
-        self.watch = LoaderWatch("", run, facts, most_share=_MOST_SHARE)
+        self.watch = LoaderWatch("", run, facts | {"guessed": True}, most_share=_MOST_SHARE)
         self.watch.is_ready = False
         self.split = ""
 

@@ -30,6 +30,7 @@ from epochal.run.run import Run, recorder_of
 from epochal.torch.facts.gradients import AbsentGradients, PassCount
 from epochal.torch.facts.loaders import Loaders
 from epochal.torch.facts.models import TrainedModels
+from epochal.torch.facts.settings import TrainingModes, WeightDecay
 from epochal.torch.guarded import guarded_hook, is_capturing
 from epochal.torch.step_count import StepCount
 from epochal.torch.watch_checks import Detector, Fact, KeptGradients, Optimizers, is_plain
@@ -51,7 +52,9 @@ class TrainingFacts:
         self._optimizers = Optimizers(self._models.parameters)
         self._passes = PassCount()
         self._absent = AbsentGradients(self._models.name_of)
+        self._modes, self._decay = TrainingModes(), WeightDecay()
         self._kept: KeptGradients | None = None
+        self._own = (self._passes, self._absent, self._modes, self._decay)
         self._hooks: dict[Detector, Any] = {}
         self._loaders = Loaders(run, lambda: self._num_steps + self._passes.total)
         self._is_watched = False
@@ -105,6 +108,8 @@ class TrainingFacts:
             return
         step = self._count.step
         self._absent.after_step(optimizer, step)
+        self._decay.after_step(optimizer, step)
+        self._modes.after_step(self._models.models(), step)
         if self._passes in self._hooks:
             self._passes.after_step(step)
         else:
@@ -160,7 +165,7 @@ class TrainingFacts:
     @guarded_hook("facts")
     def _settle(self) -> None:
         """Write what was found out, once the number of the step is known."""
-        for detector in (self._optimizers, self._absent, self._passes):
+        for detector in (*self._own, self._optimizers):
             self._facts += detector.facts()
         if self._count.is_guess:
             return
