@@ -14,7 +14,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import epochal
 from epochal.run.run import Run
+from epochal.torch.guarded import paused_hooks
 from tests.conftest import StartRun
+from tests.doubles.journals import of_kind
 from tests.torch.facts.trainings import Body, events, loader_of, train
 
 
@@ -149,6 +151,15 @@ def test_a_second_run_of_a_process_leaves_torch_to_the_first(run: Run, start_run
     assert _BaseDataLoaderIter.__next__ is iterate
     second.finish()
     assert _BaseDataLoaderIter.__next__ is iterate
+
+
+def test_what_runs_while_hooks_are_paused_is_no_training(run: Run) -> None:
+    with paused_hooks():
+        train(run, Body(), loader_of(96))
+    train(run, Body(is_detached=True), loader_of(96))
+    (optimizer,) = events(run, "optimizer")
+    assert optimizer["parameters"] == 4
+    assert [one["samples"] for one in of_kind(run.dir, "data")] == [96]
 
 
 def with_dropout() -> nn.Sequential:
