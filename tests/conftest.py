@@ -143,6 +143,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, environments: Iterator[Path
         if name.startswith(_LAUNCHERS) or name in _RANKS:
             monkeypatch.delenv(name)
     monkeypatch.setenv("EPOCHAL_COMPANION", "0")
+    monkeypatch.setenv("EPOCHAL_FACTS", "0")  # tests count hooks and records; those of facts ask
     folder = next(environments)
     monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(folder / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))

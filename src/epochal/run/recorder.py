@@ -30,7 +30,7 @@ import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from epochal.base.guard import Fault, Guard, attempt, called_by_program
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
@@ -79,6 +79,13 @@ class RunState(str, Enum):
         return self.value
 
 
+class TorchFacts(Protocol):
+    """What reads facts of a training with torch without being asked."""
+
+    def leave_to_watch(self) -> None:
+        """Write no more of what `watch` records too."""
+
+
 class Recorder:
     """The writing half of one run; its attributes are read and set within Epochal only."""
 
@@ -119,6 +126,7 @@ class Recorder:
         self.page_url: str | None = None
         self.has_archive = False
         self.settings: Settings | None = None
+        self.torch_facts: TorchFacts | None = None
         self.ending = Ending(self)
         self._last_line = b""
         self.on_tick = Callbacks("on_tick", self.guard)

@@ -17,6 +17,7 @@ import hashlib
 import multiprocessing
 import os
 import secrets
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from epochal.base.torch_hooks import torch_hooks
 from epochal.errors import UsageError
 from epochal.exchange.sinks.unsent import SINKS_FILE
 from epochal.journal import ranks
@@ -215,6 +217,8 @@ def _start(request: Request, cell: Cell | None = None) -> Run:
     if settings.capture:
         keep = recorder.guard.wrap("captured output", recorder.keep_output)
         recorder.ending.on_end.add(Capture(keep).stop)
+    if settings.facts and recorder.is_recorded and recorder.rank == 0 and "torch" in sys.modules:
+        recorder.guard.run("facts", lambda: torch_hooks().start_facts(run))
     if recorder.is_recorded and settings.companion:
         start_companion(recorder, request.launch, settings=settings)
     elif recorder.is_recorded and recorder.rank == 0:

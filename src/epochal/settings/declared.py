@@ -121,6 +121,12 @@ class RunOptions:
         "Start a process beside the run that samples the machine, evaluates the health rules,"
         " seals finished files and forwards to other trackers.",
     )
+    facts: bool = _setting(
+        True,
+        kinds.SWITCH,
+        "Record facts of a PyTorch training without being asked: its optimizers, data loaders and"
+        " gradients. `false` leaves torch as it is.",
+    )
     health: bool = _setting(
         True, kinds.SWITCH, "Evaluate the health rules; `false` turns all of them off."
     )

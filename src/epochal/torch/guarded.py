@@ -55,6 +55,11 @@ def paused_hooks() -> Iterator[None]:
         _PAUSES.pop()
 
 
+def is_capturing() -> bool:
+    """Return True while a CUDA graph is captured: nothing may be read then."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+
+
 class ModuleHook:
     """A hook on one module; copies of it keep it without effect, and files without Epochal."""
 

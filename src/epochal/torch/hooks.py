@@ -40,6 +40,13 @@ def explain_out_of_memory(run: Run, error: BaseException) -> None:
     explain(run, error)
 
 
+def start_facts(run: Run) -> None:
+    """Record what the training does by itself, without calls of the program."""
+    from epochal.torch.facts.training import TrainingFacts
+
+    TrainingFacts.start(run)
+
+
 def on_same_device(call: Callable[..., object]) -> Callable[..., object]:
     """Have a function use this thread's GPU where it is called."""
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

@@ -38,9 +38,9 @@ from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.current import given_or_current
 from epochal.run.phases import Phase
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.torch.checks import check_module, check_whole
-from epochal.torch.guarded import ModuleHook, guarded_hook
+from epochal.torch.guarded import ModuleHook, guarded_hook, is_capturing
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.step_count import StepCount, owns
 from epochal.torch.structure import named_modules, named_parameters, tensors_in
@@ -154,6 +154,8 @@ class Watch:
         self._is_syncing = False
         if isinstance(model, DistributedDataParallel):
             self._time_sync(model)
+        if (facts := recorder_of(run).torch_facts) is not None:
+            facts.leave_to_watch()
         run.on_finish(self.remove)
 
     def remove(self) -> None:
@@ -177,7 +179,7 @@ class Watch:
 
     @guarded_hook("watch")
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if _is_capturing():
+        if is_capturing():
             return
         self._end_gradient_hook(self._missing)  # an optimizer of copies, as of shards, counts too
         is_ours = owns(optimizer, self._ids)
@@ -208,7 +210,7 @@ class Watch:
 
     @guarded_hook("watch")
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if _is_capturing():
+        if is_capturing():
             return
         self._optimizers.after_step(optimizer, self._count.step)
         if not owns(optimizer, self._ids):
@@ -255,7 +257,7 @@ class Watch:
 
     @guarded_hook("watch")
     def _on_gradient(self, detector: MissingSteps | KeptGradients, gradient: Tensor) -> None:
-        if _is_capturing():
+        if is_capturing():
             return
         detector.on_gradient()
         if detector is self._missing and self._missing.is_over:
@@ -272,7 +274,7 @@ class Watch:
 
     @guarded_hook("watch")
     def _on_forward(self, model: nn.Module, args: Any, kwargs: Any) -> None:
-        if _is_capturing():
+        if is_capturing():
             return
         self._modes.on_forward()
         self._inputs.on_forward(
@@ -511,10 +513,6 @@ def watch(
         step=step,
         preflight=preflight,
     )
-
-
-def _is_capturing() -> bool:
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 
 def _is_compiled(model: nn.Module) -> bool:

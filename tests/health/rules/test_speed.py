@@ -94,6 +94,21 @@ def test_workers_may_take_their_time_to_start() -> None:
     assert opened(InputBound, records) == []
 
 
+def loader(number: int, share: float, wait_ms: float) -> Record:
+    values = {"time/data_wait": share, "time/data_wait_ms": wait_ms}
+    return {"log": "metrics", "t": START + number, "step": 50 * number + 49, "m": values}
+
+
+def test_waiting_for_a_loader_is_found_unless_the_gpu_is_busy() -> None:
+    waits = [loader(n, 0.7, 20.0) for n in range(3)]
+    (found,) = opened(InputBound, waits)
+    assert "waits for its data loader 70 % of the time, 20.0 ms" in found.sentence
+    busy = {"log": "gpu", "t": START, "step": 0, "id": 0, "gpu_util": 97}
+    assert opened(InputBound, [busy, *waits]) == []
+    assert opened(InputBound, [loader(n, 0.7, 1.0) for n in range(3)]) == []
+    assert opened(InputBound, [loader(0, 0.7, 20.0), loader(1, 0.1, 1.0)]) == []
+
+
 def test_pauses_of_a_few_milliseconds_are_the_making_of_batches() -> None:
     records = [step(n, t=START + 0.006 * n, duration_ms=1.2) for n in range(60)]
     assert opened(InputBound, records) == []

@@ -540,9 +540,12 @@ class DataLeak(DataRule):
         # By split, and by what its identities are of: content, or a rank's dataset.
         self._sets: dict[tuple[str, str], SampleSet] = {}
         self._copies: dict[str, float] = {}  # of training splits: the share of copies
+        self._guessed: set[str] = set()  # splits that nobody named
 
     def check(self, window: DataWindow, context: Context) -> Iterator[Verdict]:
         """Add the samples of the record to their split; compare when an epoch ends."""
+        if window.record.get("guessed"):
+            self._guessed.add(window.name)
         if window.hashes:
             self._add(window, "content", window.hashes, window.hash_bits)
             if window.is_training:
@@ -578,12 +581,19 @@ class DataLeak(DataRule):
             window._replace(name=other, rank=0),
             place.split()[0],
             extent=1,  # one comparison of all samples so far
-            severity="error" if share >= limits.error_share else "warning",
+            severity=self._severity(other, share),
             words={"evaluation": other, "training": training, "by": place.split()[0]},
             of_evaluation=share,
             compared=total,
             indices=shown(sorted(common)) if is_index else "",
         )
+
+    def _severity(self, evaluation: str, share: float) -> Severity:
+        """Of several splits that nobody named, one may be meant to be training samples."""
+        if evaluation not in self._guessed:
+            return "error" if share >= self.thresholds.error_share else "warning"
+        others = {name for name, _ in self._sets if not is_training(name)} - {evaluation}
+        return "info" if others else "warning"
 
 
 class DataShift(DataRule):

@@ -26,6 +26,7 @@ from epochal.health.rules.loss_scale import batch_size
 from epochal.records import finite
 
 _PARAMETERS = "params"
+_GRADIENTS = "grads"
 _INITIALISATION = (
     "Check the initialisation (torch's standard deviation is about 1 / sqrt(inputs of the layer)) "
     "and the scale of the inputs, and start again: training rarely fixes this."
@@ -75,16 +76,26 @@ class UntrainedParameters(LayerRule):
     reports = {
         "warning": (
             "Trainable parameters are in no optimizer: they get gradients, and have not changed in "
-            "the first ten steps. Or weights with a gradient do not change for {samples} watched "
-            "steps. Or many gradients were computed, and no optimizer took a step. Or more than "
+            "the first ten steps. Or parameters in an optimizer, {no_gradient:percent} of its "
+            "elements or more, have got no gradient in ten steps. Or weights with a gradient do "
+            "not change for {samples} watched steps. Or many gradients were computed, and no "
+            "optimizer took a step. Or more than "
             "{frozen:percent} of the parameters are frozen at values that look freshly initialised."
-        )
+        ),
+        "info": "Fewer parameters in an optimizer have got no gradient.",
     }
     messages = {
         "no_optimizer": Message(
             "{parameters} of {of} parameters ({which}) get gradients, and are in no optimizer.",
             "Pass all parameters to the optimizer, as in torch.optim.AdamW(model.parameters()), "
             "or set requires_grad to False.",
+        ),
+        "no_gradient": Message(
+            "{parameters} of {of} parameters in the optimizer ({which}) have got no gradient "
+            "up to step {step}, {share:percent} of all elements.",
+            "Look for detach(), torch.no_grad() or .item() between these parameters and the loss, "
+            "and for layers that forward() does not call. Leave parameters that are not meant to "
+            "be trained out of the optimizer.",
         ),
         "unchanged": Message(
             "The weights of {which} have not changed since step {since_step}, although they get a "
@@ -107,6 +118,8 @@ class UntrainedParameters(LayerRule):
 
     class Thresholds(RuleThresholds):
         samples: int = 5
+        # Of the elements in optimizers. Heads that are not used, as many encoders have, are less.
+        no_gradient: float = 0.1
         # Of all parameters: frozen ones. Of those whose values tell: as initialised.
         frozen: float = 0.5
         initialised_share: float = 0.9
@@ -157,6 +170,8 @@ class UntrainedParameters(LayerRule):
             yield self.found(
                 "no_optimizer", _PARAMETERS, steps=(0, step), words=words, parameters=count, of=of
             )
+        elif name == "parameters-without-gradient":
+            yield from self._judge_absent(event, step)
         elif name == "no-optimizer-step":
             passes = event.count_of("passes")
             yield self.found("no_step", _PARAMETERS, steps=(0, event.step or 0), passes=passes)
@@ -173,6 +188,24 @@ class UntrainedParameters(LayerRule):
                     of=of,
                     initialised=initialised,
                 )
+
+    def _judge_absent(self, event: Observation, step: int) -> Iterable[Verdict]:
+        count, names = event.count_of("parameters"), event.record.get("names")
+        if not count or not isinstance(names, list):
+            yield Verdict(_GRADIENTS, active=False, extent=CONCLUSIVE)
+            return
+        share = event.count_of("elements") / max(1, event.count_of("of_elements"))
+        yield self.found(
+            "no_gradient",
+            _GRADIENTS,
+            severity="warning" if share >= self.thresholds.no_gradient else "info",
+            steps=(0, step),
+            words={"which": named([str(one) for one in names])},
+            parameters=count,
+            of=event.count_of("of"),
+            share=round(share, 3),
+            step=step,
+        )
 
 
 class DeadLayer(LayerRule):

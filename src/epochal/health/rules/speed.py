@@ -19,6 +19,7 @@ from epochal.series.window import Recent
 
 _DATA = "phase/data"
 _DURATION = "train/duration_ms"
+_LOADER_SHARE, _LOADER_MS = "time/data_wait", "time/data_wait_ms"
 _THERMAL = "thermal cap"
 _POWER = "power cap"
 _FULL_SPEED = frozenset({"", "idle", "no cap", "not supported"})
@@ -133,7 +134,9 @@ class InputBound(Rule):
         ),
         "warning": (
             "Waiting for data takes {wait_share:percent} of the time in two `phases` records in a "
-            "row, or {wait_grave:percent} in one."
+            "row, or {wait_grave:percent} in one. Or the loader takes {wait_share:percent} of the "
+            "time in two records, and {pause_ms:plain} ms or more for each batch, while no GPU is "
+            "more than {busy_pct:plain} % in use."
         ),
         "error": "Waiting for data takes {wait_grave:percent} of the time in two records in a row.",
     }
@@ -143,14 +146,22 @@ class InputBound(Rule):
             "{wall_ms:.1f} ms).",
             _FASTER_LOADER,
         ),
+        "loader": Message(
+            "The training waits for its data loader {share:percent} of the time, {wait_ms:.1f} ms "
+            "for each batch.",
+            _FASTER_LOADER,
+        ),
         "pauses": Message(
             "{share:percent} of the time passes between the steps, usually waiting for data.",
             f"{_FASTER_LOADER} {_TIME_PHASES}",
             "info",
         ),
     }
-    needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
-    kinds = frozenset({"phases", "step"})
+    needs = (
+        "The time of a data loader of torch is measured without being asked. Timed phases "
+        '(`with run.phase("data"):`) give the best evidence.'
+    )
+    kinds = frozenset({"phases", "step", "metrics", "gpu"})
 
     class Thresholds(RuleThresholds):
         # Loops that are fed well wait for up to a fifth of a step on a busy machine.
@@ -160,11 +171,15 @@ class InputBound(Rule):
         pause_share: float = 0.5
         # One process makes a batch of small samples within this time.
         pause_ms: float = 5.0
+        # A GPU may have work for longer than the wait.
+        busy_pct: float = 85.0
 
     thresholds: Thresholds
 
     def reset(self) -> None:
         """Start again: the first batches of an attempt wait for workers to start."""
+        self._busiest: dict[object, float] = {}  # by GPU: its use, in percent
+        self._loader_waits = 0
         self._waits: dict[int, int] = {}  # by rank: `phases` records in a row that waited
         self._pauses: deque[tuple[float, float]] = deque(maxlen=30)
         self._last: tuple[int, float] | None = None
@@ -173,6 +188,12 @@ class InputBound(Rule):
         """Check by phases; by the durations of steps only if there are none."""
         if observation.kind == "phases":
             return self._see_phases(observation, context)
+        if observation.kind == "gpu":
+            if (use := finite(observation.record.get("gpu_util"))) is not None:
+                self._busiest[observation.record.get("id")] = use
+            return ()
+        if observation.kind == "metrics":
+            return self._see_loader(observation)
         if self._waits or not context.family.loss_falls or observation.rank > 0:
             return ()
         return self._see_step(observation)
@@ -205,6 +226,28 @@ class InputBound(Rule):
                 data_ms=data_ms,
                 wall_ms=wall_ms,
                 share=round(share, 3),
+            )
+
+    def _see_loader(self, observation: Observation) -> Iterable[Verdict]:
+        limits, share = self.thresholds, observation.values.get(_LOADER_SHARE)
+        wait_ms = observation.values.get(_LOADER_MS)
+        if share is None or wait_ms is None or self._waits:
+            return
+        is_idle = max(self._busiest.values(), default=0.0) <= limits.busy_pct
+        if share < limits.wait_share or wait_ms < limits.pause_ms or not is_idle:
+            self._loader_waits = 0
+            yield Verdict(_LOADER_SHARE, False)
+            return
+        self._loader_waits += 1
+        if self._loader_waits > 1:
+            step, waits = observation.step or 0, self._loader_waits
+            yield self.found(
+                "loader",
+                _LOADER_SHARE,
+                steps=(step, step),
+                extent=waits,
+                share=round(share, 3),
+                wait_ms=wait_ms,
             )
 
     def _see_step(self, observation: Observation) -> Iterable[Verdict]:

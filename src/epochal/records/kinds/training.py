@@ -172,6 +172,7 @@ DATA = kind(
     "none",
     "batches that a watched data loader gave; identities are sampled by their own value",
     Field("name", "text", meaning="the split"),
+    Field("guessed", "flag", meaning="the split follows from what the training did with it"),
     Field("epoch", "count", meaning="passes over the loader, from 1"),
     Field("dataset", "text", meaning="equal for loaders of one dataset"),
     Field("dataset_samples", "count"),

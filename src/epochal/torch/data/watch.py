@@ -69,8 +69,9 @@ class BatchReader:
     of a worker's otherwise.
     """
 
-    def __init__(self, *, stride: int = 1) -> None:
+    def __init__(self, *, stride: int = 1, most_share: float = MOST_SHARE) -> None:
         self.stride = stride
+        self._most_share = most_share
         self._pairs = PairReader()
         self._index = -1
         self._guard: Guard | None = None  # made where batches are read, which may be in a worker
@@ -114,7 +115,7 @@ class BatchReader:
         self._reads += 1
         if self._reads < _JUDGED_READS:
             return
-        excess = self._spent / max(at - self._since, 1e-9) / MOST_SHARE
+        excess = self._spent / max(at - self._since, 1e-9) / self._most_share
         self._spent_before += self._spent
         if excess > 1 and self._spent_before > _ALLOWANCE_S:
             more = 1 << math.ceil(math.log2(excess))
@@ -160,11 +161,16 @@ _numbers = itertools.count(1)
 
 
 class LoaderWatch:
-    """What is known of one loader over all its epochs."""
+    """What is known of one loader over all its epochs.
 
-    def __init__(self, name: str, run: Run, facts: Record) -> None:
-        self.reader = BatchReader()
-        self._name = name
+    Nothing is written while ``is_ready`` is False: it is not known yet what the batches are for.
+    """
+
+    def __init__(
+        self, name: str, run: Run, facts: Record, *, most_share: float = MOST_SHARE
+    ) -> None:
+        self.reader = BatchReader(most_share=most_share)
+        self.is_ready = True
         self.run = run
         self._facts = facts
         self._epochs = 0
@@ -175,8 +181,13 @@ class LoaderWatch:
         self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
         self._interval_s = _FIRST_S
         self._written_at: float | None = None
-        self._earlier: Record = attempt(previous_attempt_fields, run, name)[0] or {}
+        self.rename(name)
         run.on_finish(self.end)
+
+    def rename(self, name: str) -> None:
+        """Give the split a name, before its first record."""
+        self._name = name
+        self._earlier: Record = attempt(previous_attempt_fields, self.run, name)[0] or {}
 
     @property
     def is_over(self) -> bool:
@@ -206,13 +217,15 @@ class LoaderWatch:
 
         The first comes when the first batches are counted, later ones by the clock.
         """
+        if not self.is_ready:
+            return False
         if self._written_at is None:
             return batches >= FIRST_BATCHES
         return time.monotonic() - self._written_at >= self._interval_s
 
     def write(self, epoch: int, window: Window, *, ended: bool, complete: bool) -> bool:
         """Write a record of a window; False where too much was written lately."""
-        if self.is_over:
+        if self.is_over or not self.is_ready:
             return True
         at = time.monotonic()
         self._bytes = min(_MOST_BYTES, self._bytes + _BYTES_A_SECOND * (at - self._filled_at))
@@ -397,8 +410,13 @@ def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _RecordingSampler 
 
 def _facts_of(loader: DataLoader[Any]) -> tuple[Record, Any]:
     """What is known of a loader, and the indices of the dataset below its subsets."""
-    dataset: Any = loader.dataset
-    base = None
+    sampler = loader.batch_sampler or loader.sampler
+    return loader_facts(loader.dataset, sampler, int(loader.num_workers))
+
+
+def loader_facts(given: Any, sampler: Any, workers: int) -> tuple[Record, Any]:
+    """What is known of a loader of this dataset, and the indices below the dataset's subsets."""
+    dataset, base = given, None
     while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
         indices, _ = attempt(np.asarray, dataset.indices)
         if indices is None or indices.dtype.kind not in "iu":
@@ -406,14 +424,11 @@ def _facts_of(loader: DataLoader[Any]) -> tuple[Record, Any]:
         base = indices if base is None else indices[base]
         dataset = dataset.dataset
     facts: Record = {"dataset": f"{type(dataset).__name__}-{_number_of(dataset)}"}
-    is_iterable = isinstance(loader.dataset, IterableDataset)
-    if not is_iterable:
-        size, _ = attempt(len, loader.dataset)
+    if not isinstance(given, IterableDataset):
+        size, _ = attempt(len, given)
         facts |= {} if size is None else {"dataset_samples": size}
-        batches = loader.batch_sampler
-        sampler = getattr(batches, "sampler", None) or batches or loader.sampler
-        facts["sampler"] = type(sampler).__name__
-    facts["workers"] = int(loader.num_workers)
+        facts["sampler"] = type(getattr(sampler, "sampler", None) or sampler).__name__
+    facts["workers"] = workers
     return facts, base
 
 

@@ -1,0 +1,1 @@
+"""Facts of a training that are recorded without being asked."""
