@@ -109,7 +109,7 @@ def test_the_training_ends_and_its_sink_and_rule_have_worked(
     assert (runs / "steps.txt").read_text().split() == [str(n) for n in range(20)]
     done = installed.run(COMMAND, "ls", "--dir", runs)
     assert "finished" in done.stdout
-    assert "1 warning" in done.stdout
+    assert "suspicious" in done.stdout
 
 
 def test_doctor_names_the_package_of_each_fault_once(installed: Installed, runs: Path) -> None:

@@ -72,7 +72,10 @@ def test_every_rule_of_the_registry_goes_through_the_guard(
         monkeypatch.setattr(rule, method, broken)
     health = Health()
     found_by(health)
-    assert health.guard.faults.keys() == set(map(member_of, RULES))
+    asked = [rule for rule in RULES if rule.holds_in(health.context.family.name)]
+    # Rules that do not hold in the family of the training are made, and not asked.
+    assert set(map(member_of, asked)) <= health.guard.faults.keys() <= set(map(member_of, RULES))
+    assert len(asked) > len(RULES) - 5
 
 
 @one_rule_of_each_shape

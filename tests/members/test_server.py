@@ -92,7 +92,7 @@ def test_findings_are_answered_while_a_rule_fails(
 def test_a_rule_that_hangs_holds_up_its_own_run_for_a_while(
     run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_run, "Diagnosis", lambda: Judge(look_budget_s=0.5))
+    monkeypatch.setattr(local_run, "Judge", lambda: Judge(look_budget_s=0.5))
     monkeypatch.setattr(RULES[0], "observe", hanging)
     with serving(tmp_path) as server:
         (error,) = errors_of(server, run_id)

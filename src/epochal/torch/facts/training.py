@@ -152,8 +152,9 @@ class TrainingFacts:
             if is_plain(parameter) and parameter.grad is not None:
                 name = self._models.name_of(parameter) or "of an optimizer"
                 kept = self._kept = KeptGradients(name, parameter)
-                hook = unserializable_hook(partial(self._on_gradient, kept))  # type: ignore[no-untyped-call]
-                self._hooks[kept] = parameter.register_hook(hook)
+                self._hooks[kept] = parameter.register_hook(
+                    unserializable_hook(partial(self._on_gradient, kept))  # type: ignore[no-untyped-call]
+                )
                 return
 
     @guarded_hook("facts")

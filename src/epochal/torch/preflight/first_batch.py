@@ -21,8 +21,9 @@ class FirstBatch:
 
     def __init__(self, model: nn.Module, run: Run) -> None:
         self._run = run
-        hook = ModuleHook(model, self._ask)
-        self._handle: Any = model.register_forward_pre_hook(hook, with_kwargs=True)
+        self._handle: Any = model.register_forward_pre_hook(
+            ModuleHook(model, self._ask), with_kwargs=True
+        )
 
     def remove(self) -> None:
         """Wait no longer."""
