@@ -222,3 +222,22 @@ def test_a_run_of_epochs_failed_after_an_epoch(
     text = capsys.readouterr().out
     assert "\np/a  (failed, epoch 2)\n" in text
     assert "The run failed after epoch 2: boom." in text
+
+
+def test_a_run_that_is_worse_than_other_seeds_is_unexplained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, ended in enumerate((1.0, 1.02, 0.98, 1.01, 1.5)):
+        config = {"lr": 0.1, "seed": seed}
+        run = epochal.init(
+            "p", f"s{seed}", dir=tmp_path, config=config, console=False, companion=False
+        )
+        for step in range(50):
+            run.log({"eval/loss": ended + (49 - step) / 50}, step=step)
+        run.finish()
+    assert main(["--dir", str(tmp_path), "doctor", "s4"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("Suspicious: unexplained.")
+    assert "4 runs that differ in the seed alone" in text
+    assert main(["--dir", str(tmp_path), "doctor", "s3"]) == 0
+    assert "unexplained" not in capsys.readouterr().out

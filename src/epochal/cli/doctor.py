@@ -14,7 +14,7 @@ from epochal.cli.command import chosen_run, data_command, diagnosis_code, local_
 from epochal.cli.output import Line, one_line, said_json, say_lines, text_columns
 from epochal.journal.diagnosis import Cause, Diagnosis, Remark, rules_in
 from epochal.records.format import format_reached, plural
-from epochal.store.brief import diagnosis_facts
+from epochal.store.brief import diagnosis_facts, diagnosis_in
 from epochal.store.evidence.sheet import Evidence, evidence_of
 from epochal.store.run import RunView
 from epochal.store.words import MARKS, STATE_STYLES, STYLES
@@ -45,8 +45,8 @@ def command(run: str | None, strict: bool, evidence: bool) -> int:
         view = chosen_run(store, run)
         if evidence:
             return _print_evidence(evidence_of(view, store))
-        known = view.diagnosis(most=None)
-        if not said_json(diagnosis_facts(view)):
+        known = diagnosis_in(store, view)
+        if not said_json(diagnosis_facts(view, known)):
             print_diagnosis(view, known)
     return diagnosis_code(known, is_strict=strict)
 

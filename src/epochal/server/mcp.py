@@ -21,7 +21,7 @@ from epochal.compare.why import why_in
 from epochal.errors import EpochalError
 from epochal.journal.line import encode_json
 from epochal.query.condition import Condition
-from epochal.store.brief import diagnosis_facts, read_series, run_brief, series_points
+from epochal.store.brief import diagnosis_facts, diagnosis_in, read_series, run_brief, series_points
 from epochal.store.columns import parse_columns, run_table
 from epochal.store.comparison import compare
 from epochal.store.evidence.sheet import evidence_of
@@ -136,7 +136,8 @@ class _Tools:
         """Diagnose a run: its state, ranked causes with evidence and what to try, notes, what was
         not observed and the line of code that would add it.
         """
-        facts = diagnosis_facts(self._run(run))
+        view = self._run(run)
+        facts = diagnosis_facts(view, diagnosis_in(self._store, view))
         wanted = _SEVERITIES[: _SEVERITIES.index(severity) + 1]
         causes = [one for one in facts["causes"] if one["severity"] in wanted]
         notes = [one for one in facts["notes"] if one["severity"] in wanted]

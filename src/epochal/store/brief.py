@@ -7,6 +7,7 @@ findings in one line each.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 from epochal.errors import UsageError
 from epochal.health.ending import BAD_ENDINGS
 from epochal.health.finding import SEVERITIES, Finding, Severity, is_more_severe
-from epochal.journal.diagnosis import Remark, as_remark
+from epochal.journal.diagnosis import Diagnosis, Remark, as_remark, with_finding
 from epochal.journal.metrics import Metric
 from epochal.journal.row import RunRow
+from epochal.journal.siblings import MOST_ROWS, unexplained
 from epochal.records import Axis, Record, finite
 from epochal.records.values import flat_items
 from epochal.series.series import Series, X
@@ -37,6 +39,7 @@ _MOST_METRICS = 10
 _MOST_ENTRIES = 12
 _MOST_FINDINGS = 6
 _LONGEST_TEXT = 200
+_UNEXPLAINED = "Compare it with one of them: 'epochal why'."
 # What a brief says in the words of the row.
 _OF_ROW = "name project id step total_steps epoch num_epochs created tags problem".split()
 
@@ -155,9 +158,22 @@ def summaries(view: RunView) -> Iterator[tuple[Metric, int, Summary]]:
             yield metric, rank, view.summary(metric.name, rank=rank, axis=metric.axis)
 
 
-def diagnosis_facts(view: RunView) -> dict[str, Any]:
+def diagnosis_in(store: Store, view: RunView) -> Diagnosis:
+    """The diagnosis of a run, also beside runs of its project that differ in the seed alone."""
+    known, row = view.diagnosis(most=None), view.info
+    if known.causes or not row.is_ended:
+        return known
+    others = store.runs(f"project == {json.dumps(row.project)}", limit=MOST_ROWS)
+    found = unexplained(row, (other.info for other in others))
+    if found is None:
+        return known
+    told = {"rule": "unexplained", "severity": "warning", "certainty": "inferred"}
+    return with_finding(known, {**told, "sentence": found.sentence, "advice": _UNEXPLAINED})
+
+
+def diagnosis_facts(view: RunView, known: Diagnosis) -> dict[str, Any]:
     """The diagnosis of a run, which run that is, and what it is based on, for programs."""
-    known, row, counts = view.diagnosis(most=None), view.info, view.evaluated()
+    row, counts = view.info, view.evaluated()
     return {
         "run": row.id,
         "name": row.name,
