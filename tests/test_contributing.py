@@ -76,7 +76,7 @@ def test_printed_python_passes_the_checks(
 def test_the_printed_rule_finds_what_it_says() -> None:
     assert printed_rule().group in GROUPS
     assert findings_of([2.0, 1.0, 0.5]) == []
-    assert findings_of([2.0, 1.0, -0.5])[0] == "The loss is -0.5000 at step 2."
+    assert findings_of([2.0, 1.0, -0.5])[0] == "The loss is -0.5 at step 2."
 
 
 @pytest.mark.slow

@@ -322,8 +322,8 @@ CASES: dict[str, Case] = {
         thresholds={"conditions": [{"when": "loss > 3 for 9 points"}]},
     ),
 }
-# A record of a rank that was silent is a fact: nothing more is needed.
-CERTAIN = {"silent-run"}
+# These are facts of the program or of a rank, which one record settles: nothing more is needed.
+CERTAIN = {"preflight", "silent-run", "training-mode"}
 
 
 def rule_of(name: str) -> type[Rule]:

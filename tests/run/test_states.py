@@ -52,7 +52,7 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
 }
 # Calls that record nothing themselves.
 OTHERS = {"fork", "finish", "flush", "on_finish", "phase", "save_html", "serve"}
-READING = {"attempt", "dir", "files", "id", "name", "project", "rank", "state", "step"}
+READING = {"attempt", "diagnosis", "dir", "files", "id", "name", "project", "rank", "state", "step"}
 
 
 @pytest.fixture

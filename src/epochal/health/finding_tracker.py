@@ -45,7 +45,7 @@ class FindingTracker:
         if self._holding == 1:
             first = verdict.steps[0] if verdict.steps is not None else step
             self._began = (first, t)
-        self._held, self._last_t = verdict, t
+        self._held, self._last_t = self._shown(verdict), t
         self._last_held = verdict.steps[1] if verdict.steps is not None else step
         if self.finding is not None:
             return self._grow(verdict, t)
@@ -55,6 +55,15 @@ class FindingTracker:
             return None
         self.finding = self._opened(verdict, t)
         return self.finding
+
+    def _shown(self, verdict: Verdict) -> Verdict:
+        """The verdict that an open finding shows: the newest, or that of the peak."""
+        held, name = self._held, self._rule.peak
+        if self.finding is None or held is None or not name or held.severity != verdict.severity:
+            return verdict
+        before, now = held.evidence.get(name), verdict.evidence.get(name)
+        are_numbers = isinstance(before, (int, float)) and isinstance(now, (int, float))
+        return held if are_numbers and now < before else verdict  # type: ignore[operator]
 
     def interrupt(self) -> None:
         """Count recovery from its beginning: the fault was seen again."""

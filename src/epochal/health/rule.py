@@ -143,6 +143,8 @@ class Rule(ABC):
     # Whether it gets extremes: of records that come too fast to see all, those with the smallest
     # and largest loss, evaluation loss and gradient norm. They may open a finding, and close none.
     wants_extremes: ClassVar[bool] = False
+    # A piece of evidence of which an open finding keeps the largest value, as a spike does.
+    peak: ClassVar[str] = ""
     patience: int = 1  # active verdicts in a row before a finding opens
     release: int = 1  # verdicts in a row that are not active before it closes, at the least
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again

@@ -117,6 +117,7 @@ def test_hooks_of_epochal_are_off_meanwhile(run: epochal.Run) -> None:
 def test_a_compiled_model_is_asked_without_compiling() -> None:
     training = language()
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     whole: Any = torch.compile(training.model, backend="eager")
     training.model.compile(backend="eager")
     result = epochal.preflight(whole, training.batch)

@@ -44,6 +44,7 @@ class GradientExplosion(CurveRule):
             "The same at {grave:plain} times the usual norm or more, with a loss above its start."
         ),
     }
+    peak = "ratio"
     messages = {
         "jumped": Message(
             f"The gradient norm jumped: {_NORM}",

@@ -289,6 +289,7 @@ EVENTS = (
         *texts("phase", "was"),
         *counts("step", "epoch"),
     ),
+    _companion("family", "in `findings`: what kind of training it is", *texts("family", "why")),
     # -- any process ------------------------------------------------------------------------------
     _any("internal-error", "the first fault of a member of Epochal itself", *_FAULT),
     _any(

@@ -410,7 +410,8 @@ def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _RecordingSampler 
 
 def _facts_of(loader: DataLoader[Any]) -> tuple[Record, Any]:
     """What is known of a loader, and the indices of the dataset below its subsets."""
-    sampler = loader.batch_sampler or loader.sampler
+    batched = loader.batch_sampler
+    sampler = loader.sampler if batched is None else batched  # one of a stream has no length
     return loader_facts(loader.dataset, sampler, int(loader.num_workers))
 
 
