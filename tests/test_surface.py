@@ -47,10 +47,10 @@ uniform_bias xavier_normal xavier_uniform
 """.split()
 
 RUN = """
-alert attempt config define diagnosis dir event files finish flush fork id log log_abs_maxes log_allocator
-log_dataset log_epoch log_eval log_file log_gpu_model log_gpu_state log_graph log_moe_stats
-log_sol_estimate log_step message name on_finish phase project rank save_html section serve state
-step summary write
+alert attempt config define diagnosis dir event files finish flush fork id log log_abs_maxes
+log_allocator log_dataset log_epoch log_eval log_file log_gpu_model log_gpu_state log_graph
+log_moe_stats log_sol_estimate log_step message name on_finish phase project rank save_html
+section serve state step summary write
 """.split()
 
 MONITOR = """
