@@ -312,7 +312,8 @@ def in_words(output: str) -> list[str]:
 @pytest.mark.parametrize("page", FOLLOWED)
 def test_a_page_can_be_followed_from_its_start_to_its_end(page: str, tmp_path: Path) -> None:
     scripts = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": scripts, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    environment = {**os.environ, "PATH": scripts, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    environment["EPOCHAL_FACTS"] = "1"  # as users have it
     for kind, text, shown in steps_of(page):
         if kind == "file":
             (tmp_path / str(file_of(text))).write_text(text, encoding="utf-8")

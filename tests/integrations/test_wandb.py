@@ -629,7 +629,7 @@ def test_a_loss_spike_in_a_loop_at_full_speed_is_diagnosed(
     main(["doctor", "run-0"])
     text = " ".join(capsys.readouterr().out.split())
     assert re.search(r"The loss jumped from 0\.2\d+ to 3\.7\d+ at step 8,000", text)
-    assert re.search(r"The gradient norm jumped: 494.00 at step 8,000, \d{3} times", text)
+    assert re.search(r"The gradient norm jumped: 494 at step 8,000, \d{3} times", text)
     assert "The learning rate rose 4.0 times at step 8,000" in text
     evaluated = re.search(r"The rules evaluated ([\d,]+) of 12,000 records", text)
     assert evaluated is not None

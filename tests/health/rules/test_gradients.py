@@ -42,7 +42,7 @@ def test_a_single_batch_is_a_note() -> None:
     assert (found.severity, "One unusual batch can" in found.advice) == ("info", True)
     rates = [1e-3] * 400 + [4e-3] * 401
     (found,) = opened(GradientExplosion, steps(falling(801), norm=norms, lr=rates))
-    assert "rose 4.0 times at step 400" in found.advice
+    assert "rose 4.0 times at step 400" in found.sentence
 
 
 def test_a_jump_of_the_rate_is_named() -> None:

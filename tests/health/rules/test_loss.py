@@ -48,7 +48,7 @@ def test_a_warm_restart_is_no_spike() -> None:
 def test_a_jump_of_the_rate_is_named() -> None:
     losses = falling(500) + flat(10, 20.0)
     rates = [1e-3] * 500 + [4e-3] * 10
-    assert "rose 4.0 times at step 500" in opened(LossSpike, steps(losses, lr=rates))[0].advice
+    assert "rose 4.0 times at step 500" in opened(LossSpike, steps(losses, lr=rates))[0].sentence
 
 
 def test_a_resume_makes_no_spike_at_its_seam() -> None:

@@ -52,7 +52,7 @@ class GradientExplosion(CurveRule):
             "info",
         ),
         "jumped_with_rate": Message(
-            f"The gradient norm jumped: {_NORM}", "{jump}. Raise it by less, or slowly.", "info"
+            f"The gradient norm jumped: {_NORM} {{jump}}.", "Raise it by less, or slowly.", "info"
         ),
         "grown": Message(
             f"The gradient norm has grown far: {_NORM}",

@@ -65,7 +65,7 @@ class LossSpike(CurveRule):
             "learning rate, or clip gradients lower.",
             "info",
         ),
-        "jump": Message(_SPIKE, "{jump}. Raise it by less, or slowly.", "info"),
+        "jump": Message(f"{_SPIKE} {{jump}}.", "Raise it by less, or slowly.", "info"),
     }
     symptom_of = frozenset({"lost values"})
     wants_extremes = True
